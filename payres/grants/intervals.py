@@ -1,0 +1,237 @@
+"""Repeating intervals of grant limits (ISO 8601, `R11/2026-01-01T00:00:00Z/P1M`) and the windows of time they open.
+
+Every boundary is computed from the anchor, never from its neighbour: a monthly interval that begins on 31 January has
+boundaries on 28 February and again on 31 March. Everything is UTC and costs the same however far away `now` is.
+"""
+
+import re
+from calendar import monthrange
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from typing import NamedTuple
+
+import msgspec
+
+from payres.clock import DAY, EARLIEST, EPOCH_ORDINAL, HOUR, LATEST, MINUTE, SECOND, parse_time
+
+MAX_LENGTH = 256
+EXAMPLE = "R11/2026-01-01T00:00:00Z/P1M, which is every month, 12 times, from 1 January 2026"
+
+# The Gregorian calendar repeats itself after 400 years.
+CYCLE_MONTHS = 400 * 12
+CYCLE_DAYS = 146_097
+MEAN_MONTH = CYCLE_DAYS * DAY // CYCLE_MONTHS
+
+# calendar.month_name would follow the machine's locale.
+MONTH_NAMES = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+_NUMBER = r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)"
+_REPETITIONS = re.compile(r"R(?:-1|([0-9]{1,9}))?")
+_DURATION = re.compile(
+    rf"P(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
+    rf"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?"
+)
+_WITHOUT_SECONDS = re.compile(r"([Tt][0-9]{2}:[0-9]{2})(?=[Zz+-])")
+_FIXED_UNITS = (7 * DAY, DAY, HOUR, MINUTE, SECOND)
+
+
+class Window(NamedTuple):
+    """The time from `start` up to but not including `end`, microseconds UTC."""
+
+    start: int
+    end: int
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """Windows that follow each other without a gap; window k lasts from boundary k to boundary k+1.
+
+    Boundary k lies k times `months` and `microseconds` after `anchor`, or before it for a negative k. Windows `first`
+    to `last` exist; None stands for no first or no last one.
+    """
+
+    anchor: int
+    months: int
+    microseconds: int
+    first: int | None
+    last: int | None
+
+    @property
+    def windows_total(self) -> int | None:
+        """How many windows there are; None when they never run out."""
+        return None if self.first is None or self.last is None else self.last - self.first + 1
+
+    def window(self, index: int) -> Window:
+        """The window with this index, whether or not it lies between `first` and `last`."""
+        return Window(self._boundary(index), self._boundary(index + 1))
+
+    def window_at(self, now: int) -> Window | None:
+        """The window that contains `now`, or None before the first and after the last one."""
+        index = (now - self.anchor) // (self.months * MEAN_MONTH + self.microseconds)
+        # Calendar months stray from their mean by less than a week and are never shorter than 28 days, so the estimate
+        # is wrong by one window at most: together the two loops take at most one step.
+        while self._boundary(index) > now:
+            index -= 1
+        while self._boundary(index + 1) <= now:
+            index += 1
+        if (self.first is not None and index < self.first) or (self.last is not None and index > self.last):
+            return None
+        return self.window(index)
+
+    def first_window(self) -> Window | None:
+        """The earliest window; None when the windows go back for ever (`R/P1M/2026-01-01T00:00:00Z`)."""
+        return None if self.first is None else self.window(self.first)
+
+    def last_end(self) -> int | None:
+        """The end of the last window, microseconds UTC; None when the interval repeats for ever."""
+        return None if self.last is None else self._boundary(self.last + 1)
+
+    def _boundary(self, index: int) -> int:
+        return _add_months(self.anchor, index * self.months) + index * self.microseconds
+
+
+def parse_interval(text: str) -> Interval:
+    """Reads `R[n]/start/duration`, `R[n]/duration/end` or `R[n]/start/end` (ISO 8601).
+
+    `Rn` is n repetitions after the first, so n+1 windows; `R` and `R-1` repeat for ever. Start and end are RFC 3339
+    date-times whose seconds may be left out. Raises ValueError with a sentence for the client.
+    """
+    if len(text) > MAX_LENGTH:
+        raise _refusal(f"may have at most {MAX_LENGTH} characters")
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise _refusal("needs three parts with a slash between them: repetitions, start, duration")
+    repetitions = _parse_repetitions(parts[0])
+    interval = _lay_out(repetitions, parts[1], parts[2])
+    _check_years(interval)
+    return interval
+
+
+def _refusal(problem: str) -> ValueError:
+    return ValueError(f"The interval {problem}. For example: {EXAMPLE}.")
+
+
+def _parse_repetitions(text: str) -> int | None:
+    """The number of repetitions after the first, or None for ever."""
+    match = _REPETITIONS.fullmatch(text)
+    if match is None:
+        raise _refusal(f"must begin with R, or R and a number of up to nine digits, not with {text!a}")
+    return None if match[1] is None else int(match[1])
+
+
+def _lay_out(repetitions: int | None, left: str, right: str) -> Interval:
+    if _is_duration(left) and _is_duration(right):
+        raise _refusal("has two durations: one of them must be a start or an end")
+    if _is_duration(left):
+        # The last window ends at the given end, and the repetitions lie before it.
+        earliest = None if repetitions is None else -1 - repetitions
+        return Interval(_parse_instant(right), *_parse_duration(left), first=earliest, last=-1)
+    start = _parse_instant(left)
+    if _is_duration(right):
+        return Interval(start, *_parse_duration(right), first=0, last=repetitions)
+    length = _parse_instant(right) - start
+    if length <= 0:
+        raise _refusal("must end after it starts")
+    return Interval(start, 0, length, first=0, last=repetitions)
+
+
+def _is_duration(text: str) -> bool:
+    return text.lstrip("+-")[:1] in ("P", "p")
+
+
+def _parse_instant(text: str) -> int:
+    try:
+        return parse_time(_WITHOUT_SECONDS.sub(r"\1:00", text))
+    except ValueError as error:
+        raise _refusal(f"has the start or end {text!a}, but {error}") from None
+
+
+def _parse_duration(text: str) -> tuple[int, int]:
+    """A duration as calendar months and microseconds; fractions of a microsecond are cut off."""
+    if "-" in text:
+        raise _refusal(f"has the negative duration {text!a}")
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise _refusal(f"has a duration that cannot be read, {text!a}; write one like P1M, P2W or P1DT12H")
+    years, months, *fixed = (_parse_number(number) for number in match.groups())
+    given = [number for number in match.groups() if number]
+    if any(not number.isdigit() for number in given[:-1]):
+        raise _refusal(f"has the duration {text!a}, in which only the last number may have decimals")
+    if years.denominator != 1 or months.denominator != 1:
+        raise _refusal(f"has the duration {text!a}, but years and months vary in length and can only be whole")
+    microseconds = int(sum(number * unit for number, unit in zip(fixed, _FIXED_UNITS, strict=True)))
+    if not years and not months and not microseconds:
+        raise _refusal(f"has the duration {text!a}, which is no time at all")
+    return int(years * 12 + months), microseconds
+
+
+def _parse_number(text: str | None) -> Fraction:
+    return Fraction((text or "0").replace(",", "."))
+
+
+def _check_years(interval: Interval) -> None:
+    """Refuses an interval that cannot be written down: RFC 3339 ends with the year 9999."""
+    # Where there is no first or no last window, the one beside the anchor stands for it.
+    earliest = interval.window(-1 if interval.first is None else interval.first).start
+    latest = interval.window(0 if interval.last is None else interval.last).end
+    if earliest < EARLIEST or latest > LATEST:
+        raise _refusal(
+            "reaches beyond the years 1 to 9999; write fewer repetitions or a shorter duration, or R to repeat for ever"
+        )
+
+
+def _add_months(moment: int, months: int) -> int:
+    """The same day and time of day `months` later, or the last day of that month when it is shorter.
+
+    Counts in cycles of 400 years, so that no number of months leaves the range of `date`.
+    """
+    if months == 0:
+        return moment
+    days, time_of_day = divmod(moment, DAY)
+    origin = date.fromordinal(days + EPOCH_ORDINAL)
+    cycles, month_of_cycle = divmod(origin.year * 12 + origin.month - 1 + months, CYCLE_MONTHS)
+    year, month = 400 + month_of_cycle // 12, month_of_cycle % 12 + 1
+    target = date(year, month, min(origin.day, monthrange(year, month)[1]))
+    return (target.toordinal() + (cycles - 1) * CYCLE_DAYS - EPOCH_ORDINAL) * DAY + time_of_day
+
+
+def describe(interval: Interval) -> str:
+    """What the interval means, as a phrase for a consent page.
+
+    Such as "every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC".
+    """
+    first, end, total = interval.first_window(), interval.last_end(), interval.windows_total
+    start_words = "" if first is None else f" from {_describe_moment(first.start)}"
+    end_words = "" if end is None else f" until {_describe_moment(end)}"
+    if total == 1:
+        return f"once,{start_words}{end_words}"
+    every = f"every {_describe_duration(interval.months, interval.microseconds)}"
+    if total is not None:
+        return f"{every}, {total} times,{start_words}{end_words}"
+    if end is None:
+        return f"{every},{start_words}, without an end"
+    return f"{every},{end_words}"
+
+
+def _describe_duration(months: int, microseconds: int) -> str:
+    minutes, rest = divmod(microseconds, MINUTE)
+    days, minutes = divmod(minutes, 24 * 60)
+    weeks, days = divmod(days, 7) if days % 7 == 0 else (0, days)
+    seconds = f"{rest // SECOND}.{rest % SECOND:06}".rstrip("0").rstrip(".")
+    counts = {"year": months // 12, "month": months % 12, "week": weeks, "day": days}
+    counts |= {"hour": minutes // 60, "minute": minutes % 60}
+    given = [(str(count), unit) for unit, count in counts.items() if count]
+    if rest:
+        given.append((seconds, "second"))
+    if len(given) == 1 and given[0][0] == "1":
+        return given[0][1]
+    words = [f"{count} {unit}" if count == "1" else f"{count} {unit}s" for count, unit in given]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _describe_moment(moment: int) -> str:
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)
+    precision = "minutes" if moment % MINUTE == 0 else "seconds" if moment % SECOND == 0 else "microseconds"
+    return f"{at.day} {MONTH_NAMES[at.month - 1]} {at.year:04} {at.time().isoformat(precision)} UTC"

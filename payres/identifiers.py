@@ -1,0 +1,36 @@
+"""Identifiers and secrets: where ids, tokens and nonces come from."""
+
+import hashlib
+import secrets
+from typing import Protocol
+
+import uuid_utils
+
+TOKEN_BYTES = 32
+
+
+class Identifiers(Protocol):
+    """A source of ids; tests may hand in one that repeats itself."""
+
+    def resource(self) -> str:
+        """A UUIDv7: later ids sort after earlier ones."""
+
+    def secret(self) -> str:
+        """An unguessable URL-safe text of 256 random bits."""
+
+
+class SystemIdentifiers:
+    """Ids from the clock and the operating system's randomness."""
+
+    def resource(self) -> str:
+        """A UUIDv7, strictly increasing within the process."""
+        return str(uuid_utils.uuid7())
+
+    def secret(self) -> str:
+        """An unguessable URL-safe text of 256 random bits."""
+        return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def hash_secret(secret: str) -> bytes:
+    """What is stored of a token: its SHA-256. The token has 256 random bits, so no salt is needed."""
+    return hashlib.sha256(secret.encode()).digest()

@@ -1,0 +1,130 @@
+"""The ledger: double entry, two-phase, and the only place where money moves.
+
+Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
+what caused it. At any moment the balances of all accounts of one asset sum to zero; `payres.audit` proves it.
+"""
+
+from payres.amounts import MAX_LEDGER
+from payres.errors import Refusal
+from payres.store import accounts
+from payres.store.accounts import AccountRecord
+from payres.store.database import Transaction
+
+
+class LedgerBroken(Exception):  # noqa: N818 - a state, found
+    """An invariant of the ledger does not hold. Nothing may be written until an operator has looked."""
+
+
+class NotEnough(Exception):  # noqa: N818 - a state, found
+    """The account does not have the amount free. `free` is what it has, in the minor unit."""
+
+    def __init__(self, account: AccountRecord, free: int) -> None:
+        super().__init__(f"account {account.id} ({account.kind}) has {free} free")
+        self.account = account
+        self.free = free
+
+
+def open_account(tx: Transaction, kind: str, asset_id: int, floor: int | None = 0) -> int:
+    """A new account with a balance of zero; returns its id. The external account alone has no floor (None)."""
+    return accounts.insert_account(tx, kind, asset_id, floor)
+
+
+def operator_account(tx: Transaction, asset_id: int, kind: str) -> int:
+    """The id of the asset's one `liquidity`, `fees` or `external` account, made on first use."""
+    found = accounts.find_operator_account(tx, asset_id, kind)
+    if found:
+        return found.id
+    return open_account(tx, kind, asset_id, None if kind == "external" else 0)
+
+
+def free_balance(account: AccountRecord) -> int:
+    """What the account may still give, in the minor unit."""
+    assert account.floor is not None, "the external account has no bound"
+    return account.balance - account.reserved - account.floor
+
+
+def transfer(
+    tx: Transaction,
+    debit: int,
+    credit: int,
+    amount: int,
+    kind: str,
+    now: int,
+    outgoing_payment_id: str | None = None,
+    incoming_payment_id: str | None = None,
+) -> None:
+    """Moves `amount` from account `debit` to account `credit` at once. Raises NotEnough, Refusal (past 2^63-1)."""
+    _check_amount(amount)
+    source = accounts.account_by_id(tx, debit)
+    if source.floor is not None and free_balance(source) < amount:
+        raise NotEnough(source, free_balance(source))
+    _move(tx, source, accounts.account_by_id(tx, credit), amount, 0)
+    accounts.insert_transfer(tx, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, now)
+
+
+def reserve(tx: Transaction, account_id: int, amount: int, outgoing_payment_id: str, now: int) -> int:
+    """Phase one: promises `amount` of the account to a payment; returns the reservation's id. Raises NotEnough."""
+    _check_amount(amount)
+    account = accounts.account_by_id(tx, account_id)
+    if free_balance(account) < amount:
+        raise NotEnough(account, free_balance(account))
+    accounts.change_account(tx, account_id, 0, amount)
+    return accounts.insert_reservation(tx, account_id, outgoing_payment_id, amount, now)
+
+
+def post(
+    tx: Transaction,
+    reservation_id: int,
+    credit: int,
+    amount: int,
+    kind: str,
+    now: int,
+    incoming_payment_id: str | None = None,
+) -> None:
+    """Phase two: moves `amount`, part or all of what is reserved, to account `credit`. Raises Refusal (past 2^63-1)."""
+    _check_amount(amount)
+    reservation = accounts.reservation_by_id(tx, reservation_id)
+    if reservation.remaining < amount:
+        raise LedgerBroken(f"reservation {reservation_id} has {reservation.remaining} left, {amount} was to be posted")
+    source = accounts.account_by_id(tx, reservation.account_id)
+    _move(tx, source, accounts.account_by_id(tx, credit), amount, amount)
+    accounts.reduce_reservation(tx, reservation_id, amount)
+    accounts.insert_transfer(
+        tx,
+        source.id,
+        credit,
+        amount,
+        kind,
+        reservation_id,
+        reservation.outgoing_payment_id,
+        incoming_payment_id,
+        now,
+    )
+
+
+def release(tx: Transaction, reservation_id: int) -> int:
+    """Phase two, the other way: gives back what was not posted; returns how much that was."""
+    reservation = accounts.reservation_by_id(tx, reservation_id)
+    if reservation.remaining:
+        accounts.change_account(tx, reservation.account_id, 0, -reservation.remaining)
+        accounts.reduce_reservation(tx, reservation_id, reservation.remaining)
+    return reservation.remaining
+
+
+def _check_amount(amount: int) -> None:
+    if not 0 < amount <= MAX_LEDGER:
+        raise Refusal(400, "invalid_amount", f"The ledger moves amounts from 1 to {MAX_LEDGER} minor units")
+
+
+def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount: int, from_reserved: int) -> None:
+    """Changes both balances and checks that they changed as they should."""
+    if source.asset_id != target.asset_id or source.id == target.id:
+        raise LedgerBroken(f"accounts {source.id} and {target.id} cannot be the two sides of one transfer")
+    if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
+        raise Refusal(400, "invalid_amount", f"The account cannot hold more than {MAX_LEDGER} minor units")
+    accounts.change_account(tx, source.id, -amount, -from_reserved)
+    accounts.change_account(tx, target.id, amount, 0)
+    source_after = accounts.account_by_id(tx, source.id)
+    target_after = accounts.account_by_id(tx, target.id)
+    if source_after.balance + target_after.balance != source.balance + target.balance:
+        raise LedgerBroken(f"a transfer of {amount} from {source.id} to {target.id} changed the sum of their balances")

@@ -1,0 +1,196 @@
+"""Amounts, fees, rates and the three shapes of a quote: pure arithmetic on integers and fractions.
+
+Delivered amounts round down, source amounts and fees round up: rounding never creates money, and never favours the
+payer against the operator. Every amount is in the smallest unit of its asset.
+"""
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+import msgspec
+
+MAX_VALUE = 2**64 - 1  # what an Open Payments amount can carry (uint64)
+MAX_LEDGER = 2**63 - 1  # what one ledger figure can carry (SQLite INTEGER)
+
+MAX_DECIMAL_LENGTH = 300  # room for the 255 decimals of the largest scale
+MAX_RATE_LENGTH = 64
+
+_VALUE = re.compile(r"0*[0-9]{1,20}")
+_DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
+
+
+class Asset(msgspec.Struct, frozen=True):
+    """A currency and the number of decimals of its smallest unit: `Asset("USD", 2)` counts cents."""
+
+    code: str
+    scale: int
+
+
+class Scales(NamedTuple):
+    """The asset scales on both sides of an exchange."""
+
+    source: int
+    destination: int
+
+
+class Fee(msgspec.Struct, frozen=True):
+    """What the operator takes for sending: `fixed` smallest units and `basis_points` ten-thousandths of the amount."""
+
+    fixed: int = 0
+    basis_points: int = 0
+
+    def __post_init__(self) -> None:
+        if self.fixed < 0:
+            raise ValueError("a fixed fee may not be negative")
+        # A fee of the whole amount would leave nothing to deliver, however much is sent.
+        if not 0 <= self.basis_points < 10_000:
+            raise ValueError("a fee is between 0 and 9999 basis points (ten-thousandths)")
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a quote offers: `debit` leaves the sender, `fee` of it stays with the operator, `receive` arrives.
+
+    `debit` and `fee` are in the source asset, `receive` is in the destination asset.
+    """
+
+    debit: int
+    receive: int
+    fee: int
+
+
+class TooSmall(ValueError):  # noqa: N818 - says what the amount is, as a refusal does
+    """Not one unit would arrive; `minimum` is the smallest debit that delivers one."""
+
+    def __init__(self, minimum: int) -> None:
+        super().__init__(f"nothing would arrive: the smallest amount that can be sent is {minimum}")
+        self.minimum = minimum
+
+
+class TooLarge(ValueError):  # noqa: N818 - says what the amount is, as a refusal does
+    """One side of the exchange would not fit into a 64-bit amount."""
+
+    def __init__(self) -> None:
+        super().__init__(f"one side of the exchange would be more than {MAX_VALUE}, the largest amount there is")
+
+
+def parse_value(text: str) -> int:
+    """Reads the `value` of an amount on the wire: ASCII digits, at most 2^64-1; leading zeros are dropped.
+
+    Raises ValueError with a sentence for the client.
+    """
+    if not _VALUE.fullmatch(text) or (value := int(text.lstrip("0") or "0")) > MAX_VALUE:
+        raise ValueError(f'an amount\'s value is a string of digits from "0" to "{MAX_VALUE}"')
+    return value
+
+
+def parse_decimal(text: str, asset: Asset) -> int:
+    """Reads an amount as people write it, such as "100.00" or "1000", into smallest units.
+
+    Raises ValueError with a sentence that names the smallest unit.
+    """
+    unit = f"{format_decimal(1, asset)} {asset.code}"
+    match = _DECIMAL.fullmatch(text) if len(text) <= MAX_DECIMAL_LENGTH else None
+    if match is None:
+        raise ValueError(f"write the amount with digits and a decimal point only; the smallest unit is {unit}")
+    whole, decimals = match[1], match[2] or ""
+    if len(decimals) > asset.scale:
+        raise ValueError(f"the amount has {len(decimals)} decimals, but the smallest unit is {unit}")
+    value = int(whole + decimals.ljust(asset.scale, "0"))
+    if value > MAX_VALUE:
+        raise ValueError(f"the largest amount is {format_decimal(MAX_VALUE, asset)} {asset.code}, in units of {unit}")
+    return value
+
+
+def format_decimal(value: int, asset: Asset) -> str:
+    """An amount with all decimals of its asset and nothing else: "1000.00"."""
+    return _format(value, asset, "")
+
+
+def describe_amount(value: int, asset: Asset) -> str:
+    """An amount for people: "USD 1,000.00"."""
+    return f"{asset.code} {_format(value, asset, ',')}"
+
+
+def _format(value: int, asset: Asset, separator: str) -> str:
+    whole, decimals = divmod(abs(value), 10**asset.scale)
+    sign = "-" if value < 0 else ""
+    point = f".{decimals:0{asset.scale}}" if asset.scale else ""
+    return f"{sign}{whole:{separator}}{point}"
+
+
+def parse_rate(text: str) -> Fraction:
+    """Reads an exchange rate, an exact decimal above zero such as "0.92".
+
+    A rate is what one whole unit of the source asset is worth in whole units of the destination asset.
+    Raises ValueError with a sentence for the operator.
+    """
+    if len(text) > MAX_RATE_LENGTH or not _DECIMAL.fullmatch(text) or not (rate := Fraction(text)):
+        raise ValueError(f"a rate is a decimal number above zero of at most {MAX_RATE_LENGTH} characters, such as 0.92")
+    return rate
+
+
+def fee_on(amount: int, fee: Fee) -> int:
+    """The fee on an amount, its share rounded up."""
+    return fee.fixed + _divide_up(amount * fee.basis_points, 10_000)
+
+
+def convert(source: int, rate: Fraction, source_scale: int, destination_scale: int) -> int:
+    """What is delivered for `source`, rounded down. Between assets of one code, the rate is 1."""
+    numerator, denominator = _unit_rate(rate, source_scale, destination_scale)
+    return source * numerator // denominator
+
+
+def convert_back(destination: int, rate: Fraction, source_scale: int, destination_scale: int) -> int:
+    """What must be sent so that at least `destination` can be delivered, rounded up."""
+    numerator, denominator = _unit_rate(rate, source_scale, destination_scale)
+    return _divide_up(destination * denominator, numerator)
+
+
+def _unit_rate(rate: Fraction, source_scale: int, destination_scale: int) -> tuple[int, int]:
+    """The rate between smallest units, as numerator and denominator."""
+    return rate.numerator * 10**destination_scale, rate.denominator * 10**source_scale
+
+
+def _divide_up(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
+
+
+def fixed_send(debit: int, fee: Fee, rate: Fraction, scales: Scales) -> Terms:
+    """The sender gives `debit`; the fee on all of it is taken out and the rest is delivered, rounded down.
+
+    Raises TooSmall when not one unit would arrive, TooLarge when either side is no 64-bit amount.
+    """
+    charge = fee_on(debit, fee)
+    receive = convert(max(debit - charge, 0), rate, *scales)
+    if receive <= 0:
+        raise TooSmall(minimum_send(fee, rate, scales))
+    return _terms(debit, receive, charge)
+
+
+def fixed_receive(receive: int, fee: Fee, rate: Fraction, scales: Scales) -> Terms:
+    """The receiver gets `receive`; its price, rounded up, and the fee on that price are what the sender pays.
+
+    Raises TooSmall when `receive` is not at least 1, TooLarge when either side is no 64-bit amount.
+    """
+    if receive <= 0:
+        raise TooSmall(minimum_send(fee, rate, scales))
+    price = convert_back(receive, rate, *scales)
+    charge = fee_on(price, fee)
+    return _terms(price + charge, receive, charge)
+
+
+def _terms(debit: int, receive: int, fee: int) -> Terms:
+    if debit > MAX_VALUE or receive > MAX_VALUE:
+        raise TooLarge
+    return Terms(debit, receive, fee)
+
+
+def minimum_send(fee: Fee, rate: Fraction, scales: Scales) -> int:
+    """The smallest debit that delivers at least one unit under `fixed_send`.
+
+    A debit d leaves d - fixed - ceil(d * bp / 10000) = floor(d * (10000 - bp) / 10000) - fixed to deliver, which grows
+    with d. It must reach the price of one unit.
+    """
+    price = convert_back(1, rate, *scales)
+    return _divide_up((price + fee.fixed) * 10_000, 10_000 - fee.basis_points)

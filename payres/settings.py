@@ -1,0 +1,124 @@
+"""Settings: flags over `PAYRES_*` environment over `payres.toml` over defaults, each explained in docs/settings.md.
+
+An unknown key or a bad value stops the start with a sentence that names the key, the value and what is allowed.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from payres.urls import is_http_url
+
+PREFIX = "PAYRES_"
+Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 365 * 86400)]
+MaybeSeconds = Annotated[int, msgspec.Meta(ge=0, le=86400)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or has a value that is not allowed; the text says which and what is."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an operator can choose. Lifetimes and ages are seconds; sizes are bytes."""
+
+    base_url: Text = "http://127.0.0.1:8080"
+    database: Text = "payres.db"
+    host: Text = "127.0.0.1"
+    port: Port = 8080
+    ilp_address: Text = "test.payres"
+    continue_wait: MaybeSeconds = 5
+    access_token_lifetime: Seconds = 600
+    interaction_lifetime: Seconds = 600
+    quote_lifetime: Seconds = 300
+    incoming_payment_lifetime: Seconds = 2592000
+    signature_max_age: Seconds = 300
+    allow_private_hosts: bool = False
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = 65536
+
+
+def load_settings(
+    flags: Mapping[str, object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Settings:
+    """The settings in force. `file` is read when given or when `payres.toml` is in the working directory.
+
+    `base_url` follows a port or host that was chosen without one, so that a second server needs one setting only.
+    Raises SettingsError.
+    """
+    environ = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for origin, found in (
+        _read_file(environ, file),
+        ("environment", _read_environment(environ)),
+        ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
+    ):
+        for name, value in found.items():
+            values[name] = _checked(origin, name, value)
+    if "base_url" not in values and ("port" in values or "host" in values):
+        values["base_url"] = _local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))
+    return Settings(**values)
+
+
+def _local_url(host: str, port: int) -> str:
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - a comparison, not a bind
+    return f"http://{reachable}:{port}"
+
+
+def _read_file(environment: Mapping[str, str], file: Path | None) -> tuple[str, Mapping[str, object]]:
+    named = file or (Path(environment["PAYRES_CONFIG"]) if environment.get("PAYRES_CONFIG") else None)
+    path = named or Path("payres.toml")
+    if named is None and not path.is_file():
+        return str(path), {}
+    try:
+        return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}") from error
+
+
+def _read_environment(environment: Mapping[str, str]) -> Mapping[str, object]:
+    return {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in environment.items()
+        if name.startswith(PREFIX) and name != "PAYRES_CONFIG"
+    }
+
+
+_FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
+
+
+def _checked(origin: str, name: str, value: object) -> object:
+    """The value of one setting as its type, or SettingsError. The environment has only text, so it is read leniently."""
+    field = _FIELDS.get(name)
+    shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
+    if field is None:
+        raise SettingsError(f"{shown} ({origin}) is not a setting; the settings are: {', '.join(_FIELDS)}")
+    try:
+        converted = msgspec.convert(value, field.type, strict=origin != "environment")
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{shown} = {value!r} ({origin}) is not allowed: {error}") from error
+    if name == "base_url":
+        return _checked_base_url(shown, origin, str(converted))
+    if name == "ilp_address" and not (ILP_ADDRESS.fullmatch(str(converted)) and len(str(converted)) <= 800):
+        raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
+    return converted
+
+
+def _checked_base_url(shown: str, origin: str, url: str) -> str:
+    if not is_http_url(url) or "?" in url or "#" in url:
+        raise SettingsError(f"{shown} = {url!r} ({origin}) must be an http or https origin such as https://pay.example")
+    if url.rstrip("/").count("/") > 2:
+        raise SettingsError(
+            f"{shown} = {url!r} ({origin}) must have no path: clients expect the authorization server at a root"
+        )
+    return url.rstrip("/").lower()

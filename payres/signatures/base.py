@@ -1,0 +1,119 @@
+"""The signature base (RFC 9421 section 2.5): the bytes that a signature signs."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import msgspec
+
+from payres.signatures.reasons import Reason, SignatureError, shown
+
+Fields: TypeAlias = Mapping[bytes, Sequence[bytes]]
+
+_OBSOLETE_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
+# A line break inside a value would let one component's value pass for another component's line.
+_LINE_BREAK = re.compile(rb"[\x00\r\n]")
+_ABSOLUTE_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)([^?#]*)(\?[^#]*)?")
+_DEFAULT_PORTS: Final = MappingProxyType({"http": ":80", "https": ":443"})
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A request as it was on the wire.
+
+    `target_uri` is absolute: the server's public origin and the raw request target. Header names are lower-case, in the
+    shape of ASGI's `scope["headers"]`. `body` is the raw bytes.
+    """
+
+    method: str
+    target_uri: str
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes = b""
+
+
+def header_fields(headers: Sequence[tuple[bytes, bytes]]) -> Fields:
+    """Return the raw values of the header lines by name, in order."""
+    fields: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        fields.setdefault(name, []).append(value)
+    return fields
+
+
+def field_value(lines: Sequence[bytes]) -> bytes:
+    """Combine the lines of one header (RFC 9421 section 2.1): unfold and trim each, join with a comma and a space."""
+    return b", ".join([_OBSOLETE_FOLD.sub(b" ", line).strip(b" \t") for line in lines])
+
+
+def signature_base(message: Message, components: Sequence[str], parameters: str, fields: Fields | None = None) -> bytes:
+    """Return the signature base of `message` over `components`.
+
+    `parameters` is the text after `"@signature-params": `, the component list with its parameters as sent. `fields`
+    saves reading the headers again. Raises SignatureError for a component that is unknown, absent or not one line.
+    """
+    fields = header_fields(message.headers) if fields is None else fields
+    lines = []
+    for name in components:
+        value = _derived(message, name) if name.startswith("@") else _header(fields, name)
+        if _LINE_BREAK.search(value):
+            raise SignatureError(Reason.MALFORMED_COMPONENT, f"The value of {shown(name)} has a line break.", name)
+        lines.append(b'"%b": %b\n' % (name.encode("ascii"), value))
+    lines.append(b'"@signature-params": ' + parameters.encode("ascii"))
+    return b"".join(lines)
+
+
+def _header(fields: Fields, name: str) -> bytes:
+    lines = fields.get(name.encode("ascii"))
+    if lines is None:
+        raise SignatureError(
+            Reason.COMPONENT_NOT_IN_MESSAGE, f"The signature covers {shown(name)}, but no such header arrived.", name
+        )
+    return field_value(lines)
+
+
+def _derived(message: Message, name: str) -> bytes:
+    if name == "@method":
+        value = message.method
+    elif name == "@target-uri":
+        value = message.target_uri
+    elif name in _FROM_TARGET_URI:
+        match = _ABSOLUTE_URI.match(message.target_uri)
+        if match is None:
+            raise SignatureError(Reason.MALFORMED_COMPONENT, f"{name} needs an absolute target URI.", name)
+        value = _FROM_TARGET_URI[name](match)
+    else:
+        raise SignatureError(Reason.UNSUPPORTED_COMPONENT, f"Do not cover the derived component {shown(name)}.", name)
+    # surrogatepass: a request target may hold anything, and building a base must not fail on it.
+    return value.encode("utf-8", "surrogatepass")
+
+
+def _scheme(uri: re.Match[str]) -> str:
+    return uri[1].lower()
+
+
+def _authority(uri: re.Match[str]) -> str:
+    # RFC 9421 section 2.2.3: lower-case, without the scheme's default port.
+    return uri[2].lower().removesuffix(_DEFAULT_PORTS.get(_scheme(uri), ""))
+
+
+def _path(uri: re.Match[str]) -> str:
+    return uri[3] or "/"
+
+
+def _query(uri: re.Match[str]) -> str:
+    # RFC 9421 section 2.2.7: the question mark stands alone when there is no query.
+    return uri[4] or "?"
+
+
+def _request_target(uri: re.Match[str]) -> str:
+    return _path(uri) + (uri[4] or "")
+
+
+_FROM_TARGET_URI: Final[Mapping[str, Callable[[re.Match[str]], str]]] = MappingProxyType(
+    {
+        "@scheme": _scheme,
+        "@authority": _authority,
+        "@path": _path,
+        "@query": _query,
+        "@request-target": _request_target,
+    }
+)

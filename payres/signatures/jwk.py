@@ -1,0 +1,131 @@
+"""Ed25519 public keys as JSON Web Keys (RFC 7517, RFC 8037): decode, encode, thumbprint, PEM."""
+
+import hashlib
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+from msgspec import UNSET, UnsetType
+
+from payres.signatures.reasons import shown
+
+# Printable ASCII, because the kid travels as the keyid parameter, a structured-field string.
+_KID = re.compile(r"[\x20-\x7e]{1,256}")
+# 32 bytes in base64url without padding. The last character carries two unused bits, which must be zero: otherwise one
+# key would have four spellings, and four thumbprints.
+_X = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
+_ONLY: Final = {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA"}
+
+
+class JWK(msgspec.Struct, frozen=True):
+    """The public half of an Ed25519 key.
+
+    Building or decoding one checks it: ValueError from the constructor, msgspec.ValidationError from a decoder.
+    Unknown members are ignored.
+    """
+
+    kid: str
+    x: str
+    alg: str = "EdDSA"
+    kty: str = "OKP"
+    crv: str = "Ed25519"
+    use: str | UnsetType | None = UNSET
+    # Declared only to be refused: a decoder ignores members it does not know, and a private key must not slip by.
+    d: Any = UNSET
+
+    def __post_init__(self) -> None:
+        if self.d is not UNSET:
+            raise ValueError("The JWK has the private member 'd'; send the public half only, and replace this key")
+        for name, expected in _ONLY.items():
+            value = getattr(self, name)
+            if value != expected:
+                raise ValueError(f"The JWK's {name} is {shown(value)}; only {expected!r} is supported")
+        if not _KID.fullmatch(self.kid):
+            raise ValueError("The JWK's kid must be 1 to 256 printable ASCII characters")
+        if not _X.fullmatch(self.x):
+            raise ValueError("The JWK's x must be 32 bytes as base64url without padding (43 characters)")
+        if self.use is None:
+            # Some key sets spell out the null; on the wire an optional member is omitted.
+            msgspec.structs.force_setattr(self, "use", UNSET)
+        elif self.use not in (UNSET, "sig"):
+            raise ValueError(f"The JWK's use is {shown(str(self.use))}; a key that signs requests has 'sig' or none")
+
+
+def parse_jwk(data: bytes | str | dict[str, Any]) -> JWK:
+    """Decode a JWK from JSON text or a decoded object; raise ValueError with a sentence that names what is wrong."""
+    try:
+        if isinstance(data, dict):
+            return msgspec.convert(data, JWK)
+        return msgspec.json.decode(data, type=JWK)
+    except RecursionError:
+        raise ValueError("Not an Ed25519 public JWK: the JSON is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"Not an Ed25519 public JWK: {error}") from None
+
+
+def thumbprint(jwk: JWK) -> str:
+    """Return the RFC 7638 SHA-256 thumbprint, base64url without padding; it depends on the key alone, not on kid."""
+    members = f'{{"crv":"{jwk.crv}","kty":"{jwk.kty}","x":"{jwk.x}"}}'
+    return _base64url(hashlib.sha256(members.encode("ascii")).digest())
+
+
+def public_key_bytes(jwk: JWK) -> bytes:
+    """Return the 32 raw bytes of the key."""
+    return urlsafe_b64decode(jwk.x + "=")
+
+
+@lru_cache(maxsize=1024)
+def public_key(x: str) -> Ed25519PublicKey:
+    """Return the key object for a checked JWK's `x`; kept, because the same clients come back with every request."""
+    return Ed25519PublicKey.from_public_bytes(urlsafe_b64decode(x + "="))
+
+
+def jwk_from_public_bytes(kid: str, raw: bytes) -> JWK:
+    """Return the JWK of 32 raw public key bytes; raise ValueError for another length or a bad kid."""
+    if len(raw) != 32:
+        raise ValueError(f"An Ed25519 public key has 32 bytes, not {len(raw)}")
+    return JWK(kid=kid, x=_base64url(raw))
+
+
+def jwk_from_pem(kid: str, pem: bytes) -> JWK:
+    """Return the JWK of a public or unencrypted private Ed25519 PEM; raise ValueError for anything else.
+
+    Of a private key only the public half is kept.
+    """
+    try:
+        key = load_pem_private_key(pem, password=None) if b"PRIVATE KEY" in pem else load_pem_public_key(pem)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError(
+            "The PEM holds no readable Ed25519 key; it must be unencrypted PKCS#8 or a public key"
+        ) from None
+    if isinstance(key, Ed25519PrivateKey):
+        key = key.public_key()
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError("The PEM holds a key of another type; only Ed25519 is supported")  # noqa: TRY004
+    return jwk_from_public_bytes(kid, key.public_bytes(Encoding.Raw, PublicFormat.Raw))
+
+
+def generate_private_key() -> Ed25519PrivateKey:
+    """Return a new private key from the operating system's randomness."""
+    return Ed25519PrivateKey.generate()
+
+
+def private_pem(key: Ed25519PrivateKey) -> bytes:
+    """Return the unencrypted PKCS#8 PEM of a private key."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _base64url(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")

@@ -1,0 +1,222 @@
+"""Verify the signature of a request (RFC 9421 section 3.2, RFC 9635 section 7.3.1).
+
+Two steps, because the key is looked up by what the first one finds: `parse` does all that needs no key, `verify` the
+rest. Both are pure and return a `Rejected` for whatever a stranger sends; neither raises.
+"""
+
+from typing import Final
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+
+from payres.signatures.base import Fields, Message, field_value, header_fields, signature_base
+from payres.signatures.digest import digest_problem
+from payres.signatures.fields import (
+    SignatureInput,
+    covered_components,
+    signature_bytes,
+    split_signature,
+    split_signature_input,
+)
+from payres.signatures.jwk import JWK, public_key
+from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
+from payres.signatures.reasons import REASONS, Reason, Rejected, SignatureError, shown
+
+__all__ = ["REASONS", "Message", "Policy", "Reason", "Rejected", "Unverified", "Verified", "parse", "verify"]
+__all__ += ["verify_message"]
+
+_DEFAULT_POLICY: Final = Policy()
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """A signature that verifies: who signed (`keyid`), when (`created`, Unix seconds), and what else it says."""
+
+    label: str
+    keyid: str
+    created: int
+    nonce: str | None
+    expires: int | None
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A signature that is acceptable in all but the one thing that needs the key."""
+
+    signature_input: SignatureInput
+    components: tuple[str, ...]
+    parameters: Parameters
+    base: bytes
+    signature: bytes
+
+
+class Unverified(msgspec.Struct, frozen=True):
+    """What `parse` found. Nothing in it is proven: use `keyid` to look the key up, and nothing else before `verify`."""
+
+    message: Message
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def keyid(self) -> str:
+        """The keyid of the first candidate."""
+        return self.candidates[0].parameters.keyid
+
+    @property
+    def keyids(self) -> tuple[str, ...]:
+        """The keyids of all candidates, in order; nearly always one."""
+        return tuple(dict.fromkeys(candidate.parameters.keyid for candidate in self.candidates))
+
+    @property
+    def nonce(self) -> str | None:
+        """The nonce of the first candidate."""
+        return self.candidates[0].parameters.nonce
+
+
+def verify_message(message: Message, key: JWK, now: int, policy: Policy = _DEFAULT_POLICY) -> Verified | Rejected:
+    """Verify `message` with a key known beforehand; `now` is microseconds since the Unix epoch."""
+    unverified = parse(message, policy, now)
+    return unverified if isinstance(unverified, Rejected) else verify(unverified, key)
+
+
+def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
+    """Check structure, coverage, freshness and digest; `now` is microseconds since the Unix epoch.
+
+    Every signature of the message is examined (RFC 9635 section 7.3.1). If none is acceptable, the answer is what is
+    wrong with the first.
+    """
+    fields = header_fields(message.headers)
+    try:
+        signed = _signed_inputs(fields)
+        _require_single(fields, b"authorization")
+    except SignatureError as error:
+        return error.rejected
+    required = _required_components(message, fields)
+    candidates: list[Candidate] = []
+    problems: list[Rejected] = []
+    for signature_input, signature in signed:
+        try:
+            candidates.append(_candidate(message, fields, required, signature_input, signature, policy, now))
+        except SignatureError as error:
+            problems.append(error.rejected)
+    problem = _digest_rejection(message, fields, candidates)
+    if problem is not None:
+        # The digest is the message's, not one signature's: whoever covers it is wrong about the body.
+        candidates = [candidate for candidate in candidates if "content-digest" not in candidate.components]
+        problems.append(problem)
+    return Unverified(message, tuple(candidates)) if candidates else problems[0]
+
+
+def verify(unverified: Unverified, key: JWK) -> Verified | Rejected:
+    """Check the candidates whose keyid is the key's kid (RFC 9635 section 7.3.1) and return the first that verifies."""
+    mine = [candidate for candidate in unverified.candidates if candidate.parameters.keyid == key.kid]
+    if not mine:
+        return Rejected(
+            Reason.KEY_ID_MISMATCH,
+            f"The signature's keyid is {shown(unverified.keyid)}, but the key's kid is {shown(key.kid)}.",
+        )
+    for candidate in mine:
+        if _is_valid(unverified.message, candidate, key):
+            return _verified(candidate)
+    return Rejected(
+        Reason.SIGNATURE_MISMATCH,
+        "The signature does not verify with this key. Compare the signature base computed here with yours.",
+        signature_base=mine[0].base.decode("utf-8", "backslashreplace"),
+    )
+
+
+def _signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
+    """Return each member of Signature-Input that has a signature, with the signature's text."""
+    input_value = field_value(fields.get(b"signature-input", ()))
+    signature_value = field_value(fields.get(b"signature", ()))
+    if not input_value or not signature_value:
+        absent = "Signature" if input_value else "Signature-Input"
+        raise SignatureError(Reason.MISSING_SIGNATURE, f"Sign the request: it has no {absent} header.")
+    inputs = split_signature_input(input_value)
+    signatures = split_signature(signature_value, inputs)
+    signed = [(entry, signatures[entry.label]) for entry in inputs if entry.label in signatures]
+    if not signed:
+        raise SignatureError(
+            Reason.MISSING_SIGNATURE, "Use the same label in the Signature-Input and the Signature header."
+        )
+    return signed
+
+
+def _require_single(fields: Fields, name: bytes) -> None:
+    # Two lines of credentials: the one that is read and the one that was meant may differ.
+    if len(fields.get(name, ())) > 1:
+        shown_name = name.decode("ascii")
+        raise SignatureError(Reason.REPEATED_HEADER, f"Send the {shown_name} header only once.", shown_name)
+
+
+def _required_components(message: Message, fields: Fields) -> list[str]:
+    """Return what a signature of this message must cover (RFC 9635 section 7.3.1)."""
+    required = ["@method", "@target-uri"]
+    if b"authorization" in fields:
+        required.append("authorization")
+    if message.body:
+        required.append("content-digest")
+    return required
+
+
+def _candidate(
+    message: Message,
+    fields: Fields,
+    required: list[str],
+    signature_input: SignatureInput,
+    signature: str,
+    policy: Policy,
+    now: int,
+) -> Candidate:
+    """Return one signature ready for the key; raise SignatureError for the first rule it breaks."""
+    raw_signature = signature_bytes(signature)
+    components = covered_components(signature_input.components)
+    for name in required:
+        if name not in components:
+            raise _uncovered(name, fields)
+    parameters = read_parameters(signature_input.parameters)
+    check_freshness(parameters, policy, now)
+    base = signature_base(message, components, signature_input.text, fields)
+    return Candidate(signature_input, components, parameters, base, raw_signature)
+
+
+def _uncovered(name: str, fields: Fields) -> SignatureError:
+    if name == "content-digest" and b"content-digest" not in fields:
+        return SignatureError(Reason.MISSING_DIGEST, "Send a Content-Digest header with the body, and cover it.", name)
+    return SignatureError(Reason.MISSING_COMPONENT, f"The signature must cover {shown(name)}.", name)
+
+
+def _digest_rejection(message: Message, fields: Fields, candidates: list[Candidate]) -> Rejected | None:
+    """Check Content-Digest against the raw body if any candidate covers it, as all do when there is a body."""
+    if not any("content-digest" in candidate.components for candidate in candidates):
+        return None
+    reason = digest_problem(field_value(fields[b"content-digest"]).decode("latin-1"), message.body)
+    if reason is None:
+        return None
+    advice = "Send Content-Digest as sha-512=:<base64>: over the exact bytes of the body."
+    return Rejected(reason, f"{reason.meaning} {advice}", "content-digest")
+
+
+def _verified(candidate: Candidate) -> Verified:
+    parameters = candidate.parameters
+    return Verified(
+        candidate.signature_input.label, parameters.keyid, parameters.created, parameters.nonce, parameters.expires
+    )
+
+
+def _is_valid(message: Message, candidate: Candidate, key: JWK) -> bool:
+    if _verifies(candidate.base, candidate.signature, key):
+        return True
+    # .NET signs Uri.ToString(), which shows %3A in a query as a colon, and sends the escaped form. Both name the same
+    # resource, so a signature over the unescaped spelling proves as much. Nothing else is tried.
+    path, mark, query = message.target_uri.partition("?")
+    if "%3A" not in query:
+        return False
+    unescaped = msgspec.structs.replace(message, target_uri=path + mark + query.replace("%3A", ":"))
+    base = signature_base(unescaped, candidate.components, candidate.signature_input.text)
+    return _verifies(base, candidate.signature, key)
+
+
+def _verifies(base: bytes, signature: bytes, key: JWK) -> bool:
+    try:
+        public_key(key.x).verify(signature, base)
+    except InvalidSignature:
+        return False
+    return True

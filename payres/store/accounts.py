@@ -1,0 +1,109 @@
+"""SQL of ledger accounts, reservations and transfers. Only `payres.ledger` calls what writes here."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from payres.store.database import Transaction
+
+
+class AccountRecord(msgspec.Struct, frozen=True):
+    """A row of `account`. floor is None for the external account."""
+
+    id: int
+    kind: str
+    asset_id: int
+    balance: int
+    reserved: int
+    floor: int | None
+
+
+class ReservationRecord(msgspec.Struct, frozen=True):
+    """A row of `reservation`."""
+
+    id: int
+    account_id: int
+    outgoing_payment_id: str
+    amount: int
+    remaining: int
+
+
+ACCOUNT_COLUMNS = "id, kind, asset_id, balance, reserved, floor"
+RESERVATION_COLUMNS = "id, account_id, outgoing_payment_id, amount, remaining"
+
+
+def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
+    return AccountRecord(*tx.execute(f"SELECT {ACCOUNT_COLUMNS} FROM account WHERE id = ?", (account_id,)).fetchone())
+
+
+def find_operator_account(tx: Transaction, asset_id: int, kind: str) -> AccountRecord | None:
+    row = tx.execute(
+        f"SELECT {ACCOUNT_COLUMNS} FROM account WHERE asset_id = ? AND kind = ?"
+        " AND kind IN ('liquidity', 'fees', 'external')",
+        (asset_id, kind),
+    ).fetchone()
+    return AccountRecord(*row) if row else None
+
+
+def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None) -> int:
+    cursor = tx.execute("INSERT INTO account (kind, asset_id, floor) VALUES (?, ?, ?)", (kind, asset_id, floor))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def change_account(tx: Transaction, account_id: int, balance_change: int, reserved_change: int) -> None:
+    tx.execute(
+        "UPDATE account SET balance = balance + ?, reserved = reserved + ? WHERE id = ?",
+        (balance_change, reserved_change, account_id),
+    )
+
+
+def insert_transfer(
+    tx: Transaction,
+    debit_account_id: int,
+    credit_account_id: int,
+    amount: int,
+    kind: str,
+    reservation_id: int | None,
+    outgoing_payment_id: str | None,
+    incoming_payment_id: str | None,
+    now: int,
+) -> int:
+    cursor = tx.execute(
+        "INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, reservation_id,"
+        " outgoing_payment_id, incoming_payment_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(debit_account_id, credit_account_id, amount, kind, reservation_id),
+            *(outgoing_payment_id, incoming_payment_id, now),
+        ),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def insert_reservation(tx: Transaction, account_id: int, outgoing_payment_id: str, amount: int, now: int) -> int:
+    cursor = tx.execute(
+        "INSERT INTO reservation (account_id, outgoing_payment_id, amount, remaining, created_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (account_id, outgoing_payment_id, amount, amount, now),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def reservation_by_id(tx: Transaction, reservation_id: int) -> ReservationRecord:
+    row = tx.execute(f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE id = ?", (reservation_id,)).fetchone()
+    return ReservationRecord(*row)
+
+
+def reservations_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[ReservationRecord]:
+    """In the order in which they were made."""
+    rows = tx.execute(
+        f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE outgoing_payment_id = ? ORDER BY id",
+        (outgoing_payment_id,),
+    )
+    return [ReservationRecord(*row) for row in rows]
+
+
+def reduce_reservation(tx: Transaction, reservation_id: int, amount: int) -> None:
+    tx.execute("UPDATE reservation SET remaining = remaining - ? WHERE id = ?", (amount, reservation_id))

@@ -1,0 +1,76 @@
+"""SQL of clients, the keys fetched for those of other servers, and the signature nonces they used."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from payres.store.database import Transaction
+
+
+class ClientRecord(msgspec.Struct, frozen=True):
+    """Who asks. Exactly one of wallet_address (as first written) and jwk (JSON text) is present."""
+
+    id: int
+    identity: str
+    wallet_address: str | None
+    jwk: str | None
+
+
+class ClientKeyRecord(msgspec.Struct, frozen=True):
+    """A key of a remote client as last fetched; fetched_at is microseconds."""
+
+    kid: str
+    x: str
+    fetched_at: int
+
+
+COLUMNS = "id, identity, wallet_address, jwk"
+
+
+def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
+    row = tx.execute(f"SELECT {COLUMNS} FROM client WHERE identity = ?", (identity,)).fetchone()
+    return ClientRecord(*row) if row else None
+
+
+def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
+    return ClientRecord(*tx.execute(f"SELECT {COLUMNS} FROM client WHERE id = ?", (client_id,)).fetchone())
+
+
+def ensure_client(
+    tx: Transaction, identity: str, wallet_address: str | None, jwk: str | None, now: int
+) -> ClientRecord:
+    """The client, remembered from its first request on."""
+    tx.execute(
+        "INSERT INTO client (identity, wallet_address, jwk, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (identity, wallet_address, jwk, now),
+    )
+    client = find_client(tx, identity)
+    assert client is not None
+    return client
+
+
+def remote_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
+    rows = tx.execute(
+        "SELECT k.kid, k.x, k.fetched_at FROM client_key k JOIN client c ON c.id = k.client_id WHERE c.identity = ?",
+        (identity,),
+    )
+    return [ClientKeyRecord(*row) for row in rows]
+
+
+def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[str, str]], now: int) -> None:
+    """Keeps what was just fetched, as pairs of kid and x, and forgets what is no longer there."""
+    tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
+    tx.executemany(
+        "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
+        [(client_id, kid, x, now) for kid, x in keys],
+    )
+
+
+def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
+    """Whether the nonce is new for this key; remembers it until expires_at and forgets those that are over."""
+    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now,))
+    cursor = tx.execute(
+        "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        (client_id, kid, nonce, expires_at),
+    )
+    return cursor.rowcount == 1

@@ -1,0 +1,68 @@
+"""SQL of incoming payments."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from payres.store.database import Transaction
+from payres.store.pages import PageBounds, PageQuery, select_page
+
+
+class IncomingRecord(msgspec.Struct, frozen=True):
+    """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None."""
+
+    id: str
+    wallet_address_id: int
+    client_id: int
+    incoming_value: str | None
+    received: int
+    metadata: str | None
+    created_at: int
+    expires_at: int
+    completed_at: int | None
+
+    @property
+    def completed(self) -> bool:
+        return self.completed_at is not None
+
+    def open_at(self, now: int) -> bool:
+        """Whether it still takes money: neither completed nor expired."""
+        return self.completed_at is None and now < self.expires_at
+
+    @property
+    def remaining(self) -> int | None:
+        """What it still wants, in the minor unit; None when it has no incomingAmount."""
+        return None if self.incoming_value is None else max(int(self.incoming_value) - self.received, 0)
+
+
+COLUMNS = "id, wallet_address_id, client_id, incoming_value, received, metadata, created_at, expires_at, completed_at"
+
+
+def insert_incoming(tx: Transaction, payment: IncomingRecord) -> None:
+    tx.execute(
+        f"INSERT INTO incoming_payment ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(payment)
+    )
+
+
+def find_incoming(tx: Transaction, payment_id: str) -> IncomingRecord | None:
+    row = tx.execute(f"SELECT {COLUMNS} FROM incoming_payment WHERE id = ?", (payment_id,)).fetchone()
+    return IncomingRecord(*row) if row else None
+
+
+def page_of_incoming(
+    tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
+) -> tuple[Sequence[IncomingRecord], PageBounds]:
+    rows, bounds = select_page(tx, "incoming_payment", COLUMNS, wallet_id, client_id, query)
+    return [IncomingRecord(*row) for row in rows], bounds
+
+
+def add_received(tx: Transaction, payment_id: str, amount: int, completed_at: int | None) -> None:
+    """Counts what the ledger has just credited; completed_at when that was the last of it."""
+    tx.execute(
+        "UPDATE incoming_payment SET received = received + ?, completed_at = ? WHERE id = ? AND completed_at IS NULL",
+        (amount, completed_at, payment_id),
+    )
+
+
+def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
+    tx.execute("UPDATE incoming_payment SET completed_at = ? WHERE id = ? AND completed_at IS NULL", (now, payment_id))

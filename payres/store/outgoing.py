@@ -1,0 +1,81 @@
+"""SQL of outgoing payments."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from payres.store.database import Transaction
+from payres.store.pages import PageBounds, PageQuery, select_page
+
+
+class OutgoingRecord(msgspec.Struct, frozen=True):
+    """A row of `outgoing_payment`. Amounts are in minor units: debit, fee and sent of the sender's asset."""
+
+    id: str
+    wallet_address_id: int
+    client_id: int
+    grant_id: str | None
+    window_start: int
+    quote_id: str | None
+    receiver: str
+    incoming_payment_id: str | None
+    debit: int
+    receive: int
+    receive_code: str
+    receive_scale: int
+    fee: int
+    sent: int
+    delivered: int
+    state: str
+    failure: str | None
+    metadata: str | None
+    created_at: int
+    ended_at: int | None
+
+    @property
+    def failed(self) -> bool:
+        return self.state == "failed"
+
+
+COLUMNS = (
+    "id, wallet_address_id, client_id, grant_id, window_start, quote_id, receiver, incoming_payment_id, debit,"
+    " receive, receive_code, receive_scale, fee, sent, delivered, state, failure, metadata, created_at, ended_at"
+)
+
+
+def insert_outgoing(tx: Transaction, payment: OutgoingRecord) -> None:
+    tx.execute(
+        f"INSERT INTO outgoing_payment ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        msgspec.structs.astuple(payment),
+    )
+
+
+def find_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord | None:
+    row = tx.execute(f"SELECT {COLUMNS} FROM outgoing_payment WHERE id = ?", (payment_id,)).fetchone()
+    return OutgoingRecord(*row) if row else None
+
+
+def quote_used(tx: Transaction, quote_id: str) -> bool:
+    return tx.execute("SELECT 1 FROM outgoing_payment WHERE quote_id = ?", (quote_id,)).fetchone() is not None
+
+
+def page_of_outgoing(
+    tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
+) -> tuple[Sequence[OutgoingRecord], PageBounds]:
+    rows, bounds = select_page(tx, "outgoing_payment", COLUMNS, wallet_id, client_id, query)
+    return [OutgoingRecord(*row) for row in rows], bounds
+
+
+def sending_outgoing(tx: Transaction, limit: int) -> Sequence[OutgoingRecord]:
+    """Payments under way, oldest first."""
+    rows = tx.execute(f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' ORDER BY id LIMIT ?", (limit,))
+    return [OutgoingRecord(*row) for row in rows]
+
+
+def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, failure: str | None, now: int) -> None:
+    """Ends a payment under way: completed, or failed when there is a failure."""
+    tx.execute(
+        "UPDATE outgoing_payment SET sent = ?, delivered = ?, state = ?, failure = ?, ended_at = ?"
+        " WHERE id = ? AND state = 'sending'",
+        (sent, delivered, "failed" if failure else "completed", failure, now, payment_id),
+    )

@@ -1,0 +1,61 @@
+"""Cursor pages: newest first by id, walked with an index and never an offset.
+
+A cursor is a position, the id of a resource; it keeps working when its own resource is not in the list.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from payres.store.database import Transaction
+
+
+class PageQuery(msgspec.Struct, frozen=True):
+    """Which page: `count` items `older` or `newer` than the cursor, the newest ones when there is none."""
+
+    count: int
+    cursor: str | None
+    towards: Literal["older", "newer"]
+
+
+class PageBounds(msgspec.Struct, frozen=True):
+    """Whether the list goes on beyond the page, on the older and the newer side."""
+
+    has_older: bool
+    has_newer: bool
+
+
+Row = tuple[Any, ...]
+BEFORE_ALL, AFTER_ALL = "", "~"  # sort before and after every UUID
+
+
+def select_page(
+    tx: Transaction,
+    table: Literal["incoming_payment", "outgoing_payment"],
+    columns: str,
+    wallet_id: int,
+    client_id: int | None,
+    query: PageQuery,
+) -> tuple[Sequence[Row], PageBounds]:
+    """A wallet's rows, newest first, with the id in the first column; one client's own when client_id is given."""
+    source = f"{table} WHERE wallet_address_id = :wallet" + (
+        " AND client_id = :client" if client_id is not None else ""
+    )
+    names = {"wallet": wallet_id, "client": client_id}
+    older = query.towards == "older"
+    comparison, order = ("<", "DESC") if older else (">", "ASC")
+    cursor = query.cursor or (AFTER_ALL if older else BEFORE_ALL)
+    rows = tx.execute(
+        f"SELECT {columns} FROM {source} AND id {comparison} :cursor ORDER BY id {order} LIMIT :limit",
+        names | {"cursor": cursor, "limit": query.count + 1},
+    ).fetchall()
+    page, more = rows[: query.count], len(rows) > query.count
+    # Beyond the other edge: what comes before the page's first row, or from the cursor on when the page is empty.
+    other = f"{'>' if older else '<'}{'' if page else '='}"
+    beyond = tx.execute(
+        f"SELECT EXISTS (SELECT 1 FROM {source} AND id {other} :edge)", names | {"edge": page[0][0] if page else cursor}
+    ).fetchone()[0]
+    if older:
+        return page, PageBounds(has_older=more, has_newer=bool(beyond))
+    return page[::-1], PageBounds(has_older=bool(beyond), has_newer=more)

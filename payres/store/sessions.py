@@ -1,0 +1,24 @@
+"""SQL of the signed-in browsers of wallet owners."""
+
+from payres.store.database import Transaction
+
+
+def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
+    """Keeps a new session and forgets those that are over."""
+    tx.execute("DELETE FROM session WHERE expires_at <= ?", (now,))
+    tx.execute(
+        "INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (?, ?, ?, ?)",
+        (id_hash, wallet_id, now, expires_at),
+    )
+
+
+def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:
+    """The id of the wallet address whose owner is signed in, or None."""
+    row = tx.execute(
+        "SELECT wallet_address_id FROM session WHERE id_hash = ? AND expires_at > ?", (id_hash, now)
+    ).fetchone()
+    return row[0] if row else None
+
+
+def delete_session(tx: Transaction, id_hash: bytes) -> None:
+    tx.execute("DELETE FROM session WHERE id_hash = ?", (id_hash,))

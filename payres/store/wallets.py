@@ -1,0 +1,114 @@
+"""SQL of wallet addresses and their keys."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from payres.store.database import Transaction
+
+
+class WalletRecord(msgspec.Struct, frozen=True):
+    """A wallet address with its asset; path is what follows the base URL, created_at is microseconds."""
+
+    id: int
+    path: str
+    public_name: str | None
+    asset_id: int
+    asset_code: str
+    asset_scale: int
+    account_id: int
+    password_hash: str | None
+    state: str
+    created_at: int
+
+    @property
+    def active(self) -> bool:
+        return self.state == "active"
+
+
+class KeyRecord(msgspec.Struct, frozen=True):
+    """A public key of a wallet address; x is base64url as in its JWK."""
+
+    kid: str
+    x: str
+    created_at: int
+    revoked_at: int | None
+
+
+SELECT_WALLET = (
+    "SELECT w.id, w.path, w.public_name, w.asset_id, a.code, a.scale, w.account_id, w.password_hash, w.state,"
+    " w.created_at FROM wallet_address w JOIN asset a ON a.id = w.asset_id"
+)
+
+
+def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
+    row = tx.execute(f"{SELECT_WALLET} WHERE w.path = ?", (path,)).fetchone()
+    return WalletRecord(*row) if row else None
+
+
+def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
+    return WalletRecord(*tx.execute(f"{SELECT_WALLET} WHERE w.id = ?", (wallet_id,)).fetchone())
+
+
+def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
+    return [WalletRecord(*row) for row in tx.execute(f"{SELECT_WALLET} ORDER BY w.path")]
+
+
+def insert_wallet(
+    tx: Transaction,
+    path: str,
+    public_name: str | None,
+    asset_id: int,
+    account_id: int,
+    password_hash: str | None,
+    now: int,
+) -> None:
+    tx.execute(
+        "INSERT INTO wallet_address (path, public_name, asset_id, account_id, password_hash, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (path, public_name, asset_id, account_id, password_hash, now),
+    )
+
+
+def set_state(tx: Transaction, wallet_id: int, state: str) -> None:
+    """state is `active` or `inactive`."""
+    tx.execute("UPDATE wallet_address SET state = ? WHERE id = ?", (state, wallet_id))
+
+
+def set_password_hash(tx: Transaction, wallet_id: int, password_hash: str) -> None:
+    tx.execute("UPDATE wallet_address SET password_hash = ? WHERE id = ?", (password_hash, wallet_id))
+
+
+def find_key(tx: Transaction, path: str, kid: str) -> str | None:
+    """The x of the key in force of an active wallet address, or None."""
+    row = tx.execute(
+        "SELECT k.x FROM wallet_key k JOIN wallet_address w ON w.id = k.wallet_address_id"
+        " WHERE w.path = ? AND w.state = 'active' AND k.kid = ? AND k.revoked_at IS NULL",
+        (path, kid),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
+    """The keys in force, oldest first; with `revoked`, the others too."""
+    rows = tx.execute(
+        "SELECT kid, x, created_at, revoked_at FROM wallet_key"
+        " WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id",
+        (wallet_id, revoked),
+    )
+    return [KeyRecord(*row) for row in rows]
+
+
+def insert_key(tx: Transaction, wallet_id: int, kid: str, x: str, now: int) -> None:
+    tx.execute(
+        "INSERT INTO wallet_key (wallet_address_id, kid, x, created_at) VALUES (?, ?, ?, ?)", (wallet_id, kid, x, now)
+    )
+
+
+def revoke_key(tx: Transaction, wallet_id: int, kid: str, now: int) -> bool:
+    """Whether there was such a key in force."""
+    cursor = tx.execute(
+        "UPDATE wallet_key SET revoked_at = ? WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL",
+        (now, wallet_id, kid),
+    )
+    return cursor.rowcount == 1

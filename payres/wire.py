@@ -1,0 +1,294 @@
+"""The structs that cross HTTP, in the shapes of the Open Payments documents 1.3.0 and GNAP (RFC 9635).
+
+What a client may leave out is `UNSET` and never `null`: clients reject `null` for an absent member.
+"""
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from payres.errors import Refusal, invalid_request
+
+T = TypeVar("T")
+Scale = Annotated[int, Meta(ge=0, le=255)]
+Text = Annotated[str, Meta(min_length=1, max_length=2048)]
+Nonce = Annotated[str, Meta(min_length=1, max_length=256)]
+
+INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
+OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
+QUOTE_ACTIONS = Literal["create", "read", "read-all"]
+MAX_ACCESS_ITEMS = 3
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+    """Base of the Open Payments bodies, whose members are in camel case."""
+
+
+class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of request bodies of the resource server, which take no members but their own."""
+
+
+class Amount(Resource, frozen=True, kw_only=True):
+    """An amount (part 2.1). value is a decimal text; `payres.amounts.parse_value` checks it."""
+
+    value: str
+    asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
+    asset_scale: Scale
+
+
+# Requests of the resource server (parts 4.3, 4.4, 4.7)
+
+
+class IncomingPaymentRequest(Body, frozen=True, kw_only=True):
+    wallet_address: Text | UnsetType = UNSET
+    incoming_amount: Amount | UnsetType = UNSET
+    expires_at: Text | UnsetType = UNSET
+    metadata: Raw = Raw()
+
+
+class QuoteRequest(Body, frozen=True, kw_only=True):
+    wallet_address: Text
+    receiver: Text
+    method: Literal["ilp"]
+    debit_amount: Amount | UnsetType = UNSET
+    receive_amount: Amount | UnsetType = UNSET
+
+
+class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
+    wallet_address: Text
+    quote_id: Text | UnsetType = UNSET
+    incoming_payment: Text | UnsetType = UNSET
+    debit_amount: Amount | UnsetType = UNSET
+    metadata: Raw = Raw()
+
+
+# Resources (part 2)
+
+
+class PaymentMethod(Resource, frozen=True, kw_only=True):
+    type: str
+    ilp_address: str
+    shared_secret: str
+
+
+class IncomingPayment(Resource, frozen=True, kw_only=True):
+    """methods is present in the answers to create and read, absent in lists and the answer to complete."""
+
+    id: str
+    wallet_address: str
+    completed: bool
+    incoming_amount: Amount | UnsetType = UNSET
+    received_amount: Amount
+    expires_at: str
+    metadata: Raw | UnsetType = UNSET
+    created_at: str
+    methods: list[PaymentMethod] | UnsetType = UNSET
+
+
+class PublicIncomingPayment(Resource, frozen=True, kw_only=True):
+    received_amount: Amount
+    auth_server: str
+
+
+class Quote(Resource, frozen=True, kw_only=True):
+    id: str
+    wallet_address: str
+    receiver: str
+    receive_amount: Amount
+    debit_amount: Amount
+    method: str = "ilp"
+    expires_at: str
+    created_at: str
+
+
+class OutgoingPayment(Resource, frozen=True, kw_only=True):
+    """The grant_spent members belong to the answer to creation alone."""
+
+    id: str
+    wallet_address: str
+    quote_id: str | UnsetType = UNSET
+    failed: bool
+    receiver: str
+    receive_amount: Amount
+    debit_amount: Amount
+    sent_amount: Amount
+    grant_spent_debit_amount: Amount | UnsetType = UNSET
+    grant_spent_receive_amount: Amount | UnsetType = UNSET
+    metadata: Raw | UnsetType = UNSET
+    created_at: str
+
+
+class GrantSpending(Resource, frozen=True, kw_only=True):
+    """Both members are always there; null means that nothing was spent or no window is open."""
+
+    spent_debit_amount: Amount | None
+    spent_receive_amount: Amount | None
+
+
+class Pagination(Resource, frozen=True, kw_only=True):
+    start_cursor: str | UnsetType = UNSET
+    end_cursor: str | UnsetType = UNSET
+    has_next_page: bool
+    has_previous_page: bool
+
+
+class IncomingPaymentPage(Resource, frozen=True, kw_only=True):
+    pagination: Pagination
+    result: list[IncomingPayment]
+
+
+class OutgoingPaymentPage(Resource, frozen=True, kw_only=True):
+    pagination: Pagination
+    result: list[OutgoingPayment]
+
+
+class WalletAddress(Resource, frozen=True, kw_only=True):
+    id: str
+    public_name: str | UnsetType = UNSET
+    asset_code: str
+    asset_scale: int
+    auth_server: str
+    resource_server: str
+
+
+# GNAP (RFC 9635), with the access types of Open Payments
+
+
+class Limits(Resource, frozen=True, kw_only=True):
+    """What an outgoing-payment grant may spend, to whom and in which windows; part 2.7."""
+
+    receiver: Text | UnsetType = UNSET
+    debit_amount: Amount | UnsetType = UNSET
+    receive_amount: Amount | UnsetType = UNSET
+    interval: Annotated[str, Meta(min_length=1, max_length=256)] | UnsetType = UNSET
+
+
+class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="incoming-payment"):
+    actions: Annotated[list[INCOMING_ACTIONS], Meta(min_length=1, max_length=6)]
+    identifier: Text | UnsetType = UNSET
+
+
+class OutgoingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment"):
+    actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=5)]
+    identifier: Text
+    limits: Limits | UnsetType = UNSET
+
+
+class QuoteAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="quote"):
+    actions: Annotated[list[QUOTE_ACTIONS], Meta(min_length=1, max_length=3)]
+    identifier: Text | UnsetType = UNSET
+
+
+Access = IncomingPaymentAccess | OutgoingPaymentAccess | QuoteAccess
+
+
+class AccessTokenRequest(msgspec.Struct, frozen=True):
+    access: Annotated[list[Access], Meta(min_length=1, max_length=MAX_ACCESS_ITEMS)]
+
+
+class ClientInstance(Resource, frozen=True, kw_only=True):
+    """The object form of `client`: exactly one member."""
+
+    wallet_address: Text | UnsetType = UNSET
+    jwk: Raw = Raw()
+
+
+class Finish(msgspec.Struct, frozen=True):
+    method: Literal["redirect"]
+    uri: Text
+    nonce: Nonce
+
+
+class Interact(msgspec.Struct, frozen=True):
+    start: list[Literal["redirect"]]
+    finish: Finish | UnsetType = UNSET
+
+
+class SubjectIdentifier(msgspec.Struct, frozen=True):
+    id: Text
+    format: Literal["uri"]
+
+
+class Subject(msgspec.Struct, frozen=True):
+    sub_ids: Annotated[list[SubjectIdentifier], Meta(min_length=1, max_length=1)]
+
+
+class GrantRequest(msgspec.Struct, frozen=True):
+    client: str | ClientInstance
+    access_token: AccessTokenRequest | UnsetType = UNSET
+    interact: Interact | UnsetType = UNSET
+    subject: Subject | UnsetType = UNSET
+
+
+class ContinueRequest(msgspec.Struct, frozen=True):
+    interact_ref: Nonce | UnsetType = UNSET
+
+
+class AccessToken(msgspec.Struct, frozen=True):
+    value: str
+    manage: str
+    expires_in: int
+    access: Raw
+
+
+class ContinueToken(msgspec.Struct, frozen=True):
+    value: str
+
+
+class Continue(msgspec.Struct, frozen=True):
+    access_token: ContinueToken
+    uri: str
+    wait: int | UnsetType = UNSET
+
+
+class InteractResponse(msgspec.Struct, frozen=True):
+    redirect: str
+    finish: str
+
+
+class GrantResponse(msgspec.Struct, frozen=True):
+    """An answer of the grant endpoint or a continuation (part 2.7); `continue` is always there."""
+
+    continue_: Continue = msgspec.field(name="continue")
+    interact: InteractResponse | UnsetType = UNSET
+    access_token: AccessToken | UnsetType = UNSET
+    subject: Subject | UnsetType = UNSET
+
+
+class TokenResponse(msgspec.Struct, frozen=True):
+    access_token: AccessToken
+
+
+encode = msgspec.json.Encoder().encode
+
+
+def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """The struct in a body. Refuses malformed JSON and wrong members with 400, naming the field."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        sentence, _, path = str(error).rpartition(" - at `")
+        field = path.rstrip("`").removeprefix("$.")
+        raise invalid_request(f"The body breaks a rule: {sentence or error}", field=field or "body") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise invalid_request(f"The body is not valid JSON: {error}", field="body") from error
+
+
+def metadata_text(raw: Raw) -> str | None:
+    """The metadata object exactly as the client wrote it, or None when left out. Refuses anything but an object."""
+    data = bytes(raw)
+    if not data:
+        return None
+    try:
+        value = msgspec.json.decode(data)
+        text = data.decode("utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _metadata_refusal() from error
+    if not isinstance(value, dict):
+        raise _metadata_refusal()
+    return text
+
+
+def _metadata_refusal() -> Refusal:
+    return invalid_request("metadata must be a JSON object", field="metadata")

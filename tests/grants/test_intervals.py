@@ -1,0 +1,376 @@
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from dateutil.relativedelta import relativedelta
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.clock import DAY, EARLIEST, HOUR, LATEST, MINUTE, SECOND, parse_time
+from payres.grants.intervals import EXAMPLE, MEAN_MONTH, Interval, Window, describe, parse_interval
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NOW = parse_time("2026-11-21T12:00:00Z")
+
+
+def microseconds(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def boundaries(text: str) -> list[str]:
+    """Every boundary of a finite interval, as the date, or the date and time of day when that is not midnight."""
+    interval = parse_interval(text)
+    window, found = interval.first_window(), []
+    while window is not None:
+        found.append(window.start)
+        found.append(window.end)
+        window = interval.window_at(window.end)
+    assert interval.last_end() == found[-1]
+    assert interval.windows_total == len(found) // 2
+    moments = [EPOCH + timedelta(microseconds=moment) for moment in sorted(set(found))]
+    return [at.strftime("%Y-%m-%d" if at.time() == EPOCH.time() else "%Y-%m-%dT%H:%M:%S") for at in moments]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The 31st comes back after February, because every boundary counts from the anchor.
+        ("R3/2026-01-31T00:00:00Z/P1M", ["2026-01-31", "2026-02-28", "2026-03-31", "2026-04-30", "2026-05-31"]),
+        ("R1/2024-02-29T00:00:00Z/P2Y", ["2024-02-29", "2026-02-28", "2028-02-29"]),
+        ("R0/2026-01-01T00:00:00Z/P1Y6M", ["2026-01-01", "2027-07-01"]),
+        ("R1/2026-01-31T00:00:00Z/P1M1DT6H", ["2026-01-31", "2026-03-01T06:00:00", "2026-04-02T12:00:00"]),
+        ("R2/2026-03-28T00:00:00Z/P1D", ["2026-03-28", "2026-03-29", "2026-03-30", "2026-03-31"]),
+        ("R1/2026-01-01T00:00:00Z/P1W", ["2026-01-01", "2026-01-08", "2026-01-15"]),
+        ("R1/2026-01-01T00:00:00Z/P1W1D", ["2026-01-01", "2026-01-09", "2026-01-17"]),
+        ("R1/2026-01-01T00:00:00Z/PT36H", ["2026-01-01", "2026-01-02T12:00:00", "2026-01-04"]),
+        # Counting backwards, the last window ends at the given end.
+        ("R2/P1M/2026-03-31T00:00:00Z", ["2025-12-31", "2026-01-31", "2026-02-28", "2026-03-31"]),
+        ("R0/P1Y/2024-02-29T00:00:00Z", ["2023-02-28", "2024-02-29"]),
+        # A start and an end give a length of time, not a calendar month.
+        ("R1/2026-01-01T00:00:00Z/2026-02-01T00:00:00Z", ["2026-01-01", "2026-02-01", "2026-03-04"]),
+        # Offsets become UTC before any month is counted.
+        ("R0/2026-01-01T00:00:00+02:00/P1M", ["2025-12-31T22:00:00", "2026-01-31T22:00:00"]),
+        ("R0/2026-01-01T00:00Z/2026-01-01T02:30+01:00", ["2026-01-01", "2026-01-01T01:30:00"]),
+        ("R1/1969-12-31T23:00:00Z/PT30M", ["1969-12-31T23:00:00", "1969-12-31T23:30:00", "1970-01-01"]),
+    ],
+)
+def test_interval_has_these_boundaries(text: str, expected: list[str]) -> None:
+    assert boundaries(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("duration", "length"),
+    [
+        ("P2W", 14 * DAY),
+        ("P1.5W", 10 * DAY + 12 * HOUR),
+        ("P0,5D", 12 * HOUR),
+        ("PT1.25H", 75 * MINUTE),
+        ("PT0,5M", 30 * SECOND),
+        ("PT0.000001S", 1),
+        ("PT1.0000019S", SECOND + 1),
+        ("P1DT2H3M4.5S", DAY + 2 * HOUR + 3 * MINUTE + 4_500_000),
+        ("P0Y0M1D", DAY),
+        ("P000000001D", DAY),
+    ],
+)
+def test_duration_of_fixed_units(duration: str, length: int) -> None:
+    interval = parse_interval(f"R/2026-01-01T00:00:00Z/{duration}")
+    assert interval.months == 0
+    assert interval.microseconds == length
+
+
+@pytest.mark.parametrize("repetitions", ["R", "R-1"])
+def test_interval_for_ever_goes_on(repetitions: str) -> None:
+    interval = parse_interval(f"{repetitions}/2026-01-31T00:00:00Z/P1M")
+    assert interval.windows_total is None
+    assert interval.last_end() is None
+    assert interval.first_window() == Window(parse_time("2026-01-31T00:00:00Z"), parse_time("2026-02-28T00:00:00Z"))
+    window = interval.window_at(parse_time("2999-03-01T00:00:00Z"))
+    assert window == Window(parse_time("2999-02-28T00:00:00Z"), parse_time("2999-03-31T00:00:00Z"))
+    assert interval.window_at(parse_time("2026-01-30T23:59:59.999999Z")) is None
+
+
+def test_interval_for_ever_with_an_end_goes_back_for_ever() -> None:
+    interval = parse_interval("R/P1M/2026-03-31T00:00:00Z")
+    assert interval.windows_total is None
+    assert interval.first_window() is None
+    assert interval.last_end() == parse_time("2026-03-31T00:00:00Z")
+    window = interval.window_at(parse_time("1026-03-30T00:00:00Z"))
+    assert window == Window(parse_time("1026-02-28T00:00:00Z"), parse_time("1026-03-31T00:00:00Z"))
+    assert interval.window_at(parse_time("2026-03-31T00:00:00Z")) is None
+
+
+def test_window_is_half_open() -> None:
+    interval = parse_interval("R1/2026-01-01T00:00:00Z/P1D")
+    start = parse_time("2026-01-01T00:00:00Z")
+    assert interval.window_at(start - 1) is None
+    assert interval.window_at(start) == Window(start, start + DAY)
+    assert interval.window_at(start + DAY - 1) == Window(start, start + DAY)
+    assert interval.window_at(start + DAY) == Window(start + DAY, start + 2 * DAY)
+    assert interval.window_at(start + 2 * DAY - 1) == Window(start + DAY, start + 2 * DAY)
+    assert interval.window_at(start + 2 * DAY) is None
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "total"), [("R0", 1), ("R1", 2), ("R11", 12), ("R007", 8), ("R", None), ("R-1", None)]
+)
+def test_repetitions_come_after_the_first_window(repetitions: str, total: int | None) -> None:
+    assert parse_interval(f"{repetitions}/2026-01-01T00:00:00Z/P1D").windows_total == total
+    assert parse_interval(f"{repetitions}/P1D/2026-01-01T00:00:00Z").windows_total == total
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "R/1970-01-01T00:00:00Z/PT1S",
+        "R/0001-01-01T00:00:00Z/PT0.000001S",
+        "R/0001-01-01T00:00:00Z/P1M",
+        "R/0001-01-31T00:00:00Z/P1MT0.000001S",
+        "R/PT0.000001S/9999-12-31T23:59:59Z",
+        "R/P1M/9999-12-31T23:59:59Z",
+        "R/0001-01-01T00:00:00Z/0001-01-01T00:00:00.000001Z",
+    ],
+)
+def test_window_is_found_at_once_however_far(text: str) -> None:
+    # A walk from the anchor would take up to 10^17 steps and run into the time limit of the test.
+    for now in (NOW, EARLIEST, LATEST, -(10**30), 10**30):
+        window = parse_interval(text).window_at(now)
+        assert window is None or window.start <= now < window.end
+    assert parse_interval(text).window_at(NOW) is not None
+
+
+@pytest.mark.parametrize("day", [1, 28, 29, 30, 31])
+def test_calendar_strays_from_its_mean_by_less_than_a_week(day: int) -> None:
+    # What lets window_at start from an estimate and step at most once.
+    for origin in ("1896-01", "1996-12", "2000-03", "2096-08"):
+        interval = parse_interval(f"R/{origin}-{day:02}T00:00:00Z/P1M")
+        for months in range(-4800, 4800):
+            stray = interval.window(months).start - interval.anchor - months * MEAN_MONTH
+            assert abs(stray) < 7 * DAY
+
+
+def test_window_may_reach_beyond_the_calendar_of_the_machine() -> None:
+    interval = parse_interval("R/2026-01-31T00:00:00Z/P1000Y")
+    window = interval.window_at(parse_time("9500-01-01T00:00:00Z"))
+    # The year 10026 has the calendar of 2026, twenty cycles of 400 years earlier.
+    last = parse_time("2026-01-31T00:00:00Z") + 20 * 146_097 * DAY
+    assert window == Window(parse_time("9026-01-31T00:00:00Z"), last)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "three parts"),
+        ("R12/2026-01-01T00:00:00Z", "three parts"),
+        ("2026-01-01T00:00:00Z/P1M", "three parts"),
+        ("R/2026-01-01T00:00:00Z/P1M/", "three parts"),
+        ("R/" + "1" * 300, "at most 256 characters"),
+        ("12/2026-01-01T00:00:00Z/P1M", "must begin with R, .* not with '12'"),
+        ("r/2026-01-01T00:00:00Z/P1M", "must begin with R"),
+        ("R-2/2026-01-01T00:00:00Z/P1M", "must begin with R"),
+        ("R+1/2026-01-01T00:00:00Z/P1M", "must begin with R"),
+        ("R1.5/2026-01-01T00:00:00Z/P1M", "must begin with R"),
+        ("R1234567890/2026-01-01T00:00:00Z/P1M", "up to nine digits"),
+        ("R\u0661/2026-01-01T00:00:00Z/P1M", "must begin with R"),
+        ("R1/P1M/P1M", "two durations"),
+        ("R1/2026-01-01T00:00:00Z/2026-01-01T00:00:00Z", "end after it starts"),
+        ("R1/2026-01-01T00:00:00Z/2025-01-01T00:00:00Z", "end after it starts"),
+        ("R1/2026-01-01T00:00:00/P1M", "always with Z or an offset"),
+        ("R1/2026-01-01/P1M", "always with Z or an offset"),
+        ("R1/2026-02-29T00:00:00Z/P1M", "no day 2026-02-29"),
+        ("R1/2026-01-01T24:00:00Z/P1M", "time of day"),
+        ("R1/0001-01-01T00:00:00+01:00/P1M", "years 1 to 9999"),
+        ("R1//P1M", "start or end ''"),
+        ("R1/2026-01-01T00:00:00Z/", "start or end ''"),
+        ("R1/2026-01-01T00:00:00Z/P", "cannot be read, 'P'"),
+        ("R1/2026-01-01T00:00:00Z/PT", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/P1DT", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/P1H", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/PT1D", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/P1D1M", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/P1", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/P.5D", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/p1m", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/+P1M", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/P1234567890D", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/P\u0661D", "cannot be read"),
+        ("R1/2026-01-01T00:00:00Z/-P1M", "negative duration '-P1M'"),
+        ("R1/2026-01-01T00:00:00Z/P-1M", "negative duration 'P-1M'"),
+        ("R1/2026-01-01T00:00:00Z/P0D", "no time at all"),
+        ("R/2026-01-01T00:00:00Z/PT0S", "no time at all"),
+        ("R/PT0S/2026-01-01T00:00:00Z", "no time at all"),
+        ("R1/2026-01-01T00:00:00Z/PT0.0000009S", "no time at all"),
+        ("R1/2026-01-01T00:00:00Z/P1.5Y", "only be whole"),
+        ("R1/2026-01-01T00:00:00Z/P1.5M", "only be whole"),
+        ("R1/2026-01-01T00:00:00Z/P1.5DT1H", "only the last number"),
+        ("R1/2026-01-01T00:00:00Z/P1.5M1D", "only the last number"),
+        ("R999999999/2026-01-01T00:00:00Z/P1M", "beyond the years 1 to 9999"),
+        ("R999999999/P1M/2026-01-01T00:00:00Z", "beyond the years 1 to 9999"),
+        ("R/2026-01-01T00:00:00Z/P999999999Y", "beyond the years 1 to 9999"),
+        ("R/P999999999W/2026-01-01T00:00:00Z", "beyond the years 1 to 9999"),
+        ("R999999999/2026-01-01T00:00:00Z/P999999999Y999999999M999999999W", "beyond the years 1 to 9999"),
+    ],
+)
+def test_parse_interval_refuses_with_a_sentence_and_an_example(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=rf"^The interval .*{sentence}") as refused:
+        parse_interval(text)
+    assert EXAMPLE in str(refused.value)
+
+
+def test_interval_may_fill_the_calendar_but_not_leave_it() -> None:
+    assert parse_interval("R0/0001-01-01T00:00:00Z/9999-12-31T23:59:59.999999Z").last_end() == LATEST
+    assert parse_interval("R0/P9998Y/9999-01-01T00:00:00Z").first_window() == Window(
+        EARLIEST, parse_time("9999-01-01T00:00:00Z")
+    )
+    with pytest.raises(ValueError, match="beyond the years 1 to 9999"):
+        parse_interval("R0/P9998YT0.000001S/9999-01-01T00:00:00Z")
+    with pytest.raises(ValueError, match="beyond the years 1 to 9999"):
+        parse_interval("R0/9999-12-31T23:59:59Z/PT1S")
+
+
+def test_the_example_is_a_good_one() -> None:
+    text, meaning = EXAMPLE.split(", which is ")
+    interval = parse_interval(text)
+    assert interval.windows_total == 12
+    assert describe(interval).startswith(meaning)
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        (
+            "R11/2026-01-01T00:00:00Z/P1M",
+            "every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC",
+        ),
+        ("R0/2026-01-31T00:00:00Z/P1M", "once, from 31 January 2026 00:00 UTC until 28 February 2026 00:00 UTC"),
+        ("R/2026-01-01T00:00:00Z/P1Y", "every year, from 1 January 2026 00:00 UTC, without an end"),
+        ("R/P1W/2026-01-01T09:30:00Z", "every week, until 1 January 2026 09:30 UTC"),
+        (
+            "R1/P14D/2026-01-15T00:00:00Z",
+            "every 2 weeks, 2 times, from 18 December 2025 00:00 UTC until 15 January 2026 00:00 UTC",
+        ),
+        (
+            "R1/2026-01-01T00:00:00Z/2026-02-01T00:00:00Z",
+            "every 31 days, 2 times, from 1 January 2026 00:00 UTC until 4 March 2026 00:00 UTC",
+        ),
+        ("R/2026-01-01T00:00:05Z/PT24H", "every day, from 1 January 2026 00:00:05 UTC, without an end"),
+        ("R/2026-01-01T00:00:00.5Z/PT1S", "every second, from 1 January 2026 00:00:00.500000 UTC, without an end"),
+        ("R/2026-01-01T00:00Z/PT0.5S", "every 0.5 seconds, from 1 January 2026 00:00 UTC, without an end"),
+        ("R/2026-01-01T00:00Z/PT10S", "every 10 seconds, from 1 January 2026 00:00 UTC, without an end"),
+        ("R/2026-01-01T00:00Z/PT90M", "every 1 hour and 30 minutes, from 1 January 2026 00:00 UTC, without an end"),
+        (
+            "R/2026-01-01T00:00Z/P18M1DT1.25S",
+            "every 1 year, 6 months, 1 day and 1.25 seconds, from 1 January 2026 00:00 UTC, without an end",
+        ),
+    ],
+)
+def test_describe_says_when(text: str, phrase: str) -> None:
+    assert describe(parse_interval(text)) == phrase
+
+
+lengths = st.tuples(
+    st.one_of(st.just(0), st.integers(1, 30)),
+    st.one_of(st.just(0), st.integers(1, 100 * DAY // SECOND).map(lambda s: s * SECOND), st.integers(1, 3 * DAY)),
+).filter(any)
+anchors = st.datetimes(datetime(1800, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - bounds are naive
+
+
+def duration_text(months: int, length: int) -> str:
+    days, rest = divmod(length, DAY)
+    hours, rest = divmod(rest, HOUR)
+    years, months = divmod(months, 12)
+    return f"P{years}Y{months}M{days}DT{hours}H0M{rest // SECOND}.{rest % SECOND:06}S"
+
+
+@given(anchors, lengths, st.integers(0, 400), st.integers(0, 400), st.floats(0, 1, exclude_max=True), st.booleans())
+def test_windows_agree_with_dateutil(
+    anchor: datetime, size: tuple[int, int], repetitions: int, k: int, share: float, backwards: bool
+) -> None:
+    months, length = size
+    anchor_text, duration = anchor.isoformat(), duration_text(months, length)
+    parts = (duration, anchor_text) if backwards else (anchor_text, duration)
+    interval = parse_interval(f"R{repetitions}/" + "/".join(parts))
+    index = -1 - k if backwards else k
+
+    def boundary(at: int) -> int:
+        return microseconds(anchor + relativedelta(months=at * months, microseconds=at * length))
+
+    start, end = boundary(index), boundary(index + 1)
+    now = start + int((end - start) * share)
+    expected = Window(start, end) if k <= repetitions else None
+    assert interval.window_at(now) == expected
+    far = -1 - repetitions if backwards else repetitions
+    assert interval.last_end() == (microseconds(anchor) if backwards else boundary(far + 1))
+    assert interval.first_window() == Window(
+        *((boundary(far), boundary(far + 1)) if backwards else map(boundary, (0, 1)))
+    )
+
+
+@given(anchors, anchors, st.integers(0, 5), st.integers(-3, 9), st.floats(0, 1, exclude_max=True))
+def test_windows_between_two_times_have_one_length(
+    one: datetime, other: datetime, repetitions: int, index: int, share: float
+) -> None:
+    start, end = sorted((one, other))
+    if start == end:
+        end += timedelta(microseconds=1)
+    interval = parse_interval(f"R{repetitions}/{start.isoformat()}/{end.isoformat()}")
+    begin, length = microseconds(start), microseconds(end) - microseconds(start)
+    expected = Window(begin + index * length, begin + (index + 1) * length)
+    found = interval.window_at(expected.start + int(length * share))
+    assert found == (expected if 0 <= index <= repetitions else None)
+
+
+@given(anchors, lengths, st.integers(EARLIEST, LATEST), st.booleans())
+def test_windows_tile(anchor: datetime, size: tuple[int, int], now: int, backwards: bool) -> None:
+    duration = duration_text(*size)
+    parts = (duration, anchor.isoformat()) if backwards else (anchor.isoformat(), duration)
+    interval = parse_interval("R/" + "/".join(parts))
+    window = interval.window_at(now)
+    if window is None:
+        assert (now < microseconds(anchor)) != backwards
+        return
+    assert window.start <= now < window.end
+    assert interval.window_at(window.start) == interval.window_at(window.end - 1) == window
+    after = interval.window_at(window.end)
+    assert after.start == window.end if after else window.end == microseconds(anchor)
+    before = interval.window_at(window.start - 1)
+    assert before.end == window.start if before else window.start == microseconds(anchor)
+
+
+@given(lengths, st.integers(0, 40), anchors)
+def test_finite_interval_has_as_many_windows_as_it_says(
+    size: tuple[int, int], repetitions: int, anchor: datetime
+) -> None:
+    interval = parse_interval(f"R{repetitions}/{anchor.isoformat()}/{duration_text(*size)}")
+    window, windows = interval.first_window(), []
+    while window is not None:
+        windows.append(window)
+        window = interval.window_at(window.end)
+    assert len(windows) == interval.windows_total == repetitions + 1
+    assert all(earlier.end == later.start for earlier, later in pairwise(windows))
+    assert windows[-1].end == interval.last_end()
+
+
+times = st.one_of(
+    st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat), st.text(alphabet="0123456789-:.TZ+", max_size=30)
+)
+durations = st.from_regex(r"\A-?P([0-9]{1,10}[.,]?[0-9]{0,10}[YMWDHS]|T){0,7}\Z")
+halves = st.one_of(times, durations)
+texts = st.one_of(
+    st.text(max_size=300),
+    st.text(alphabet="R/0123456789PTYMWDHS-+:.,Z", max_size=60),
+    st.builds("R{}/{}/{}".format, st.one_of(st.just(""), st.integers(-2, 10**10)), halves, halves),
+)
+
+
+@given(texts, st.integers(EARLIEST, LATEST))
+def test_parse_interval_raises_nothing_but_value_error(text: str, now: int) -> None:
+    try:
+        interval = parse_interval(text)
+    except ValueError as refused:
+        assert str(refused).startswith("The interval ")
+        return
+    assert isinstance(interval, Interval)
+    window = interval.window_at(now)
+    assert window is None or window.start <= now < window.end
+    assert describe(interval)

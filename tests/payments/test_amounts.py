@@ -1,0 +1,346 @@
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from payres.payments.amounts import (
+    MAX_LEDGER,
+    MAX_VALUE,
+    Asset,
+    Fee,
+    Scales,
+    Terms,
+    TooLarge,
+    TooSmall,
+    convert,
+    convert_back,
+    describe_amount,
+    fee_on,
+    fixed_receive,
+    fixed_send,
+    format_decimal,
+    minimum_send,
+    parse_decimal,
+    parse_rate,
+    parse_value,
+)
+
+USD = Asset("USD", 2)
+JPY = Asset("JPY", 0)
+XRP = Asset("XRP", 9)
+FREE = Fee(0, 0)
+SAME = Scales(2, 2)
+PARITY = Fraction(1)
+
+values = st.one_of(
+    st.integers(1, 10_000),
+    st.integers(1, MAX_VALUE),
+    st.integers(MAX_LEDGER - 2, MAX_LEDGER + 2),
+    st.integers(MAX_VALUE - 2, MAX_VALUE),
+)
+rates = st.one_of(
+    st.just(PARITY),
+    st.fractions(min_value=Fraction(1, 10**6), max_value=10**6),
+    st.decimals(min_value="0.0001", max_value=10_000, places=4).map(Fraction),
+)
+scales = st.builds(Scales, st.integers(0, 12), st.integers(0, 12))
+fees = st.builds(Fee, st.one_of(st.just(0), st.integers(0, 10**6)), st.one_of(st.just(0), st.integers(0, 9_999)))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("007", 7),
+        ("0" * 1000 + "7", 7),
+        ("0" * 10_000, 0),
+        ("9223372036854775807", MAX_LEDGER),
+        ("18446744073709551615", MAX_VALUE),
+    ],
+)
+def test_parse_value_reads_uint64(text: str, value: int) -> None:
+    assert parse_value(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " 1",
+        "1 ",
+        "1\n",
+        "+1",
+        "-1",
+        "1.0",
+        "1e3",
+        "1_000",
+        "0x10",
+        "\u0661",
+        "\u00b2",
+        "18446744073709551616",
+        "99999999999999999999",
+        "1" * 21,
+        "9" * 100_000,
+    ],
+)
+def test_parse_value_refuses_everything_else(text: str) -> None:
+    with pytest.raises(ValueError, match='from "0" to "18446744073709551615"'):
+        parse_value(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "asset", "value"),
+    [
+        ("100.00", USD, 10_000),
+        ("1000", USD, 100_000),
+        ("0.5", USD, 50),
+        ("0.01", USD, 1),
+        ("0", USD, 0),
+        ("12", JPY, 12),
+        ("0.000000001", XRP, 1),
+        ("184467440737095516.15", USD, MAX_VALUE),
+        ("0." + "0" * 254 + "3", Asset("TINY", 255), 3),
+    ],
+)
+def test_parse_decimal_reads_what_people_write(text: str, asset: Asset, value: int) -> None:
+    assert parse_decimal(text, asset) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "asset", "sentence"),
+    [
+        ("", USD, "smallest unit is 0.01 USD"),
+        ("1.005", USD, "has 3 decimals, but the smallest unit is 0.01 USD"),
+        ("1.000", USD, "has 3 decimals"),
+        ("1.0", JPY, "has 1 decimals, but the smallest unit is 1 JPY"),
+        ("-1", USD, "digits and a decimal point only"),
+        ("+1", USD, "digits and a decimal point only"),
+        ("1e3", USD, "digits and a decimal point only"),
+        (" 1", USD, "digits and a decimal point only"),
+        ("1 000", USD, "digits and a decimal point only"),
+        ("1,000.00", USD, "digits and a decimal point only"),
+        (".5", USD, "digits and a decimal point only"),
+        ("5.", USD, "digits and a decimal point only"),
+        ("\u0661", USD, "digits and a decimal point only"),
+        ("1" * 100_000, USD, "digits and a decimal point only"),
+        ("184467440737095516.16", USD, "largest amount is 184467440737095516.15 USD"),
+    ],
+)
+def test_parse_decimal_refuses_with_the_smallest_unit(text: str, asset: Asset, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        parse_decimal(text, asset)
+
+
+@pytest.mark.parametrize(
+    ("value", "asset", "plain", "described"),
+    [
+        (100_000, USD, "1000.00", "USD 1,000.00"),
+        (1, USD, "0.01", "USD 0.01"),
+        (0, USD, "0.00", "USD 0.00"),
+        (-12_345_605, USD, "-123456.05", "USD -123,456.05"),
+        (1_234_567, JPY, "1234567", "JPY 1,234,567"),
+        (MAX_VALUE, XRP, "18446744073.709551615", "XRP 18,446,744,073.709551615"),
+    ],
+)
+def test_amounts_are_shown_to_people(value: int, asset: Asset, plain: str, described: str) -> None:
+    assert format_decimal(value, asset) == plain
+    assert describe_amount(value, asset) == described
+
+
+@given(st.integers(0, MAX_VALUE), st.integers(0, 255))
+def test_format_decimal_is_read_back_unchanged(value: int, scale: int) -> None:
+    asset = Asset("ABC", scale)
+    assert parse_decimal(format_decimal(value, asset), asset) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("0.92", Fraction(23, 25)), ("1", PARITY), ("1.0", PARITY), ("007.5", Fraction(15, 2)), ("150", Fraction(150))],
+)
+def test_parse_rate_is_exact(text: str, rate: Fraction) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0.000", "-1", "+1", "1/2", "1e3", " 1", ".5", "1.", "1_0", "nan", "inf", "\u0661", "1" * 65]
+)
+def test_parse_rate_refuses_everything_else(text: str) -> None:
+    with pytest.raises(ValueError, match=r"decimal number above zero .* such as 0\.92"):
+        parse_rate(text)
+
+
+@pytest.mark.parametrize(
+    ("amount", "fee", "charge"),
+    [
+        (10_000, FREE, 0),
+        (10_000, Fee(25, 0), 25),
+        (10_000, Fee(0, 100), 100),
+        (10_001, Fee(0, 100), 101),
+        (1, Fee(0, 1), 1),
+        (0, Fee(3, 100), 3),
+        (MAX_VALUE, Fee(0, 1), 1_844_674_407_370_956),
+    ],
+)
+def test_fee_on_rounds_up(amount: int, fee: Fee, charge: int) -> None:
+    assert fee_on(amount, fee) == charge
+
+
+@pytest.mark.parametrize(("fixed", "basis_points"), [(-1, 0), (0, -1), (0, 10_000)])
+def test_fee_refuses_what_is_no_fee(fixed: int, basis_points: int) -> None:
+    with pytest.raises(ValueError, match=r"^a (fixed )?fee "):
+        Fee(fixed, basis_points)
+
+
+@given(values, rates, scales)
+def test_conversion_agrees_with_decimal_arithmetic(amount: int, rate: Fraction, sides: Scales) -> None:
+    with localcontext(prec=200):
+        factor = Decimal(rate.numerator).scaleb(sides.destination - sides.source)
+        exact = Decimal(amount) * factor / rate.denominator
+        price = Decimal(amount) * rate.denominator / factor
+        # A quotient that 200 digits do not hold may sit a hair beside a whole number; those are left to the others.
+        assume(abs(exact - exact.to_integral_value()) > Decimal("1e-60") or exact * rate.denominator == amount * factor)
+        assume(abs(price - price.to_integral_value()) > Decimal("1e-60") or price * factor == amount * rate.denominator)
+        assert convert(amount, rate, *sides) == exact.to_integral_value(ROUND_FLOOR)
+        assert convert_back(amount, rate, *sides) == price.to_integral_value(ROUND_CEILING)
+
+
+@given(values)
+def test_conversion_within_one_asset_changes_nothing(amount: int) -> None:
+    assert convert(amount, PARITY, *SAME) == amount
+    assert convert_back(amount, PARITY, *SAME) == amount
+
+
+@given(values, rates, scales)
+def test_converting_there_and_back_never_gains(amount: int, rate: Fraction, sides: Scales) -> None:
+    back = Scales(sides.destination, sides.source)
+    assert convert_back(convert(amount, rate, *sides), rate, *sides) <= amount
+    assert convert(convert_back(amount, rate, *sides), rate, *sides) >= amount
+    assert convert(convert(amount, rate, *sides), 1 / rate, *back) <= amount
+
+
+@given(values, rates, scales)
+def test_price_is_the_least_that_delivers(amount: int, rate: Fraction, sides: Scales) -> None:
+    price = convert_back(amount, rate, *sides)
+    assert convert(price, rate, *sides) >= amount
+    assert convert(price - 1, rate, *sides) < amount
+
+
+@pytest.mark.parametrize("rate", [Fraction(23, 25), Fraction(10, 3), Fraction("1.0837")])
+def test_round_trips_never_gain_however_many(rate: Fraction) -> None:
+    balance = start = 1_000_003
+    for _ in range(20_000):
+        after = convert(convert(balance, rate, 2, 3), 1 / rate, 3, 2)
+        assert after <= balance
+        balance = after
+    assert 0 < balance <= start
+
+
+def test_fixed_send_takes_the_fee_out() -> None:
+    assert fixed_send(10_000, Fee(25, 100), Fraction("0.92"), SAME) == Terms(debit=10_000, receive=9_085, fee=125)
+
+
+def test_fixed_receive_puts_the_fee_on_top() -> None:
+    # 9085 / 0.92 is 9875 exactly; the fee is 25 + ceil(98.75).
+    assert fixed_receive(9_085, Fee(25, 100), Fraction("0.92"), SAME) == Terms(debit=9_999, receive=9_085, fee=124)
+
+
+def test_terms_cross_scales() -> None:
+    to_nano = Scales(2, 9)
+    assert fixed_send(1, FREE, PARITY, to_nano) == Terms(1, 10_000_000, 0)
+    assert fixed_receive(10_000_001, FREE, PARITY, to_nano) == Terms(2, 10_000_001, 0)
+
+
+def test_terms_are_exact_at_the_edges_of_uint64() -> None:
+    assert fixed_send(MAX_VALUE, FREE, PARITY, SAME) == Terms(MAX_VALUE, MAX_VALUE, 0)
+    assert fixed_receive(MAX_VALUE, FREE, PARITY, SAME) == Terms(MAX_VALUE, MAX_VALUE, 0)
+    assert fixed_receive(MAX_VALUE - 1, Fee(1, 0), PARITY, SAME) == Terms(MAX_VALUE, MAX_VALUE - 1, 1)
+    assert fixed_send(MAX_LEDGER, Fee(0, 1), PARITY, SAME).receive == MAX_LEDGER - 922_337_203_685_478
+
+
+def test_terms_beyond_uint64_are_refused() -> None:
+    with pytest.raises(TooLarge):
+        fixed_receive(MAX_VALUE, Fee(1, 0), PARITY, SAME)
+    with pytest.raises(TooLarge):
+        fixed_send(MAX_VALUE + 1, FREE, PARITY, Scales(2, 0))
+    with pytest.raises(TooLarge):
+        fixed_send(MAX_VALUE // 10 + 1, FREE, PARITY, Scales(2, 3))
+    with pytest.raises(TooLarge):
+        fixed_receive(MAX_VALUE, FREE, Fraction(1, 2), SAME)
+
+
+@pytest.mark.parametrize(
+    ("fee", "rate", "sides", "minimum"),
+    [
+        (FREE, PARITY, SAME, 1),
+        (FREE, Fraction("0.92"), SAME, 2),
+        (Fee(25, 0), PARITY, SAME, 26),
+        (Fee(0, 100), PARITY, SAME, 2),
+        (Fee(25, 100), Fraction("0.01"), SAME, 127),
+        (Fee(0, 9_999), PARITY, SAME, 10_000),
+        (FREE, PARITY, Scales(9, 2), 10_000_000),
+    ],
+)
+def test_too_small_names_the_smallest_debit_that_works(fee: Fee, rate: Fraction, sides: Scales, minimum: int) -> None:
+    assert minimum_send(fee, rate, sides) == minimum
+    with pytest.raises(TooSmall, match=str(minimum)) as refused:
+        fixed_send(minimum - 1, fee, rate, sides)
+    assert refused.value.minimum == minimum
+    assert fixed_send(minimum, fee, rate, sides).receive >= 1
+
+
+@pytest.mark.parametrize("receive", [0, -1])
+def test_fixed_receive_of_nothing_is_too_small(receive: int) -> None:
+    with pytest.raises(TooSmall) as refused:
+        fixed_receive(receive, Fee(25, 0), PARITY, SAME)
+    assert refused.value.minimum == 26
+
+
+@given(fees, rates, scales)
+def test_minimum_send_works_and_one_less_does_not(fee: Fee, rate: Fraction, sides: Scales) -> None:
+    minimum = minimum_send(fee, rate, sides)
+    assume(minimum <= MAX_VALUE and convert(minimum, rate, *sides) <= MAX_VALUE)
+    assert fixed_send(minimum, fee, rate, sides).receive >= 1
+    with pytest.raises(TooSmall):
+        fixed_send(minimum - 1, fee, rate, sides)
+
+
+@given(values, fees, rates, scales)
+def test_fixed_send_delivers_no_more_than_was_paid_for(debit: int, fee: Fee, rate: Fraction, sides: Scales) -> None:
+    try:
+        terms = fixed_send(debit, fee, rate, sides)
+    except TooSmall as small:
+        assert debit < small.minimum
+        return
+    except TooLarge:
+        assert debit * rate * Fraction(10) ** (sides.destination - sides.source) > MAX_VALUE
+        return
+    assert terms.debit == debit
+    assert 0 <= terms.fee < debit
+    # The exact worth of what is left after the fee, before rounding.
+    worth = (debit - terms.fee) * rate * Fraction(10) ** (sides.destination - sides.source)
+    assert worth - 1 < terms.receive <= worth
+
+
+@given(values, fees, rates, scales)
+def test_fixed_receive_is_paid_for_in_full(receive: int, fee: Fee, rate: Fraction, sides: Scales) -> None:
+    try:
+        terms = fixed_receive(receive, fee, rate, sides)
+    except TooLarge:
+        price = convert_back(receive, rate, *sides)
+        assert price + fee_on(price, fee) > MAX_VALUE
+        return
+    source = terms.debit - terms.fee
+    assert terms.receive == receive
+    assert convert(source, rate, *sides) >= receive
+    assert convert(source - 1, rate, *sides) < receive
+    assert terms.fee == fee_on(source, fee)
+
+
+@given(values, values, fees, rates, scales)
+def test_sending_more_never_delivers_less(one: int, other: int, fee: Fee, rate: Fraction, sides: Scales) -> None:
+    less, more = sorted((one, other))
+    assume(convert(more, rate, *sides) <= MAX_VALUE and less >= minimum_send(fee, rate, sides))
+    assert fixed_send(less, fee, rate, sides).receive <= fixed_send(more, fee, rate, sides).receive
