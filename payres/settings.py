@@ -98,7 +98,7 @@ _FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 
 def _checked(origin: str, name: str, value: object) -> object:
-    """The value of one setting as its type, or SettingsError. The environment has only text, so it is read leniently."""
+    """The value of one setting as its type, or SettingsError. The environment holds text only, so it is converted."""
     field = _FIELDS.get(name)
     shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
     if field is None:

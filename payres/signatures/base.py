@@ -11,9 +11,10 @@ from payres.signatures.reasons import Reason, SignatureError, shown
 
 Fields: TypeAlias = Mapping[bytes, Sequence[bytes]]
 
-_OBSOLETE_FOLD = re.compile(rb"[ \t]*\r?\n[ \t]+")
-# A line break inside a value would let one component's value pass for another component's line.
-_LINE_BREAK = re.compile(rb"[\x00\r\n]")
+# As integers: on a hot path, `10 in value` is several times faster than `b"\n" in value`.
+_LF, _CR, _NUL = b"\n\r\0"
+# Starts only where a run of spaces starts, so that a long run is not scanned again from each of its spaces.
+_OBSOLETE_FOLD = re.compile(rb"(?<![ \t])(?:[ \t]*+\r?\n[ \t]++)++")
 _ABSOLUTE_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)([^?#]*)(\?[^#]*)?")
 _DEFAULT_PORTS: Final = MappingProxyType({"http": ":80", "https": ":443"})
 
@@ -41,7 +42,7 @@ def header_fields(headers: Sequence[tuple[bytes, bytes]]) -> Fields:
 
 def field_value(lines: Sequence[bytes]) -> bytes:
     """Combine the lines of one header (RFC 9421 section 2.1): unfold and trim each, join with a comma and a space."""
-    return b", ".join([_OBSOLETE_FOLD.sub(b" ", line).strip(b" \t") for line in lines])
+    return b", ".join([_unfold(line).strip(b" \t") for line in lines])
 
 
 def signature_base(message: Message, components: Sequence[str], parameters: str, fields: Fields | None = None) -> bytes:
@@ -54,11 +55,17 @@ def signature_base(message: Message, components: Sequence[str], parameters: str,
     lines = []
     for name in components:
         value = _derived(message, name) if name.startswith("@") else _header(fields, name)
-        if _LINE_BREAK.search(value):
+        # A line break would let one component's value pass for another component's line.
+        if _LF in value or _CR in value or _NUL in value:
             raise SignatureError(Reason.MALFORMED_COMPONENT, f"The value of {shown(name)} has a line break.", name)
         lines.append(b'"%b": %b\n' % (name.encode("ascii"), value))
     lines.append(b'"@signature-params": ' + parameters.encode("ascii"))
     return b"".join(lines)
+
+
+def _unfold(line: bytes) -> bytes:
+    # The test first: on the way of every request, and folding was obsolete before this was written.
+    return _OBSOLETE_FOLD.sub(b" ", line) if _LF in line else line
 
 
 def _header(fields: Fields, name: str) -> bytes:

@@ -27,7 +27,7 @@ ALGORITHMS: Final[Mapping[str, Callable[[bytes], bytes]]] = MappingProxyType({"s
 
 
 def content_digest(body: bytes, algorithm: str = "sha-512") -> str:
-    """Return the Content-Digest value of the raw `body`; raise ValueError for other algorithms than sha-256, sha-512."""
+    """Return the Content-Digest value of the raw `body`; raise ValueError unless it is sha-256 or sha-512."""
     digest = ALGORITHMS.get(algorithm)
     if digest is None:
         raise ValueError(f"Content-Digest algorithm {algorithm!r} is not supported; use {' or '.join(ALGORITHMS)}")

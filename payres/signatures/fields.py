@@ -60,7 +60,7 @@ def split_signature_input(value: bytes) -> list[SignatureInput]:
     for label, components, parameters in _split(_text(value, "Signature-Input", reason), "Signature-Input", reason):
         if not components:
             raise SignatureError(
-                reason, f"Signature-Input {shown(label)} must be a list of components: ('@method' ...)."
+                reason, f'Signature-Input {shown(label)} must be a list of components: ("@method" ...).'
             )
         inputs.append(SignatureInput(label, components, parameters))
     return inputs
@@ -118,7 +118,7 @@ def _component_names(text: str) -> tuple[str, ...]:
         [(items, _)] = parsed
     except ValueError as error:
         raise SignatureError(
-            Reason.MALFORMED_SIGNATURE_INPUT, f"The component list of Signature-Input is malformed: {error}."
+            Reason.MALFORMED_SIGNATURE_INPUT, f"The component list of Signature-Input is malformed: {str(error)[:160]}."
         ) from None
     names = []
     for name, parameters in items:

@@ -110,11 +110,14 @@ def jwk_from_pem(kid: str, pem: bytes) -> JWK:
         raise ValueError(
             "The PEM holds no readable Ed25519 key; it must be unencrypted PKCS#8 or a public key"
         ) from None
-    if isinstance(key, Ed25519PrivateKey):
-        key = key.public_key()
-    if not isinstance(key, Ed25519PublicKey):
-        raise ValueError("The PEM holds a key of another type; only Ed25519 is supported")  # noqa: TRY004
-    return jwk_from_public_bytes(kid, key.public_bytes(Encoding.Raw, PublicFormat.Raw))
+    match key:
+        case Ed25519PrivateKey():
+            public = key.public_key()
+        case Ed25519PublicKey():
+            public = key
+        case _:
+            raise ValueError("The PEM holds a key of another type; only Ed25519 is supported")
+    return jwk_from_public_bytes(kid, public.public_bytes(Encoding.Raw, PublicFormat.Raw))
 
 
 def generate_private_key() -> Ed25519PrivateKey:

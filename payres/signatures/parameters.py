@@ -78,7 +78,7 @@ def _parse(text: str) -> Mapping[str, object]:
         [(_, parameters)] = cast("list[tuple[object, dict[str, object]]]", parsed)
     except ValueError as error:
         raise SignatureError(
-            Reason.MALFORMED_SIGNATURE_INPUT, f"The parameters of Signature-Input are malformed: {error}."
+            Reason.MALFORMED_SIGNATURE_INPUT, f"The parameters of Signature-Input are malformed: {str(error)[:160]}."
         ) from None
     return parameters
 

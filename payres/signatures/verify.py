@@ -22,8 +22,7 @@ from payres.signatures.jwk import JWK, public_key
 from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import REASONS, Reason, Rejected, SignatureError, shown
 
-__all__ = ["REASONS", "Message", "Policy", "Reason", "Rejected", "Unverified", "Verified", "parse", "verify"]
-__all__ += ["verify_message"]
+__all__ = ["REASONS", "Policy", "Reason", "Rejected", "Unverified", "Verified", "parse", "verify", "verify_message"]
 
 _DEFAULT_POLICY: Final = Policy()
 
@@ -85,7 +84,7 @@ def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
     fields = header_fields(message.headers)
     try:
         signed = _signed_inputs(fields)
-        _require_single(fields, b"authorization")
+        _check_credentials(fields)
     except SignatureError as error:
         return error.rejected
     required = _required_components(message, fields)
@@ -139,11 +138,10 @@ def _signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
     return signed
 
 
-def _require_single(fields: Fields, name: bytes) -> None:
-    # Two lines of credentials: the one that is read and the one that was meant may differ.
-    if len(fields.get(name, ())) > 1:
-        shown_name = name.decode("ascii")
-        raise SignatureError(Reason.REPEATED_HEADER, f"Send the {shown_name} header only once.", shown_name)
+def _check_credentials(fields: Fields) -> None:
+    # Of two lines, the one that is read may not be the one that was meant.
+    if len(fields.get(b"authorization", ())) > 1:
+        raise SignatureError(Reason.REPEATED_HEADER, "Send the Authorization header only once.", "authorization")
 
 
 def _required_components(message: Message, fields: Fields) -> list[str]:

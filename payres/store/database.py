@@ -7,7 +7,8 @@ inside one SQLite transaction, a savepoint each, and share one durable commit. N
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -173,6 +174,19 @@ def _run_unit(unit: Unit, connection: Transaction) -> Any:
         connection.execute("ROLLBACK TO unit")
     connection.execute("RELEASE unit")
     return _storage_failure(outcome)
+
+
+@contextmanager
+def savepoint(tx: Transaction) -> Iterator[None]:
+    """Undoes what the block did, and that alone, when it raises."""
+    tx.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        tx.execute("ROLLBACK TO part")
+        tx.execute("RELEASE part")
+        raise
+    tx.execute("RELEASE part")
 
 
 def run_reads(units: Sequence[Unit], connection: Transaction) -> list[Any]:

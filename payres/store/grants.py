@@ -114,25 +114,34 @@ def use_reference(tx: Transaction, interaction_id: str) -> None:
 
 
 def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[SpendingRecord]:
+    """One record for each asset of receivers, the last used one first."""
     rows = tx.execute(
         "SELECT receive_code, receive_scale, debit, receive FROM grant_spending"
-        " WHERE grant_id = ? AND window_start = ?",
+        " WHERE grant_id = ? AND window_start = ? ORDER BY changed_at DESC",
         (grant_id, window_start),
     )
     return [SpendingRecord(*row) for row in rows]
 
 
 def add_spending(
-    tx: Transaction, grant_id: str, window_start: int, receive_code: str, receive_scale: int, debit: int, receive: int
+    tx: Transaction,
+    grant_id: str,
+    window_start: int,
+    receive_code: str,
+    receive_scale: int,
+    debit: int,
+    receive: int,
+    now: int,
 ) -> None:
     """Adds to what the grant has spent in the window; negative figures take back."""
+    key = (grant_id, window_start, receive_code, receive_scale)
     tx.execute(
-        "INSERT INTO grant_spending (grant_id, window_start, receive_code, receive_scale, debit, receive)"
-        " VALUES (?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",
-        (grant_id, window_start, receive_code, receive_scale),
+        "INSERT INTO grant_spending (grant_id, window_start, receive_code, receive_scale, debit, receive, changed_at)"
+        " VALUES (?, ?, ?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
+        (*key, now),
     )
     tx.execute(
-        "UPDATE grant_spending SET debit = debit + ?, receive = receive + ?"
+        "UPDATE grant_spending SET debit = debit + ?, receive = receive + ?, changed_at = ?"
         " WHERE grant_id = ? AND window_start = ? AND receive_code = ? AND receive_scale = ?",
-        (debit, receive, grant_id, window_start, receive_code, receive_scale),
+        (debit, receive, now, *key),
     )

@@ -22,3 +22,8 @@ def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:
 
 def delete_session(tx: Transaction, id_hash: bytes) -> None:
     tx.execute("DELETE FROM session WHERE id_hash = ?", (id_hash,))
+
+
+def delete_sessions_of_wallet(tx: Transaction, wallet_id: int) -> None:
+    """Signs the owner out everywhere."""
+    tx.execute("DELETE FROM session WHERE wallet_address_id = ?", (wallet_id,))

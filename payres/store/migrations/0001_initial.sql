@@ -18,7 +18,7 @@ create table asset (
   code text not null check (length(code) between 1 and 32),
   scale integer not null check (scale between 0 and 255),
   fee_fixed integer not null default 0 check (fee_fixed >= 0),
-  fee_basis_points integer not null default 0 check (fee_basis_points between 0 and 10000),
+  fee_basis_points integer not null default 0 check (fee_basis_points between 0 and 9999),
   unique (code, scale)
 ) strict;
 
@@ -220,6 +220,7 @@ create table grant_spending (
   receive_scale integer not null,
   debit integer not null check (debit >= 0),
   receive integer not null check (receive >= 0),
+  changed_at integer not null,
   primary key (grant_id, window_start, receive_code, receive_scale)
 ) strict, without rowid;
 

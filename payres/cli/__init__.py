@@ -1,0 +1,58 @@
+"""The `payres` command. Its subcommands live in one module a noun and are loaded when they are called."""
+
+from collections.abc import Mapping
+from importlib import import_module
+
+import click
+
+from payres import __version__
+
+# Named here with their one line of help, so that `payres --help` answers without loading a single one of them.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "init": ("server", "Write an annotated payres.toml and create the database."),
+    "serve": ("server", "Run the server."),
+    "wallet": ("wallet", "Open wallets and move money in and out of them."),
+    "key": ("key", "Manage the public keys that clients sign with."),
+    "grant": ("grant", "See what clients ask for; approve, deny and revoke it."),
+    "asset": ("asset", "Show the currencies in use, with their fees and liquidity."),
+    "liquidity": ("exchange", "Fund exchange between currencies."),
+    "rate": ("exchange", "Set exchange rates."),
+    "fee": ("exchange", "Set what sending costs; take collected fees out."),
+    "ledger": ("ledger", "Prove that the books are right."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported by name: the attribute of that name in a module of this package."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"{__name__}.{COMMANDS[cmd_name][0]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--database", metavar="PATH", help="The database file; every command takes this option too.")
+@click.version_option(__version__, "--version", message="payres %(version)s")
+def main(database: str | None) -> None:
+    """payres is a wallet provider for Open Payments: one process on one SQLite file.
+
+    Begin with a wallet and a server:
+
+    \b
+      payres wallet create alice --asset USD --scale 2
+      payres wallet deposit alice 100.00
+      payres serve
+
+    Settings come from flags, PAYRES_* variables and payres.toml, in this order; `payres init` writes that file with
+    every setting explained. Commands work on the database while the server runs.
+    """

@@ -1,0 +1,145 @@
+"""`payres liquidity`, `payres rate` and `payres fee`: what payments across currencies need, and what sending costs."""
+
+import click
+
+from payres import assets, operator_accounts
+from payres.cli.asset import describe, summary
+from payres.cli.session import Resource, Session, with_session
+from payres.clock import format_time
+from payres.store import assets as asset_store
+from payres.store.database import Transaction
+
+SCALE = click.IntRange(0, 255)
+
+
+@click.group()
+def liquidity() -> None:
+    """Fund exchange between currencies.
+
+    A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's currency; the
+    sender's money goes into the liquidity in theirs.
+    """
+
+
+@liquidity.command("deposit")
+@click.argument("code")
+@click.argument("scale", type=SCALE)
+@click.argument("amount")
+@with_session
+def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
+    """Put money into the liquidity of an asset: CODE, SCALE (number of decimals), AMOUNT in units.
+
+    \b
+    Example: payres liquidity deposit EUR 2 1000.00
+    """
+
+    def unit(tx: Transaction) -> Resource:
+        record = operator_accounts.deposit_liquidity(tx, code, scale, amount, session.clock.now())
+        return describe(tx, record)
+
+    _show(session, session.write(unit, create=True))
+
+
+@liquidity.command("withdraw")
+@click.argument("code")
+@click.argument("scale", type=SCALE)
+@click.argument("amount")
+@with_session
+def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
+    """Take money out of the liquidity of an asset; what is promised to payments under way stays.
+
+    \b
+    Example: payres liquidity withdraw EUR 2 250.00
+    """
+
+    def unit(tx: Transaction) -> Resource:
+        record = operator_accounts.withdraw_liquidity(tx, code, scale, amount, session.clock.now())
+        return describe(tx, record)
+
+    _show(session, session.write(unit))
+
+
+@click.group()
+def rate() -> None:
+    """Set exchange rates."""
+
+
+@rate.command("set")
+@click.argument("base")
+@click.argument("counter")
+@click.argument("rate")
+@with_session
+def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
+    """Set how many units of COUNTER one unit of BASE buys. The way back is the inverse, unless you set it too.
+
+    \b
+    Example: payres rate set USD EUR 0.92
+    """
+    now = session.clock.now()
+    session.write(lambda tx: assets.set_rate(tx, base, counter, rate, now), create=True)
+    session.show(_describe_rate(base, counter, rate, now), f"1 {base} buys {rate} {counter}")
+
+
+@rate.command("list")
+@with_session
+def list_rates(session: Session) -> None:
+    """List the exchange rates that were set.
+
+    \b
+    Example: payres rate list
+    """
+    rates = session.read(asset_store.list_rates)
+    lines = [f"1 {base} buys {text} {counter}, set {format_time(set_at)}" for base, counter, text, set_at in rates]
+    session.show(
+        {"rates": [_describe_rate(*row) for row in rates]},
+        "\n".join(lines) or "No rates are set; see `payres rate set`",
+    )
+
+
+@click.group()
+def fee() -> None:
+    """Set what sending costs; take collected fees out."""
+
+
+@fee.command("set")
+@click.argument("code")
+@click.argument("scale", type=SCALE)
+@click.option("--fixed", default="0", metavar="AMOUNT", show_default=True, help="For each payment, in units.")
+@click.option("--basis-points", default=0, type=int, metavar="N", show_default=True, help="50 is 0.5 % of the amount.")
+@with_session
+def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: int) -> None:
+    """Set what sending from wallets of an asset costs; the share is rounded up. It holds for new quotes.
+
+    \b
+    Example: payres fee set USD 2 --fixed 0.10 --basis-points 50
+    """
+    _show(
+        session,
+        session.write(lambda tx: describe(tx, assets.set_fee(tx, code, scale, fixed, basis_points)), create=True),
+    )
+
+
+@fee.command("withdraw")
+@click.argument("code")
+@click.argument("scale", type=SCALE)
+@click.argument("amount")
+@with_session
+def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
+    """Take collected fees out.
+
+    \b
+    Example: payres fee withdraw USD 2 12.50
+    """
+
+    def unit(tx: Transaction) -> Resource:
+        return describe(tx, operator_accounts.withdraw_fees(tx, code, scale, amount, session.clock.now()))
+
+    _show(session, session.write(unit))
+
+
+def _show(session: Session, resource: Resource) -> None:
+    session.show(resource, summary(resource))
+
+
+def _describe_rate(base: str, counter: str, rate: str, set_at: int) -> Resource:
+    return {"base": base, "counter": counter, "rate": rate, "setAt": format_time(set_at)}

@@ -1,0 +1,186 @@
+"""`payres grant`: what clients ask for, and the owner's answer when the operator gives it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from payres.amounts import Asset, format_decimal
+from payres.cli.session import Resource, Session, with_session
+from payres.clock import format_time
+from payres.errors import not_found, wrong_state
+from payres.grants import consent, tokens
+from payres.store import clients, grants, wallets
+from payres.store.database import Transaction
+from payres.store.grants import GrantRecord
+from payres.urls import normalise
+
+STATES = ("pending", "approved", "issued", "denied", "revoked")
+
+
+@click.group()
+def grant() -> None:
+    """See what clients ask for; approve, deny and revoke it.
+
+    REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).
+    """
+
+
+@grant.command("list")
+@click.option("--state", type=click.Choice(STATES), help="Only grants in this state.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="At most so many."
+)
+@with_session
+def list_all(session: Session, state: str | None, limit: int) -> None:
+    """List grants, newest first.
+
+    \b
+    Example: payres grant list --state pending
+    """
+    found = session.read(lambda tx: [_describe(session, tx, one) for one in grants.list_grants(tx, state, limit)])
+    lines = [f"{one['id']}  {one['state']:8}  {one['createdAt']}  {one['client']}" for one in found]
+    session.show({"grants": found}, "\n".join(lines) or "There are no grants")
+
+
+@grant.command()
+@click.argument("ref")
+@with_session
+def show(session: Session, ref: str) -> None:
+    """Show a grant: who asks, for what, and where it stands.
+
+    \b
+    Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
+    """
+    resource = session.read(lambda tx: _describe(session, tx, _find(session, tx, ref)))
+    session.show(resource, "\n".join(_lines(resource)))
+
+
+@grant.command()
+@click.argument("ref")
+@with_session
+def approve(session: Session, ref: str) -> None:
+    """Consent to a grant in the owner's name, and print where the owner's browser would go next.
+
+    \b
+    Example: payres grant approve 0198c0de-...
+    """
+    _decide(session, ref, approve=True)
+
+
+@grant.command()
+@click.argument("ref")
+@with_session
+def deny(session: Session, ref: str) -> None:
+    """Refuse a grant in the owner's name, and print where the owner's browser would go next.
+
+    \b
+    Example: payres grant deny 0198c0de-...
+    """
+    _decide(session, ref, approve=False)
+
+
+@grant.command()
+@click.argument("ref")
+@with_session
+def revoke(session: Session, ref: str) -> None:
+    """End a grant and all its tokens at once. What was paid stays paid.
+
+    \b
+    Example: payres grant revoke 0198c0de-...
+    """
+
+    def unit(tx: Transaction) -> Resource:
+        return _describe(session, tx, tokens.revoke_grant(tx, _find(session, tx, ref).id, session.clock.now()))
+
+    resource = session.write(unit)
+    session.show(resource, "\n".join(_lines(resource)))
+
+
+def _decide(session: Session, ref: str, approve: bool) -> None:
+    def unit(tx: Transaction) -> Resource:
+        record = _find(session, tx, ref)
+        if grants.interaction_of_grant(tx, record.id) is None:
+            raise wrong_state(f"The grant {record.id} needs no consent; there is nothing to decide")
+        pending = consent.find_pending_of_grant(tx, record.id)
+        decision = consent.decide(tx, session.urls, pending, approve, session.identifiers, session.clock.now())
+        return {"grant": _describe(session, tx, _find(session, tx, record.id)), "redirect": decision.redirect}
+
+    resource = session.write(unit)
+    word = "approved" if approve else "denied"
+    redirect = resource["redirect"] or "(none: the client gave no finish URI and will ask for itself)"
+    session.show(resource, f"{word}\nredirect  {redirect}")
+
+
+def _find(session: Session, tx: Transaction, ref: str) -> GrantRecord:
+    if "://" in ref:
+        identifier, _, nonce = normalise(ref).removeprefix(f"{session.urls.normal_base}/interact/").partition("/")
+        return consent.find_pending(tx, identifier, nonce).grant
+    record = grants.find_grant(tx, ref)
+    if record is None:
+        raise not_found(f"There is no grant {ref}; `payres grant list` shows all")
+    return record
+
+
+def _describe(session: Session, tx: Transaction, record: GrantRecord) -> Resource:
+    owner = record.wallet_address_id
+    return {
+        "id": record.id,
+        "state": record.state,
+        "client": clients.client_by_id(tx, record.client_id).identity,
+        "clientName": record.client_name,
+        "walletAddress": None if owner is None else session.urls.wallet(wallets.wallet_by_id(tx, owner).path),
+        "access": msgspec.json.decode(record.access),
+        "subject": msgspec.json.decode(record.subject) if record.subject else None,
+        "interaction": _describe_interaction(session, tx, record.id),
+        "createdAt": format_time(record.created_at),
+        "endedAt": None if record.ended_at is None else format_time(record.ended_at),
+    }
+
+
+def _describe_interaction(session: Session, tx: Transaction, grant_id: str) -> Resource | None:
+    found = grants.interaction_of_grant(tx, grant_id)
+    if found is None:
+        return None
+    return {
+        "redirect": f"{session.urls.resource('interact', found.id)}/{found.nonce}",
+        "finish": found.finish_uri,
+        "expiresAt": format_time(found.expires_at),
+        "decidedAt": None if found.decided_at is None else format_time(found.decided_at),
+    }
+
+
+def _lines(resource: Resource) -> list[str]:
+    access, interaction = resource["access"], resource["interaction"]
+    assert isinstance(access, list)
+    lines = [
+        f"grant    {resource['id']}, {resource['state']}",
+        f"client   {resource['client']}" + (f" ({resource['clientName']})" if resource["clientName"] else ""),
+        f"owner    {resource['walletAddress'] or '(no consent needed)'}",
+        *(f"access   {_access_line(item)}" for item in access),
+        f"created  {resource['createdAt']}",
+    ]
+    if isinstance(interaction, dict):
+        lines.append(f"consent  {interaction['redirect']} until {interaction['expiresAt']}")
+    return lines
+
+
+def _access_line(item: Mapping[str, Any]) -> str:
+    limits = item.get("limits", {})
+    parts = [f"{item['type']}: {', '.join(item['actions'])}"]
+    if "identifier" in item:
+        parts.append(f"for {item['identifier']}")
+    for field, words in (("debitAmount", "sending at most"), ("receiveAmount", "delivering at most")):
+        if field in limits:
+            parts.append(f"{words} {_amount(limits[field])}")
+    if "interval" in limits:
+        parts.append(f"in each window of {limits['interval']}")
+    if "receiver" in limits:
+        parts.append(f"to {limits['receiver']}")
+    return ", ".join(parts)
+
+
+def _amount(amount: Mapping[str, Any]) -> str:
+    unit = Asset(amount["assetCode"], amount["assetScale"])
+    return f"{format_decimal(int(amount['value']), unit)} {unit.code}"

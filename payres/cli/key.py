@@ -1,0 +1,172 @@
+"""`payres key`: the public keys that prove a client's signatures."""
+
+import os
+from typing import IO, TYPE_CHECKING
+
+import click
+import msgspec
+
+from payres import keys
+from payres.cli.session import Resource, Session, with_session
+from payres.clock import format_time
+from payres.errors import invalid_request
+from payres.store import wallets as wallet_store
+from payres.store.database import Transaction
+from payres.store.wallets import KeyRecord, WalletRecord
+from payres.wallets import require_wallet
+
+if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
+    from payres.signatures.jwk import JWK
+
+
+@click.group()
+def key() -> None:
+    """Manage the public keys that clients sign with.
+
+    A client is known by a wallet address and signs its requests with a private key. The server takes a signature when
+    the public half is stored with that wallet address, under the key id (kid) that the signature names.
+    """
+
+
+@key.command()
+@click.argument("path")
+@click.option("--jwk", type=click.File("rb"), metavar="FILE", help="A public JWK, - for standard input.")
+@click.option("--pem", type=click.File("rb"), metavar="FILE", help="A public or private Ed25519 key in PEM.")
+@click.option("--kid", metavar="KID", help="The key id, for --pem; a JWK names its own.")
+@with_session
+def add(session: Session, path: str, jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> None:
+    """Store a client's public key with its wallet. Of a private key in PEM only the public half is kept.
+
+    \b
+    Examples: payres key add alice --jwk public.jwk
+              payres key add alice --pem public.pem --kid my-app
+    """
+    public = _read_key(jwk, pem, kid)
+
+    def unit(tx: Transaction) -> Resource:
+        wallet = require_wallet(tx, session.wallet_path(path))
+        return _describe(session, wallet, keys.add_key(tx, wallet.path, public, session.clock.now()))
+
+    _show(session, session.write(unit))
+
+
+@key.command()
+@click.argument("path")
+@click.option("--out", required=True, metavar="FILE", help="Where the private key goes; never an existing file.")
+@click.option("--kid", metavar="KID", help="The key id; one is made up when left out.")
+@with_session
+def generate(session: Session, path: str, out: str, kid: str | None) -> None:
+    """Make a key pair: store the public half, write the private half as PEM for its owner's eyes only (mode 0600).
+
+    \b
+    Example: payres key generate alice --out private.pem --kid my-app
+    """
+    from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, private_pem
+
+    private = generate_private_key()
+    try:
+        public = jwk_from_public_bytes(kid or session.identifiers.resource(), private.public_key().public_bytes_raw())
+    except ValueError as error:
+        raise invalid_request(str(error)) from error
+
+    def unit(tx: Transaction) -> Resource:
+        wallet = require_wallet(tx, session.wallet_path(path))
+        record = keys.add_key(tx, wallet.path, public, session.clock.now())
+        _write_private(out, private_pem(private))  # before the commit: no key is stored whose other half was lost
+        return {**_describe(session, wallet, record), "privateKey": out}
+
+    resource = session.write(unit)
+    _show(session, resource, f"private key     {out}")
+
+
+@key.command("list")
+@click.argument("path")
+@click.option("--revoked", is_flag=True, help="Revoked keys too.")
+@with_session
+def list_all(session: Session, path: str, revoked: bool) -> None:
+    """List the public keys of a wallet.
+
+    \b
+    Example: payres key list alice
+    """
+
+    def unit(tx: Transaction) -> list[Resource]:
+        wallet = require_wallet(tx, session.wallet_path(path))
+        return [_describe(session, wallet, record) for record in wallet_store.list_keys(tx, wallet.id, revoked)]
+
+    found = session.read(unit)
+    lines = [f"{one['kid']}  since {one['createdAt']}" + _revocation(one) for one in found]
+    session.show({"keys": found}, "\n".join(lines) or "The wallet has no keys; `payres key generate` makes one")
+
+
+@key.command()
+@click.argument("path")
+@click.argument("kid")
+@with_session
+def revoke(session: Session, path: str, kid: str) -> None:
+    """End a key at once: the next request signed with it is refused.
+
+    \b
+    Example: payres key revoke alice my-app
+    """
+
+    def unit(tx: Transaction) -> Resource:
+        wallet = require_wallet(tx, session.wallet_path(path))
+        return _describe(session, wallet, keys.revoke_key(tx, wallet.path, kid, session.clock.now()))
+
+    _show(session, session.write(unit))
+
+
+def _read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> "JWK":
+    from payres.signatures.jwk import jwk_from_pem, parse_jwk
+
+    try:
+        if jwk is not None and pem is None:
+            if kid is not None:
+                raise click.UsageError("The JWK names its own kid; leave --kid out, or change the JWK")
+            return parse_jwk(jwk.read())
+        if pem is not None and jwk is None:
+            if kid is None:
+                raise click.UsageError("A PEM names no kid; give one with --kid, the same that the client signs with")
+            return jwk_from_pem(kid, pem.read())
+    except ValueError as error:
+        raise invalid_request(f"The key cannot be used: {error}") from error
+    raise click.UsageError("Give the key with either --jwk FILE, or --pem FILE and --kid KID")
+
+
+def _write_private(path: str, pem: bytes) -> None:
+    # O_EXCL: a private key that is somewhere already is never written over, nor is a link followed.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(pem)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        os.unlink(path)
+        raise
+
+
+def _describe(session: Session, wallet: WalletRecord, record: KeyRecord) -> Resource:
+    jwk = {"kid": record.kid, "x": record.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
+    return {
+        "walletAddress": session.urls.wallet(wallet.path),
+        "kid": record.kid,
+        "jwk": jwk,
+        "createdAt": format_time(record.created_at),
+        "revokedAt": None if record.revoked_at is None else format_time(record.revoked_at),
+    }
+
+
+def _show(session: Session, resource: Resource, *more: str) -> None:
+    lines = [
+        f"wallet address  {resource['walletAddress']}",
+        f"key id (kid)    {resource['kid']}{_revocation(resource)}",
+        f"public key      {msgspec.json.encode(resource['jwk']).decode()}",
+        *more,
+    ]
+    session.show(resource, "\n".join(lines))
+
+
+def _revocation(resource: Resource) -> str:
+    return f", revoked {resource['revokedAt']}" if resource["revokedAt"] else ""

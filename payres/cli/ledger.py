@@ -1,0 +1,51 @@
+"""`payres ledger`: proof that the books are right."""
+
+import click
+
+from payres import audit
+from payres.audit import Finding
+from payres.cli.session import Session, with_session
+
+
+@click.group()
+def ledger() -> None:
+    """Prove that the books are right."""
+
+
+@ledger.command()
+@with_session
+def check(session: Session) -> None:
+    """Prove every invariant of the ledger over one snapshot of the database. Exit code 1 when one is broken.
+
+    It only reads, and the server may go on serving meanwhile.
+
+    \b
+    Example: payres ledger check
+    """
+    findings = session.read(audit.check)
+    broken = audit.first_broken(findings)
+    resource = {
+        "ok": broken is None,
+        "broken": broken.name if broken else None,
+        "checks": [
+            {
+                "name": finding.name,
+                "claim": finding.claim,
+                "holds": finding.holds,
+                "examined": finding.examined,
+                "breaches": list(finding.breaches),
+            }
+            for finding in findings
+        ],
+    }
+    session.show(resource, "\n".join(line for finding in findings for line in _lines(finding)))
+    if broken is not None:
+        raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")
+
+
+def _lines(finding: Finding) -> list[str]:
+    if finding.holds:
+        return [f"ok      {finding.name}: {finding.claim} ({finding.examined} {finding.unit})"]
+    return [f"BROKEN  {finding.name}: it does not hold that {finding.claim}"] + [
+        f"          {breach}" for breach in finding.breaches
+    ]

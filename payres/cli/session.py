@@ -1,0 +1,127 @@
+"""One run of a command: its settings, its work on the database file, and what it prints.
+
+The file may belong to a running server at the same time; SQLite keeps the two apart, and what a command commits holds
+for the server's next request.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+import msgspec
+
+from payres.clock import SystemClock
+from payres.errors import Refusal
+from payres.identifiers import SystemIdentifiers
+from payres.ledger import LedgerBroken
+from payres.settings import Settings, SettingsError, load_settings
+from payres.store.database import Transaction, connect_writer
+from payres.store.migrations import NewerDatabase
+from payres.urls import Urls
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Resource = Mapping[str, object]
+
+SETTING_FLAGS = ("database", "host", "port", "base_url")
+
+
+class Session:
+    """What a command works with."""
+
+    def __init__(self, settings: Settings, as_json: bool) -> None:
+        self.settings = settings
+        self.as_json = as_json
+        self.urls = Urls(settings.base_url)
+        self.clock = SystemClock()
+        self.identifiers = SystemIdentifiers()
+
+    def write(self, unit: Callable[[Transaction], T], create: bool = False) -> T:
+        """The unit's result, once its work is committed. With `create`, a missing database is made first."""
+        return self._run(unit, "BEGIN IMMEDIATE", create)
+
+    def read(self, unit: Callable[[Transaction], T]) -> T:
+        """The unit's result over one snapshot; the server goes on writing meanwhile."""
+        return self._run(unit, "BEGIN", create=False)
+
+    def show(self, resource: Resource, text: str) -> None:
+        """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
+        click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
+
+    def wallet_path(self, text: str) -> str:
+        """The path of a wallet of this server, which may be given as its whole wallet address."""
+        if "://" not in text:
+            return text
+        path = self.urls.wallet_path(text)
+        if path is None:
+            raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
+        return path
+
+    def _run(self, unit: Callable[[Transaction], T], begin: str, create: bool) -> T:
+        path = self.settings.database
+        if not create and not Path(path).exists():
+            raise click.ClickException(
+                f"There is no database {path}. Make one with `payres init`, or name another with --database PATH"
+            )
+        with open_database(path, begin) as tx:
+            return unit(tx)
+
+
+def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+    """Gives a command its session, and the options --database and --json that every command has."""
+
+    @click.option("--database", metavar="PATH", help="The database file.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+    @click.pass_context
+    @wraps(command)
+    def run(ctx: click.Context, /, *args: Any, as_json: bool, **options: Any) -> None:
+        flags = {name: options.pop(name, None) for name in SETTING_FLAGS}
+        flags["database"] = flags["database"] or ctx.find_root().params.get("database")
+        with sentences():
+            session = Session(load_settings(flags), as_json)
+            command(session, *args, **options)
+
+    return run
+
+
+@contextmanager
+def open_database(path: str, begin: str) -> Iterator[Transaction]:
+    """A transaction on a database file, made or migrated as needed; committed at the end, or undone by an exception."""
+    connection = None
+    try:
+        connection = connect_writer(path)
+        connection.execute(begin)
+        yield connection
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+        reason = "another program holds it; try again" if busy else str(error)
+        raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
+    finally:
+        if connection is not None:
+            connection.close()  # which undoes what was not committed
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Turns whatever stops a command into one sentence for its user (exit code 1)."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise click.ClickException(refusal.description) from refusal
+    except (SettingsError, NewerDatabase) as error:
+        raise click.ClickException(_capitalised(str(error))) from error
+    except LedgerBroken as error:
+        raise click.ClickException(f"The ledger does not add up ({error}); run `payres ledger check`") from error
+    except BrokenPipeError:
+        raise  # whoever read our output has had enough; click ends quietly
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror or error}") from error
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,57 @@
+"""Money that enters and leaves: movements between the external account, the world outside, and an account here.
+
+Everything that the operator types as an amount is read here, so that each command refuses it in the same words.
+"""
+
+from payres import ledger
+from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
+from payres.errors import Refusal
+from payres.store.assets import AssetRecord
+from payres.store.database import Transaction
+
+
+def pay_in(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int) -> int:
+    """Moves an amount such as "100.00" from outside to the account; returns it in the minor unit.
+
+    Refuses with 400 `invalid_amount`.
+    """
+    amount = require_amount(text, asset)
+    external = ledger.operator_account(tx, asset.id, "external")
+    ledger.transfer(tx, external, account_id, amount, "deposit", now)
+    return amount
+
+
+def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int, holder: str) -> int:
+    """Moves an amount such as "100.00" from the account to outside; returns it in the minor unit.
+
+    `holder` names the account in the sentence. Refuses with 400 `invalid_amount`, 403 `insufficient_funds`.
+    """
+    amount = require_amount(text, asset)
+    external = ledger.operator_account(tx, asset.id, "external")
+    try:
+        ledger.transfer(tx, account_id, external, amount, "withdrawal", now)
+    except ledger.NotEnough as lack:
+        free = format_decimal(lack.free, _unit(asset))
+        raise Refusal(
+            403,
+            "insufficient_funds",
+            f"{holder} has {free} {asset.code} free, less than {format_decimal(amount, _unit(asset))} {asset.code}",
+            {"free": free},
+        ) from lack
+    return amount
+
+
+def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
+    """A decimal text in the asset's minor unit. Refuses with 400 what is not one, is below `least` or never fits."""
+    try:
+        amount = parse_decimal(text, _unit(asset))
+    except ValueError as error:
+        raise Refusal(400, "invalid_amount", f"{text!r} is not an amount of {asset.code}: {error}") from error
+    if not least <= amount <= MAX_LEDGER:
+        low, high = (f"{format_decimal(bound, _unit(asset))} {asset.code}" for bound in (least, MAX_LEDGER))
+        raise Refusal(400, "invalid_amount", f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
+    return amount
+
+
+def _unit(asset: AssetRecord) -> Asset:
+    return Asset(asset.code, asset.scale)

@@ -1,0 +1,43 @@
+"""Why nothing was fetched from another server: one exception with a stable word."""
+
+from typing import Literal
+
+# What each word means:
+#   bad_url            the URL is not https (or http, where private hosts are allowed), or cannot be parsed
+#   bad_request        the request cannot be written as HTTP, such as a header value with a line break
+#   unresolvable       the name has no address
+#   forbidden_address  every address of the name is one that may not be reached
+#   connection_failed  no connection, or it broke; TLS with a certificate that does not prove the name included
+#   timeout            the exchange took too long
+#   busy               too many exchanges are under way, with this host or in all
+#   too_large          the body is longer than is read
+#   bad_response       the answer is not HTTP/1.1, or has a content coding although none was accepted
+#   bad_status         the answer is not a 200; `status` has it
+#   bad_content        the body is not what was asked for
+Reason = Literal[
+    "bad_url",
+    "bad_request",
+    "unresolvable",
+    "forbidden_address",
+    "connection_failed",
+    "timeout",
+    "busy",
+    "too_large",
+    "bad_response",
+    "bad_status",
+    "bad_content",
+]
+
+
+class FetchFailed(Exception):  # noqa: N818 - the word that callers read: a fetch failed, the program did not
+    """Nothing usable came from another server.
+
+    `sentence` may be shown to a client: it names the host and what to do, never an address behind the name.
+    `status` is the other server's, for `bad_status`.
+    """
+
+    def __init__(self, reason: Reason, sentence: str, status: int | None = None) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
+        self.status = status

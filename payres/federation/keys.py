@@ -1,0 +1,94 @@
+"""Wallet addresses on other servers, and the public keys of the clients that they name."""
+
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from payres.federation.failures import FetchFailed
+from payres.federation.http import GuardedClient
+from payres.signatures.jwk import JWK, parse_jwk
+from payres.urls import is_http_url, normalise
+
+MAX_KEYS = 32
+MAX_NAME_LENGTH = 128
+
+_Url = Annotated[str, Meta(max_length=2048)]
+
+
+class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A wallet address as its own server describes it (Open Payments, wallet address server). Texts are bounded."""
+
+    id: _Url
+    public_name: str | None = None
+    asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
+    asset_scale: Annotated[int, Meta(ge=0, le=255)]
+    auth_server: _Url
+    resource_server: _Url
+
+
+async def fetch_keys(client: GuardedClient, wallet_address: str) -> list[JWK]:
+    """The Ed25519 keys in a wallet address's key set, with distinct kids, at most 32 of them. Raises FetchFailed.
+
+    Keys of other kinds and malformed ones are passed over: one that we cannot use must not take away the others.
+    """
+    address = wallet_address.rstrip("/")
+    if "?" in address or "#" in address:
+        raise FetchFailed("bad_url", f"{address} is not a wallet address: it has a query or a fragment")
+    document = await client.get_json(f"{address}/jwks.json")
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise FetchFailed("bad_content", f"{address}/jwks.json is not a JSON Web Key Set: it has no list of keys")
+    keys: dict[str, JWK] = {}
+    for member in listed:
+        key = _understood(member)
+        if key is not None:
+            keys.setdefault(key.kid, key)
+        if len(keys) == MAX_KEYS:
+            break
+    return list(keys.values())
+
+
+def _understood(member: Any) -> JWK | None:
+    if not isinstance(member, dict):
+        return None
+    try:
+        return parse_jwk(member)
+    except ValueError:
+        return None
+
+
+async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
+    """The wallet address at a URL. Raises FetchFailed.
+
+    Its `id` may be another spelling than `url` but is on the same origin: a server speaks for its own wallets only.
+    """
+    document = await client.get_json(url)
+    try:
+        wallet = msgspec.convert(document, RemoteWallet)
+    except msgspec.ValidationError as error:
+        raise FetchFailed("bad_content", f"{url} is not a wallet address: {error}") from error
+    for member, value in (
+        ("id", wallet.id),
+        ("authServer", wallet.auth_server),
+        ("resourceServer", wallet.resource_server),
+    ):
+        if not is_http_url(value):
+            raise FetchFailed("bad_content", f"{url} is not a wallet address: its {member} is not an http or https URL")
+    if _origin(wallet.id) != _origin(url):
+        raise FetchFailed("bad_content", f"{url} names a wallet address on another server as its id")
+    if not wallet.asset_code.isprintable():
+        raise FetchFailed("bad_content", f"{url} is not a wallet address: its assetCode is not printable")
+    return msgspec.structs.replace(wallet, public_name=_cleaned(wallet.public_name))
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(normalise(url))
+    return parts.scheme, parts.netloc
+
+
+def _cleaned(name: str | None) -> str | None:
+    """The name without what could disguise it, such as controls and marks that turn the writing direction."""
+    printable = "".join(character for character in name or "" if character.isprintable())
+    return printable[:MAX_NAME_LENGTH].strip() or None

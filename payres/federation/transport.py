@@ -1,0 +1,141 @@
+"""The transport under the guarded client: it looks a name up, checks the addresses and connects to what it checked.
+
+Importing it imports httpx2, which takes a while; `payres.federation.http` does so when it is first needed.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import httpcore2
+import httpx2
+
+from payres.federation.addresses import is_permitted
+from payres.federation.failures import FetchFailed
+
+# Looks a host and port up: IP addresses in their usual text form, best first. Raises OSError or ValueError.
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+MAX_ADDRESSES = 8
+# Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
+KEEPALIVE_SECONDS = 4.0
+MAX_IDLE_CONNECTIONS = 16
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses of a host as the operating system knows them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+class GuardedNetwork(httpcore2.AsyncNetworkBackend):
+    """Opens connections to permitted addresses only.
+
+    The check and the connection use the same answer of one lookup, so a name that points elsewhere a moment later
+    changes nothing. TLS still proves the name: the connection pool hands it to the handshake.
+    """
+
+    def __init__(
+        self, allow_private_hosts: bool, resolver: Resolver, seconds: float, opener: httpcore2.AsyncNetworkBackend
+    ) -> None:
+        self._allow_private_hosts = allow_private_hosts
+        self._resolver = resolver
+        self._seconds = seconds
+        self._opener = opener
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the base class's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """A connection to the first permitted address that takes one. Raises FetchFailed or a httpcore2 exception."""
+        addresses = await self._permitted(host, port)
+        # An address that swallows packets must leave time for the next one.
+        share = self._seconds / min(len(addresses), 4)
+        for address in addresses[:-1]:
+            try:
+                return await self._opener.connect_tcp(address, port, share, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await self._opener.connect_tcp(addresses[-1], port, share, local_address, socket_options)
+
+    async def _permitted(self, host: str, port: int) -> list[str]:
+        try:
+            found = list(dict.fromkeys(await self._resolver(host, port)))
+        except (OSError, ValueError) as error:
+            raise FetchFailed("unresolvable", f"The name {host} has no address") from error
+        if not found:
+            raise FetchFailed("unresolvable", f"The name {host} has no address")
+        permitted = [address for address in found if is_permitted(address, self._allow_private_hosts)]
+        if not permitted:
+            raise FetchFailed("forbidden_address", f"{host} is not at a public address, and others are not asked")
+        return permitted[:MAX_ADDRESSES]
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Pools connections made by one network. No proxies, no Unix sockets, HTTP/1.1 only."""
+
+    def __init__(self, network: httpcore2.AsyncNetworkBackend, tls: ssl.SSLContext, max_connections: int) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=max_connections,
+            max_keepalive_connections=min(max_connections, MAX_IDLE_CONNECTIONS),
+            keepalive_expiry=KEEPALIVE_SECONDS,
+            network_backend=network,
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send one request. Raises FetchFailed, here and while the body is read."""
+        url = request.url
+        assert isinstance(request.stream, httpx2.AsyncByteStream)
+        with _translated(url.host):
+            response = await self._pool.handle_async_request(
+                httpcore2.Request(
+                    method=request.method,
+                    url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                    headers=request.headers.raw,
+                    content=request.stream,
+                    extensions=request.extensions,
+                )
+            )
+        assert isinstance(response.stream, AsyncIterable)
+        return httpx2.Response(status_code=response.status, headers=response.headers, stream=_Body(url.host, response))
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()
+
+
+class _Body(httpx2.AsyncByteStream):
+    def __init__(self, host: str, response: httpcore2.Response) -> None:
+        self._host = host
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _translated(self._host):
+            async for part in self._response.aiter_stream():
+                yield part
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+@contextmanager
+def _translated(host: str) -> Iterator[None]:
+    """Turns what can go wrong on a connection into FetchFailed; the original is kept as its cause."""
+    try:
+        yield
+    except httpcore2.TimeoutException as error:
+        raise FetchFailed("timeout", f"{host} did not take a connection in time") from error
+    except httpcore2.LocalProtocolError as error:
+        raise FetchFailed("bad_request", f"The request to {host} cannot be written as HTTP") from error
+    except httpcore2.RemoteProtocolError as error:
+        raise FetchFailed("bad_response", f"The answer of {host} is not valid HTTP/1.1") from error
+    except (httpcore2.NetworkError, OSError, ValueError) as error:
+        # OSError and ValueError come from the TLS layer: a broken record, or a name that no certificate can have.
+        raise FetchFailed("connection_failed", f"The connection to {host} failed; check that it is up") from error

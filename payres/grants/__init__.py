@@ -1,0 +1,1 @@
+"""The rules of grants: who asks, what was granted, by whose consent, and what each access permits."""

@@ -1,0 +1,90 @@
+"""Clients: who asks, and the public keys that prove it.
+
+A client is its wallet address, or the thumbprint (RFC 7638) of the key it came with (directed identity).
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from payres.errors import Refusal
+from payres.signatures.jwk import JWK, parse_jwk, thumbprint
+from payres.store import clients, wallets
+from payres.store.clients import ClientRecord
+from payres.store.database import Transaction
+from payres.urls import Urls, is_http_url, normalise
+from payres.wire import ClientInstance
+
+REMOTE_KEY_LIFETIME = 300 * 1_000_000  # microseconds until a remote key is fetched again
+
+
+class Client(msgspec.Struct, frozen=True):
+    """Exactly one of wallet_address (as the client wrote it) and jwk (JSON text) is present."""
+
+    identity: str
+    wallet_address: str | None
+    jwk: str | None
+
+
+def identify(client: str | ClientInstance) -> Client:
+    """The client that a grant request names. Refuses with 400 `invalid_client`."""
+    wallet_address = client if isinstance(client, str) else client.wallet_address or None
+    jwk = b"" if isinstance(client, str) else bytes(client.jwk)
+    if bool(wallet_address) == bool(jwk):
+        raise _invalid_client("client must be a wallet address, or an object with exactly one of walletAddress and jwk")
+    if wallet_address:
+        if not is_http_url(wallet_address):
+            raise _invalid_client("client must be a wallet address: an absolute http or https URL")
+        return Client(normalise(wallet_address), wallet_address, None)
+    try:
+        key = parse_jwk(jwk)
+    except ValueError as error:
+        raise _invalid_client(f"client.jwk: {error}") from error
+    return Client(thumbprint(key), None, jwk.decode())
+
+
+def find_key(tx: Transaction, urls: Urls, client: Client | ClientRecord, kid: str, now: int) -> JWK | None:
+    """The client's public key in force with this kid, as far as this server knows; `is_remote` says if others may."""
+    if client.jwk is not None:
+        key = cached_jwk(client.jwk)
+        return key if key.kid == kid else None
+    assert client.wallet_address is not None
+    path = urls.wallet_path(client.wallet_address)
+    if path is not None:
+        x = wallets.find_key(tx, path, kid)
+        return local_jwk(kid, x) if x is not None else None
+    for key_record in clients.remote_keys(tx, client.identity):
+        if key_record.kid == kid and now < key_record.fetched_at + REMOTE_KEY_LIFETIME:
+            return local_jwk(kid, key_record.x)
+    return None
+
+
+def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
+    """Whether the client's keys are published by another server."""
+    return client.wallet_address is not None and urls.wallet_path(client.wallet_address) is None
+
+
+def remember(tx: Transaction, client: Client, now: int) -> ClientRecord:
+    """The client's row, made on its first request."""
+    return clients.ensure_client(tx, client.identity, client.wallet_address, client.jwk, now)
+
+
+def remember_remote_keys(tx: Transaction, client: Client, keys: list[JWK], now: int) -> None:
+    """Keeps what a remote client's jwks.json said just now."""
+    clients.replace_remote_keys(tx, remember(tx, client, now).id, [(key.kid, key.x) for key in keys], now)
+
+
+@lru_cache(maxsize=1024)
+def cached_jwk(text: str) -> JWK:
+    """The key in a stored JSON text; parsing it once is enough, the text never changes its meaning."""
+    return parse_jwk(text)
+
+
+@lru_cache(maxsize=1024)
+def local_jwk(kid: str, x: str) -> JWK:
+    """A key of our own tables as a JWK."""
+    return JWK(kid=kid, x=x)
+
+
+def _invalid_client(description: str) -> Refusal:
+    return Refusal(400, "invalid_client", description, {"field": "client"})

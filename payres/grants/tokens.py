@@ -1,0 +1,58 @@
+"""Access tokens: issued, rotated and revoked (RFC 9635 section 6). Only their hashes are stored."""
+
+import msgspec
+
+from payres.errors import Refusal, not_found
+from payres.identifiers import Identifiers, hash_secret
+from payres.store import grants, tokens
+from payres.store.database import Transaction
+from payres.store.grants import GrantRecord
+from payres.store.tokens import TokenRecord
+from payres.urls import Urls
+from payres.wire import AccessToken
+
+MICROSECONDS = 1_000_000
+
+
+def issue_token(
+    tx: Transaction, urls: Urls, grant: GrantRecord, identifiers: Identifiers, lifetime: int, now: int
+) -> AccessToken:
+    """A new token with the grant's access, good for `lifetime` seconds."""
+    value, manage_id = identifiers.secret(), identifiers.secret()
+    expires_at = now + lifetime * MICROSECONDS
+    tokens.insert_token(tx, TokenRecord(manage_id, grant.id, hash_secret(value), now, expires_at, None))
+    access = msgspec.Raw(grant.access.encode())
+    return AccessToken(value=value, manage=urls.resource("token", manage_id), expires_in=lifetime, access=access)
+
+
+def rotate_token(
+    tx: Transaction, urls: Urls, token_id: str, identifiers: Identifiers, lifetime: int, now: int
+) -> AccessToken:
+    """A new value and manage URL for the same grant; the old ones end at once. Refuses with 404 `invalid_rotation`."""
+    token = tokens.find_token(tx, token_id)
+    grant = grants.find_grant(tx, token.grant_id) if token else None
+    if grant is None or grant.state != "issued" or not tokens.revoke_token(tx, token_id, now):
+        raise invalid_rotation()
+    return issue_token(tx, urls, grant, identifiers, lifetime, now)
+
+
+def revoke_token(tx: Transaction, token_id: str, now: int) -> None:
+    """Ends the token; one that has ended stays so. Refuses with 404 when there never was one."""
+    if tokens.find_token(tx, token_id) is None:
+        raise not_found("There is no access token at this URL")
+    tokens.revoke_token(tx, token_id, now)
+
+
+def revoke_grant(tx: Transaction, grant_id: str, now: int) -> GrantRecord:
+    """Ends the grant and every token of it. Refuses with 404 when there is no such grant; a denied one stays denied."""
+    grant = grants.find_grant(tx, grant_id)
+    if grant is None:
+        raise not_found("There is no such grant")
+    if grant.state not in {"denied", "revoked"}:
+        grants.change_state(tx, grant_id, grant.state, "revoked", now)
+        tokens.revoke_tokens_of_grant(tx, grant_id, now)
+    return grants.find_grant(tx, grant_id) or grant
+
+
+def invalid_rotation() -> Refusal:
+    return Refusal(404, "invalid_rotation", "There is no access token to rotate at this URL; ask for a new grant")

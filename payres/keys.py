@@ -1,0 +1,44 @@
+"""Public keys of wallet addresses here: which signatures of their clients count."""
+
+from typing import TYPE_CHECKING
+
+from payres.errors import not_found, wrong_state
+from payres.store import wallets
+from payres.store.database import Transaction
+from payres.store.wallets import KeyRecord, WalletRecord
+from payres.wallets import require_wallet
+
+if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
+    from payres.signatures.jwk import JWK
+
+
+def add_key(tx: Transaction, path: str, jwk: "JWK", now: int) -> KeyRecord:
+    """Stores a public key of the wallet; it is served in jwks.json and good for signatures from now on.
+
+    Refuses with 404, with 409 `wrong_state` when the wallet has a key in force under this kid.
+    """
+    wallet = require_wallet(tx, path)
+    if find_key(tx, wallet, jwk.kid) is not None:
+        raise wrong_state(
+            f"The wallet {wallet.path} has a key {jwk.kid} in force; revoke it first or choose another kid",
+            kid=jwk.kid,
+        )
+    wallets.insert_key(tx, wallet.id, jwk.kid, jwk.x, now)
+    return KeyRecord(jwk.kid, jwk.x, now, None)
+
+
+def revoke_key(tx: Transaction, path: str, kid: str, now: int) -> KeyRecord:
+    """Ends a key at once: the next request signed with it is refused. Refuses with 404."""
+    wallet = require_wallet(tx, path)
+    key = find_key(tx, wallet, kid)
+    if key is None:
+        raise not_found(
+            f"The wallet {wallet.path} has no key {kid} in force; `payres key list {wallet.path}` shows all"
+        )
+    wallets.revoke_key(tx, wallet.id, kid, now)
+    return KeyRecord(key.kid, key.x, key.created_at, now)
+
+
+def find_key(tx: Transaction, wallet: WalletRecord, kid: str) -> KeyRecord | None:
+    """The wallet's key in force under this kid, or None."""
+    return next((key for key in wallets.list_keys(tx, wallet.id) if key.kid == kid), None)

@@ -1,0 +1,29 @@
+"""The operator's own money in each asset: liquidity, which pays receivers in other assets, and collected fees."""
+
+from payres import external, ledger
+from payres.assets import open_asset, require_asset
+from payres.store.assets import AssetRecord
+from payres.store.database import Transaction
+
+
+def deposit_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
+    """Moves an amount such as "100.00" from outside into the asset's liquidity. Refuses with 400."""
+    asset = open_asset(tx, code, scale)
+    external.pay_in(tx, ledger.operator_account(tx, asset.id, "liquidity"), asset, text, now)
+    return asset
+
+
+def withdraw_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
+    """Takes liquidity out again. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
+    asset = require_asset(tx, code, scale)
+    account_id = ledger.operator_account(tx, asset.id, "liquidity")
+    external.pay_out(tx, account_id, asset, text, now, f"The liquidity in {code} with scale {scale}")
+    return asset
+
+
+def withdraw_fees(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
+    """Takes collected fees out. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
+    asset = require_asset(tx, code, scale)
+    account_id = ledger.operator_account(tx, asset.id, "fees")
+    external.pay_out(tx, account_id, asset, text, now, f"The fees account in {code} with scale {scale}")
+    return asset

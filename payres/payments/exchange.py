@@ -1,0 +1,44 @@
+"""Exchange: which rate holds between two assets, and amounts of the wire as values of an asset."""
+
+from fractions import Fraction
+
+from payres.amounts import Asset, parse_rate, parse_value
+from payres.errors import Refusal
+from payres.store import assets
+from payres.store.database import Transaction
+from payres.wire import Amount
+
+
+def rate_between(tx: Transaction, base: str, counter: str) -> Fraction:
+    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, the operator's rate, or the
+    inverse of the rate the other way. Refuses with 400 when the operator has set none."""
+    if base == counter:
+        return Fraction(1)
+    if (rate := assets.find_rate(tx, base, counter)) is not None:
+        return parse_rate(rate)
+    if (rate := assets.find_rate(tx, counter, base)) is not None:
+        return 1 / parse_rate(rate)
+    raise Refusal(
+        400,
+        "invalid_receiver",
+        f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
+        {"reason": "no_exchange_rate"},
+    )
+
+
+def value_in(amount: Amount, asset: Asset, field: str) -> int:
+    """The value of a client's amount, which must be above zero and in `asset`. Refuses with 400 `invalid_amount`."""
+    try:
+        value = parse_value(amount.value)
+    except ValueError as error:
+        raise Refusal(400, "invalid_amount", f"{field}.value: {error}", {"field": f"{field}.value"}) from error
+    if (amount.asset_code, amount.asset_scale) != (asset.code, asset.scale):
+        raise Refusal(
+            400,
+            "invalid_amount",
+            f"{field} must be in {asset.code} with assetScale {asset.scale}",
+            {"field": field, "assetCode": asset.code, "assetScale": asset.scale},
+        )
+    if value == 0:
+        raise Refusal(400, "invalid_amount", f"{field}.value must be above zero", {"field": f"{field}.value"})
+    return value

@@ -1,0 +1,179 @@
+"""Rules of outgoing payments (parts 2.4, 4.3): checked, limited, funded and recorded in one unit, or not at all."""
+
+import msgspec
+
+from payres import ledger
+from payres.amounts import MAX_LEDGER, Asset
+from payres.errors import Refusal, invalid_request, not_found, wrong_state
+from payres.grants.limits import PaymentTerms, Spent, check_limits, spent_in_window
+from payres.identifiers import Identifiers
+from payres.payments.quotes import fixed_send_terms
+from payres.payments.receivers import open_receiver
+from payres.store import assets, grants, outgoing, quotes
+from payres.store.database import Transaction
+from payres.store.outgoing import OutgoingRecord
+from payres.store.wallets import WalletRecord
+from payres.urls import Urls
+from payres.wire import Limits, OutgoingPaymentRequest, metadata_text
+
+
+class Created(msgspec.Struct, frozen=True):
+    """A payment just made and what its grant has now spent, the payment included."""
+
+    payment: OutgoingRecord
+    spent: Spent
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    """The terms of a payment before it is made; amounts in minor units."""
+
+    quote_id: str | None
+    receiver: str
+    incoming_payment_id: str | None
+    debit: int
+    receive: int
+    receive_asset: Asset
+    fee: int
+
+
+def create_outgoing_payment(
+    tx: Transaction,
+    urls: Urls,
+    wallet: WalletRecord,
+    client_id: int,
+    grant_id: str,
+    limits: Limits | None,
+    request: OutgoingPaymentRequest,
+    identifiers: Identifiers,
+    now: int,
+) -> Created:
+    """A new payment, its money reserved and its grant's limits taken. The settlement worker sends it.
+
+    Refuses with 400 `invalid_request`, `invalid_quote`, `invalid_receiver`, `invalid_amount`; 403 `limit_exceeded`,
+    `insufficient_funds`; 409 `wrong_state` for a quote used before. Part 4.3.
+    """
+    plan = _plan(tx, urls, wallet, client_id, request, now)
+    terms = PaymentTerms(plan.receiver, plan.debit, plan.receive, plan.receive_asset)
+    window = check_limits(tx, grant_id, limits, terms, now)
+    payment = OutgoingRecord(
+        id=identifiers.resource(),
+        wallet_address_id=wallet.id,
+        client_id=client_id,
+        grant_id=grant_id,
+        window_start=window,
+        quote_id=plan.quote_id,
+        receiver=plan.receiver,
+        incoming_payment_id=plan.incoming_payment_id,
+        debit=plan.debit,
+        receive=plan.receive,
+        receive_code=plan.receive_asset.code,
+        receive_scale=plan.receive_asset.scale,
+        fee=plan.fee,
+        sent=0,
+        delivered=0,
+        state="sending",
+        failure=None,
+        metadata=metadata_text(request.metadata),
+        created_at=now,
+        ended_at=None,
+    )
+    outgoing.insert_outgoing(tx, payment)
+    _reserve(tx, wallet, payment, now)
+    asset = plan.receive_asset
+    grants.add_spending(tx, grant_id, window, asset.code, asset.scale, plan.debit, plan.receive, now)
+    spent = spent_in_window(tx, grant_id, window, asset)
+    assert spent is not None
+    assert spent.debit >= plan.debit
+    return Created(payment, spent)
+
+
+def require_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord:
+    """The payment with this id; 404 when there is none."""
+    payment = outgoing.find_outgoing(tx, payment_id)
+    if payment is None:
+        raise not_found("There is no such outgoing payment, or it is not this client's")
+    return payment
+
+
+def _plan(
+    tx: Transaction, urls: Urls, wallet: WalletRecord, client_id: int, request: OutgoingPaymentRequest, now: int
+) -> _Plan:
+    direct = (request.incoming_payment, request.debit_amount)
+    if request.quote_id and not any(direct):
+        return _plan_from_quote(tx, urls, wallet, client_id, request.quote_id, now)
+    if not request.quote_id and request.incoming_payment and request.debit_amount:
+        receiver = open_receiver(tx, urls, request.incoming_payment, now, "incomingPayment")
+        terms = fixed_send_terms(tx, wallet, receiver, request.debit_amount)
+        _check_movable(terms.debit, terms.receive)
+        return _Plan(
+            quote_id=None,
+            receiver=request.incoming_payment,
+            incoming_payment_id=receiver.payment.id,
+            debit=terms.debit,
+            receive=terms.receive,
+            receive_asset=receiver.asset,
+            fee=terms.fee,
+        )
+    raise invalid_request("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
+
+
+def _plan_from_quote(
+    tx: Transaction, urls: Urls, wallet: WalletRecord, client_id: int, quote_url: str, now: int
+) -> _Plan:
+    quote_id = urls.resource_id("quotes", quote_url)
+    quote = quotes.find_quote(tx, quote_id) if quote_id else None
+    if quote is None or quote.client_id != client_id or quote.wallet_address_id != wallet.id:
+        raise _invalid_quote("quoteId is not a quote of this client for this wallet address")
+    if outgoing.quote_used(tx, quote.id):
+        raise wrong_state("The quote has been used; ask for a new one", field="quoteId")
+    if now >= quote.expires_at:
+        raise _invalid_quote("The quote has expired; ask for a new one")
+    debit, receive = int(quote.debit_value), int(quote.receive_value)
+    if quote.incoming_payment_id is not None:
+        remaining = open_receiver(tx, urls, quote.receiver, now, "receiver").payment.remaining
+        if remaining is not None and receive > remaining:
+            raise _invalid_quote("The receiver has been paid meanwhile and takes less than was quoted; quote again")
+    _check_movable(debit, receive)
+    return _Plan(
+        quote_id=quote.id,
+        receiver=quote.receiver,
+        incoming_payment_id=quote.incoming_payment_id,
+        debit=debit,
+        receive=receive,
+        receive_asset=Asset(quote.receive_code, quote.receive_scale),
+        fee=int(quote.fee_value),
+    )
+
+
+def _reserve(tx: Transaction, wallet: WalletRecord, payment: OutgoingRecord, now: int) -> None:
+    """Phase one: the sender's money and, across assets, the liquidity that will pay the receiver."""
+    try:
+        ledger.reserve(tx, wallet.account_id, payment.debit, payment.id, now)
+    except ledger.NotEnough as error:
+        raise Refusal(
+            403,
+            "insufficient_funds",
+            f"The wallet has {error.free} free and the payment needs {payment.debit}",
+            {"reason": "wallet", "needed": str(payment.debit)},
+        ) from error
+    asset = assets.find_asset(tx, payment.receive_code, payment.receive_scale)
+    if payment.incoming_payment_id is None or asset is None or asset.id == wallet.asset_id:
+        return
+    try:
+        ledger.reserve(tx, ledger.operator_account(tx, asset.id, "liquidity"), payment.receive, payment.id, now)
+    except ledger.NotEnough as error:
+        raise Refusal(
+            403,
+            "insufficient_funds",
+            f"This server cannot exchange {payment.receive} into {asset.code} at the moment; try less or later",
+            {"reason": "liquidity"},
+        ) from error
+
+
+def _check_movable(debit: int, receive: int) -> None:
+    if max(debit, receive) > MAX_LEDGER:
+        raise Refusal(400, "invalid_amount", f"The ledger moves at most {MAX_LEDGER} minor units at once")
+
+
+def _invalid_quote(description: str) -> Refusal:
+    return Refusal(400, "invalid_quote", description, {"field": "quoteId"})

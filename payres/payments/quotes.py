@@ -1,0 +1,120 @@
+"""Rules of quotes (parts 2.5, 4.7): what leaves the sender, what arrives, and for how long that holds."""
+
+from payres.amounts import Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
+from payres.errors import Refusal, invalid_request, not_found
+from payres.identifiers import Identifiers
+from payres.payments.exchange import rate_between, value_in
+from payres.payments.receivers import LocalReceiver, open_receiver
+from payres.store import assets, quotes
+from payres.store.database import Transaction
+from payres.store.quotes import QuoteRecord
+from payres.store.wallets import WalletRecord
+from payres.urls import Urls
+from payres.wire import Amount, QuoteRequest
+
+MICROSECONDS = 1_000_000
+
+
+def create_quote(
+    tx: Transaction,
+    urls: Urls,
+    wallet: WalletRecord,
+    client_id: int,
+    request: QuoteRequest,
+    identifiers: Identifiers,
+    lifetime: int,
+    now: int,
+) -> QuoteRecord:
+    """A quote for paying `request.receiver` from `wallet`, for `lifetime` seconds or until the receiver expires.
+
+    Refuses with 400: `invalid_receiver`, `invalid_amount`. Part 4.7.
+    """
+    if request.debit_amount and request.receive_amount:
+        raise invalid_request("Give debitAmount or receiveAmount, not both", field="receiveAmount")
+    receiver = open_receiver(tx, urls, request.receiver, now, "receiver")
+    terms = _terms(tx, wallet, receiver, request.debit_amount or None, request.receive_amount or None)
+    quote = QuoteRecord(
+        id=identifiers.resource(),
+        wallet_address_id=wallet.id,
+        client_id=client_id,
+        receiver=request.receiver,
+        incoming_payment_id=receiver.payment.id,
+        debit_value=str(terms.debit),
+        receive_value=str(terms.receive),
+        receive_code=receiver.asset.code,
+        receive_scale=receiver.asset.scale,
+        fee_value=str(terms.fee),
+        created_at=now,
+        expires_at=min(now + lifetime * MICROSECONDS, receiver.payment.expires_at),
+    )
+    quotes.insert_quote(tx, quote)
+    return quote
+
+
+def require_quote(tx: Transaction, quote_id: str) -> QuoteRecord:
+    """The quote with this id; 404 when there is none."""
+    quote = quotes.find_quote(tx, quote_id)
+    if quote is None:
+        raise not_found("There is no such quote, or it is not this client's")
+    return quote
+
+
+def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount) -> Terms:
+    """The terms of sending exactly `debit`, fee included. Refuses with 400 `invalid_amount`."""
+    return _terms(tx, wallet, receiver, debit, None)
+
+
+def _terms(
+    tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None
+) -> Terms:
+    source = assets.asset_by_id(tx, wallet.asset_id)
+    fee = Fee(source.fee_fixed, source.fee_basis_points)
+    rate = rate_between(tx, source.code, receiver.asset.code)
+    scales = Scales(source.scale, receiver.asset.scale)
+    try:
+        if debit:
+            terms = fixed_send(value_in(debit, Asset(source.code, source.scale), "debitAmount"), fee, rate, scales)
+        else:
+            terms = fixed_receive(_wanted(receiver, receive), fee, rate, scales)
+    except TooSmall as error:
+        raise _too_small(error.minimum, Asset(source.code, source.scale)) from error
+    except TooLarge as error:
+        raise Refusal(400, "invalid_amount", f"The payment is too large: {error}") from error
+    _check_fits(receiver, terms)
+    return terms
+
+
+def _wanted(receiver: LocalReceiver, receive: Amount | None) -> int:
+    """What shall arrive: the amount asked for, or what the incoming payment still wants."""
+    if receive:
+        return value_in(receive, receiver.asset, "receiveAmount")
+    remaining = receiver.payment.remaining
+    if remaining is None:
+        raise Refusal(
+            400,
+            "invalid_amount",
+            "Give debitAmount or receiveAmount: the receiver has no incomingAmount to infer one from",
+            {"field": "debitAmount"},
+        )
+    return remaining
+
+
+def _check_fits(receiver: LocalReceiver, terms: Terms) -> None:
+    remaining = receiver.payment.remaining
+    if remaining is not None and terms.receive > remaining:
+        raise Refusal(
+            400,
+            "invalid_amount",
+            f"The receiver takes at most {remaining} more, this would deliver {terms.receive}",
+            {"remaining": str(remaining), "receiveValue": str(terms.receive)},
+        )
+
+
+def _too_small(minimum: int, asset: Asset) -> Refusal:
+    least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
+    return Refusal(
+        400,
+        "invalid_amount",
+        f"Nothing would arrive: send at least {minimum} (see details.minSendAmount)",
+        {"field": "debitAmount", "minSendAmount": least},
+    )

@@ -1,0 +1,48 @@
+"""Receivers: the incoming payment that a quote or outgoing payment is for."""
+
+import re
+
+import msgspec
+
+from payres.amounts import Asset
+from payres.errors import Refusal
+from payres.store import incoming, wallets
+from payres.store.database import Transaction
+from payres.store.incoming import IncomingRecord
+from payres.store.wallets import WalletRecord
+from payres.urls import Urls, is_http_url
+
+PATTERN = re.compile(r"https?://.+/incoming-payments/.+")
+
+
+class LocalReceiver(msgspec.Struct, frozen=True):
+    """An open incoming payment on this server and the wallet address it pays into."""
+
+    payment: IncomingRecord
+    wallet: WalletRecord
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.wallet.asset_code, self.wallet.asset_scale)
+
+
+def open_receiver(tx: Transaction, urls: Urls, url: str, now: int, field: str) -> LocalReceiver:
+    """The receiver at `url`. Refuses with 400 `invalid_receiver` when it is unknown or takes no more money."""
+    if not (PATTERN.fullmatch(url) and is_http_url(url)):
+        raise invalid_receiver(field, "it must be the URL of an incoming payment")
+    payment_id = urls.resource_id("incoming-payments", url)
+    if payment_id is None:
+        raise invalid_receiver(field, "it is not an incoming payment of this server")
+    payment = incoming.find_incoming(tx, payment_id)
+    if payment is None:
+        raise invalid_receiver(field, "there is no such incoming payment")
+    if not payment.open_at(now):
+        raise invalid_receiver(field, "the incoming payment is completed or expired")
+    wallet = wallets.wallet_by_id(tx, payment.wallet_address_id)
+    if not wallet.active:
+        raise invalid_receiver(field, "the receiving wallet address is no longer active")
+    return LocalReceiver(payment, wallet)
+
+
+def invalid_receiver(field: str, why: str) -> Refusal:
+    return Refusal(400, "invalid_receiver", f"{field} cannot be paid: {why}", {"field": field})

@@ -1,0 +1,101 @@
+"""Wallet addresses as the operator rules them: opening, money in and out, password, closing."""
+
+from payres import external, ledger
+from payres.assets import open_asset
+from payres.errors import invalid_request, not_found, wrong_state
+from payres.passwords import hash_password
+from payres.store import assets, sessions, wallets
+from payres.store.database import Transaction
+from payres.store.wallets import WalletRecord
+from payres.urls import require_wallet_path
+
+MAX_NAME_LENGTH = 200
+
+
+def create_wallet(
+    tx: Transaction,
+    path: str,
+    asset_code: str,
+    scale: int,
+    public_name: str | None,
+    password: str | None,
+    now: int,
+) -> WalletRecord:
+    """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
+
+    Refuses with 400 a path, asset or name that cannot be, with 409 `wrong_state` a path that is taken.
+    """
+    clean = require_wallet_path(path)
+    if public_name is not None:
+        _check_name(public_name)
+    if wallets.find_wallet(tx, clean) is not None:
+        raise wrong_state(f"There is a wallet {clean} already; choose another path", path=clean)
+    asset = open_asset(tx, asset_code, scale)
+    account_id = ledger.open_account(tx, "wallet", asset.id)
+    password_hash = None if password is None else hash_password(password)
+    wallets.insert_wallet(tx, clean, public_name, asset.id, account_id, password_hash, now)
+    return require_wallet(tx, clean)
+
+
+def require_wallet(tx: Transaction, path: str) -> WalletRecord:
+    """The wallet at a path, active or not. Refuses with 404, with 400 what is no path."""
+    clean = require_wallet_path(path)
+    wallet = wallets.find_wallet(tx, clean)
+    if wallet is None:
+        raise not_found(f"There is no wallet {clean}; `payres wallet list` shows all")
+    return wallet
+
+
+def deposit(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
+    """Moves an amount such as "100.00" from outside into the wallet.
+
+    Refuses with 404, 400 `invalid_amount`, 409 `wrong_state` when the wallet is inactive.
+    """
+    wallet = require_wallet(tx, path)
+    if not wallet.active:
+        raise wrong_state(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
+    external.pay_in(tx, wallet.account_id, assets.asset_by_id(tx, wallet.asset_id), text, now)
+    return wallet
+
+
+def withdraw(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
+    """Moves an amount such as "100.00" out of the wallet; an inactive one can still be emptied.
+
+    Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds` naming the free balance.
+    """
+    wallet = require_wallet(tx, path)
+    asset = assets.asset_by_id(tx, wallet.asset_id)
+    external.pay_out(tx, wallet.account_id, asset, text, now, f"The wallet {wallet.path}")
+    return wallet
+
+
+def deactivate(tx: Transaction, path: str) -> WalletRecord:
+    """Takes the wallet address off the net; money and history stay. Refuses with 404."""
+    return _change_state(tx, path, "inactive")
+
+
+def activate(tx: Transaction, path: str) -> WalletRecord:
+    """Puts a deactivated wallet address back. Refuses with 404."""
+    return _change_state(tx, path, "active")
+
+
+def set_password(tx: Transaction, path: str, password: str) -> WalletRecord:
+    """Gives the owner a new password and ends every browser session that the old one opened.
+
+    Refuses with 404, 400.
+    """
+    wallet = require_wallet(tx, path)
+    wallets.set_password_hash(tx, wallet.id, hash_password(password))
+    sessions.delete_sessions_of_wallet(tx, wallet.id)
+    return require_wallet(tx, path)
+
+
+def _change_state(tx: Transaction, path: str, state: str) -> WalletRecord:
+    wallet = require_wallet(tx, path)
+    wallets.set_state(tx, wallet.id, state)
+    return require_wallet(tx, path)
+
+
+def _check_name(name: str) -> None:
+    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise invalid_request(f"A public name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")

@@ -1,0 +1,53 @@
+"""Servers on the loopback interface that answer with whatever bytes a test wants."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+import pytest
+
+Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Serve(Protocol):
+    async def __call__(self, handler: Handler | bytes, tls: ssl.SSLContext | None = None) -> int: ...
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Starts servers and gives their ports. A handler gets the head of each request; bytes are sent as they are."""
+    servers: list[asyncio.Server] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def start(handler: Handler | bytes, tls: ssl.SSLContext | None = None) -> int:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.add(task)
+            try:
+                while True:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    if isinstance(handler, bytes):
+                        writer.write(handler)
+                        await writer.drain()
+                        return
+                    await handler(head, writer)
+            except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                pass
+            finally:
+                writer.close()
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+        servers.append(server)
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+    yield start
+    for server in servers:
+        server.close()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for server in servers:
+        await server.wait_closed()

@@ -1,0 +1,185 @@
+"""JWKs: RFC vectors, what decodes and what is refused, PEM."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, x25519
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.signatures.jwk import (
+    JWK,
+    generate_private_key,
+    jwk_from_pem,
+    jwk_from_public_bytes,
+    parse_jwk,
+    private_pem,
+    public_key,
+    public_key_bytes,
+    thumbprint,
+)
+
+# RFC 8037 appendix A.1 to A.3
+RFC_8037_D = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"
+RFC_8037_X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+RFC_8037_THUMBPRINT = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+
+GOOD: dict[str, Any] = {"kid": "k", "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "x": RFC_8037_X}
+
+
+def test_thumbprint_gives_the_vector_of_rfc_8037() -> None:
+    assert thumbprint(JWK(kid="any", x=RFC_8037_X)) == RFC_8037_THUMBPRINT
+
+
+def test_thumbprint_does_not_depend_on_kid_and_use() -> None:
+    assert thumbprint(JWK(kid="a", x=RFC_8037_X)) == thumbprint(JWK(kid="b", x=RFC_8037_X, use="sig"))
+
+
+def test_public_key_bytes_and_jwk_from_public_bytes_are_inverse() -> None:
+    raw = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
+    jwk = jwk_from_public_bytes("k", raw)
+    assert jwk == JWK(kid="k", x=RFC_8037_X)
+    assert public_key_bytes(jwk) == raw
+    assert public_key(jwk.x).public_bytes_raw() == raw
+
+
+@pytest.mark.parametrize("length", [0, 31, 33, 64])
+def test_jwk_from_public_bytes_refuses_another_length(length: int) -> None:
+    with pytest.raises(ValueError, match=f"has 32 bytes, not {length}"):
+        jwk_from_public_bytes("k", bytes(length))
+
+
+@pytest.mark.parametrize("data", [GOOD, msgspec.json.encode(GOOD), msgspec.json.encode(GOOD).decode()])
+def test_parse_jwk_takes_bytes_text_and_objects(data: bytes | str | dict[str, Any]) -> None:
+    assert parse_jwk(data) == JWK(kid="k", x=RFC_8037_X)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"use": "sig"},
+        {"use": None},
+        {"key_ops": ["verify"], "x5t": "ignored", "nested": {"d": "not the key's own member"}},
+        {"kid": "x" * 256},
+        {"kid": 'quotes " and spaces'},
+    ],
+)
+def test_parse_jwk_accepts_and_ignores(members: dict[str, Any]) -> None:
+    assert parse_jwk(GOOD | members).x == RFC_8037_X
+
+
+@pytest.mark.parametrize(
+    ("members", "sentence"),
+    [
+        ({"d": RFC_8037_D}, "private member 'd'"),
+        ({"d": None}, "private member 'd'"),
+        ({"alg": "ES256"}, "alg is 'ES256'; only 'EdDSA' is supported"),
+        ({"kty": "EC"}, "kty is 'EC'; only 'OKP' is supported"),
+        ({"crv": "X25519"}, "crv is 'X25519'; only 'Ed25519' is supported"),
+        ({"crv": "x" * 5000}, r"crv is 'x{40}\.\.\.'"),
+        ({"use": "enc"}, "use is 'enc'"),
+        ({"kid": ""}, "kid must be 1 to 256"),
+        ({"kid": "x" * 257}, "kid must be 1 to 256"),
+        ({"kid": "clé"}, "printable ASCII"),
+        ({"kid": "a\nb"}, "printable ASCII"),
+        ({"kid": 7}, "Expected `str`, got `int`"),
+        ({"x": ""}, "x must be 32 bytes"),
+        ({"x": RFC_8037_X[:-1]}, "x must be 32 bytes"),
+        ({"x": RFC_8037_X + "A"}, "x must be 32 bytes"),
+        ({"x": RFC_8037_X + "="}, "without padding"),
+        ({"x": RFC_8037_X[:-1] + "p"}, "x must be 32 bytes"),  # same bytes, non-zero unused bits
+        ({"x": RFC_8037_X.replace("_", "/")}, "x must be 32 bytes"),
+        ({"x": RFC_8037_X + "\n"}, "x must be 32 bytes"),
+    ],
+)
+def test_parse_jwk_refuses_with_a_sentence(members: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        parse_jwk(GOOD | members)
+    with pytest.raises(msgspec.ValidationError, match=sentence):
+        msgspec.json.decode(msgspec.json.encode(GOOD | members), type=JWK)
+
+
+@pytest.mark.parametrize("name", ["kid", "x"])
+def test_parse_jwk_names_the_missing_member(name: str) -> None:
+    members = {key: value for key, value in GOOD.items() if key != name}
+    with pytest.raises(ValueError, match=f"missing required field `{name}`"):
+        parse_jwk(members)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"null", b"[]", b'"jwk"', b"{", b"\xff", "\ud800", b'{"kid":"k","n":' + b"[" * 100_000],
+    ids=["empty", "null", "array", "string", "cut", "not-utf-8", "surrogate", "deep"],
+)
+def test_parse_jwk_refuses_what_is_no_object(data: bytes | str) -> None:
+    with pytest.raises(ValueError, match=r"^Not an Ed25519 public JWK: "):
+        parse_jwk(data)
+
+
+def test_jwk_encodes_what_open_payments_shows_and_nothing_else() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(parse_jwk(GOOD))) == GOOD
+    with_use = GOOD | {"use": "sig"}
+    assert msgspec.json.decode(msgspec.json.encode(parse_jwk(with_use))) == with_use
+    assert msgspec.json.decode(msgspec.json.encode(parse_jwk(GOOD | {"use": None}))) == GOOD
+
+
+def test_jwk_constructor_checks_too() -> None:
+    with pytest.raises(ValueError, match="x must be 32 bytes"):
+        JWK(kid="k", x="short")
+
+
+def test_jwk_from_pem_reads_private_and_public_halves() -> None:
+    key = generate_private_key()
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    expected = jwk_from_public_bytes("k", key.public_key().public_bytes_raw())
+    assert jwk_from_pem("k", private_pem(key)) == expected
+    assert jwk_from_pem("k", public) == expected
+
+
+def test_private_pem_is_pkcs8_of_the_same_key() -> None:
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    assert private_pem(key).startswith(b"-----BEGIN PRIVATE KEY-----\n")
+    assert jwk_from_pem("k", private_pem(key)).x == "A6EHv_POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg"
+
+
+def test_generate_private_key_gives_a_new_key_each_time() -> None:
+    assert generate_private_key().private_bytes_raw() != generate_private_key().private_bytes_raw()
+
+
+def _pem_of_other_types() -> list[bytes]:
+    curve_key = ec.generate_private_key(ec.SECP256R1())
+    exchange_key = x25519.X25519PrivateKey.generate()
+    return [
+        curve_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        curve_key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+        exchange_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    ]
+
+
+def test_jwk_from_pem_refuses_other_key_types() -> None:
+    for pem in _pem_of_other_types():
+        with pytest.raises(ValueError, match="another type; only Ed25519"):
+            jwk_from_pem("k", pem)
+
+
+def test_jwk_from_pem_refuses_what_it_cannot_read() -> None:
+    key = generate_private_key()
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    for pem in [b"", b"not a key", encrypted, private_pem(key)[:60], b"\xff" * 50]:
+        with pytest.raises(ValueError, match="no readable Ed25519 key"):
+            jwk_from_pem("k", pem)
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_public_key_takes_any_32_bytes(raw: bytes) -> None:
+    jwk = jwk_from_public_bytes("k", raw)
+    assert public_key(jwk.x).public_bytes_raw() == raw
