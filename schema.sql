@@ -69,6 +69,7 @@ create table wallet_key (
   revoked_at integer
 ) strict;
 create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
+create index wallet_key_of_wallet on wallet_key (wallet_address_id);
 
 -- Who asks: a client is its wallet address (normalised), or the RFC 7638 thumbprint of the key it came with.
 create table client (

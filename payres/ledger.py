@@ -63,11 +63,16 @@ def transfer(
 
 
 def reserve(tx: Transaction, account_id: int, amount: int, outgoing_payment_id: str, now: int) -> int:
-    """Phase one: promises `amount` of the account to a payment; returns the reservation's id. Raises NotEnough."""
+    """Phase one: promises `amount` of the account to a payment; returns the reservation's id.
+
+    Raises NotEnough, Refusal (past 2^63-1).
+    """
     _check_amount(amount)
     account = accounts.account_by_id(tx, account_id)
     if free_balance(account) < amount:
         raise NotEnough(account, free_balance(account))
+    if account.reserved + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
+        raise Refusal(400, "invalid_amount", f"The account cannot reserve more than {MAX_LEDGER} minor units")
     accounts.change_account(tx, account_id, 0, amount)
     return accounts.insert_reservation(tx, account_id, outgoing_payment_id, amount, now)
 

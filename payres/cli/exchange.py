@@ -27,7 +27,9 @@ def liquidity() -> None:
 @click.argument("amount")
 @with_session
 def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
-    """Put money into the liquidity of an asset: CODE, SCALE (number of decimals), AMOUNT in units.
+    """Put money into the liquidity of an asset.
+
+    CODE and SCALE name the asset (USD 2 counts cents), AMOUNT is a decimal in its units.
 
     \b
     Example: payres liquidity deposit EUR 2 1000.00
@@ -46,7 +48,9 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
 @click.argument("amount")
 @with_session
 def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
-    """Take money out of the liquidity of an asset; what is promised to payments under way stays.
+    """Take money out of the liquidity of an asset.
+
+    What is promised to payments under way stays.
 
     \b
     Example: payres liquidity withdraw EUR 2 250.00
@@ -108,7 +112,9 @@ def fee() -> None:
 @click.option("--basis-points", default=0, type=int, metavar="N", show_default=True, help="50 is 0.5 % of the amount.")
 @with_session
 def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: int) -> None:
-    """Set what sending from wallets of an asset costs; the share is rounded up. It holds for new quotes.
+    """Set what sending from wallets of an asset costs.
+
+    The share of the amount is rounded up. What is set holds for new quotes.
 
     \b
     Example: payres fee set USD 2 --fixed 0.10 --basis-points 50

@@ -61,7 +61,9 @@ def show(session: Session, ref: str) -> None:
 @click.argument("ref")
 @with_session
 def approve(session: Session, ref: str) -> None:
-    """Consent to a grant in the owner's name, and print where the owner's browser would go next.
+    """Consent to a grant in the owner's name.
+
+    Prints the URL that the owner's browser would go to next: it tells the client.
 
     \b
     Example: payres grant approve 0198c0de-...
@@ -73,7 +75,9 @@ def approve(session: Session, ref: str) -> None:
 @click.argument("ref")
 @with_session
 def deny(session: Session, ref: str) -> None:
-    """Refuse a grant in the owner's name, and print where the owner's browser would go next.
+    """Refuse a grant in the owner's name.
+
+    Prints the URL that the owner's browser would go to next: it tells the client.
 
     \b
     Example: payres grant deny 0198c0de-...

@@ -56,7 +56,9 @@ def add(session: Session, path: str, jwk: IO[bytes] | None, pem: IO[bytes] | Non
 @click.option("--kid", metavar="KID", help="The key id; one is made up when left out.")
 @with_session
 def generate(session: Session, path: str, out: str, kid: str | None) -> None:
-    """Make a key pair: store the public half, write the private half as PEM for its owner's eyes only (mode 0600).
+    """Make a key pair and store the public half.
+
+    The private half is written as PEM, for its owner's eyes only (mode 0600).
 
     \b
     Example: payres key generate alice --out private.pem --kid my-app

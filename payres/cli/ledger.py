@@ -15,9 +15,10 @@ def ledger() -> None:
 @ledger.command()
 @with_session
 def check(session: Session) -> None:
-    """Prove every invariant of the ledger over one snapshot of the database. Exit code 1 when one is broken.
+    """Prove every invariant of the ledger.
 
-    It only reads, and the server may go on serving meanwhile.
+    Checks one snapshot of the database while the server goes on serving. The exit code is 1 when an invariant is
+    broken, and the first broken one is named.
 
     \b
     Example: payres ledger check

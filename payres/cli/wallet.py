@@ -34,12 +34,13 @@ def create(session: Session, path: str, asset: str, scale: int, name: str | None
     \b
     Example: payres wallet create alice --asset USD --scale 2 --name Alice --password secret
     """
-    resource = session.write(
-        lambda tx: describe(
-            session, tx, wallets.create_wallet(tx, path, asset, scale, name, password, session.clock.now())
-        ),
-        create=True,
-    )
+
+    def unit(tx: Transaction) -> Resource:
+        now = session.clock.now()
+        opened = wallets.create_wallet(tx, session.wallet_path(path), asset, scale, name, password, now)
+        return describe(session, tx, opened)
+
+    resource = session.write(unit, create=True)
     session.show(resource, str(resource["walletAddress"]))
 
 
@@ -60,7 +61,7 @@ def list_all(session: Session) -> None:
 @click.argument("path")
 @with_session
 def show(session: Session, path: str) -> None:
-    """Show a wallet: its address, balance and what is reserved for payments under way.
+    """Show a wallet: its address, its balance, its state.
 
     \b
     Example: payres wallet show alice
@@ -130,17 +131,20 @@ def activate(session: Session, path: str) -> None:
 
 @wallet.command()
 @click.argument("path")
-@click.option("--password", metavar="TEXT", prompt=True, hide_input=True, confirmation_prompt=True, help="Asked for.")
+@click.option("--password", metavar="TEXT", help="The new password; asked for when left out.")
 @with_session
-def password(session: Session, path: str, password: str) -> None:
-    """Give a wallet's owner a new password and sign them out everywhere.
+def password(session: Session, path: str, password: str | None) -> None:
+    """Give a wallet's owner a new password. Browsers that are signed in must sign in again.
 
     \b
     Example: payres wallet password alice
     """
 
+    # The prompt goes to standard error: standard output belongs to the resource.
+    text = password or click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True)
+
     def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.set_password(tx, session.wallet_path(path), password))
+        return describe(session, tx, wallets.set_password(tx, session.wallet_path(path), text))
 
     _show(session, session.write(unit))
 

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import httpcore2
 import httpx2
@@ -59,10 +60,10 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         share = self._seconds / min(len(addresses), 4)
         for address in addresses[:-1]:
             try:
-                return await self._opener.connect_tcp(address, port, share, local_address, socket_options)
+                return _Opened(await self._opener.connect_tcp(address, port, share, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
-        return await self._opener.connect_tcp(addresses[-1], port, share, local_address, socket_options)
+        return _Opened(await self._opener.connect_tcp(addresses[-1], port, share, local_address, socket_options))
 
     async def _permitted(self, host: str, port: int) -> list[str]:
         try:
@@ -75,6 +76,37 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         if not permitted:
             raise FetchFailed("forbidden_address", f"{host} is not at a public address, and others are not asked")
         return permitted[:MAX_ADDRESSES]
+
+
+class _Opened(httpcore2.AsyncNetworkStream):
+    """A connection that is closed when its TLS handshake is cut short, which the library forgets for a deadline."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - as above
+        return await self._stream.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as above
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the base class's signature
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            await self._stream.aclose()
+            raise
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):

@@ -4,6 +4,7 @@
 client sees its own resources only, and what it may not see does not exist for it.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal
 
@@ -11,12 +12,11 @@ import msgspec
 
 from payres.errors import Refusal, insufficient_access
 from payres.urls import normalise
-from payres.wire import Access, IncomingPaymentAccess, Limits, OutgoingPaymentAccess, QuoteAccess
+from payres.wire import Access, Limits, OutgoingPaymentAccess
 
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
 Action = Literal["create", "complete", "read", "list"]
 
-STRUCTS = {"incoming-payment": IncomingPaymentAccess, "outgoing-payment": OutgoingPaymentAccess, "quote": QuoteAccess}
 INCLUDING = {"read": "read-all", "list": "list-all"}
 
 
@@ -30,21 +30,38 @@ class Permission(msgspec.Struct, frozen=True):
 
     def item_for(self, wallet_address: str) -> Access:
         """The first item that covers this wallet address. Refuses with 403."""
-        normal = normalise(wallet_address)
-        for item in self.items:
-            if not item.identifier or normalise(item.identifier) == normal:
-                return item
+        for item in self._covering(wallet_address):
+            return item
         raise insufficient_access("identifier", "The access token's grant does not cover this wallet address")
 
     def owner_filter(self, wallet_address: str) -> int | None:
         """The client whose resources of this wallet address may be seen; None when all may. Refuses with 403."""
-        item = self.item_for(wallet_address)
-        return None if INCLUDING.get(self.action) in item.actions else self.client_id
+        self.item_for(wallet_address)
+        return None if self._sees_all(wallet_address) else self.client_id
+
+    def reaches(self, wallet_address: str, owner_id: int) -> bool:
+        """Whether a resource that client `owner_id` made on this wallet address exists for the caller.
+
+        Its own on a wallet address that the grant does not cover is refused with 403: that reveals nothing.
+        """
+        if owner_id == self.client_id:
+            self.item_for(wallet_address)
+            return True
+        return self._sees_all(wallet_address)
+
+    def _sees_all(self, wallet_address: str) -> bool:
+        """`complete` is given for a wallet address, not for the client's own; reading and listing have their -all."""
+        needed = INCLUDING.get(self.action, self.action)
+        return any(needed in item.actions for item in self._covering(wallet_address))
+
+    def _covering(self, wallet_address: str) -> Iterator[Access]:
+        normal = normalise(wallet_address)
+        return (item for item in self.items if not item.identifier or normalise(item.identifier) == normal)
 
     def limits_for(self, wallet_address: str) -> Limits | None:
         """The limits on spending from this wallet address, None when there are none. Refuses with 403."""
         item = self.item_for(wallet_address)
-        return item.limits or None if isinstance(item, OutgoingPaymentAccess) else None
+        return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
 
     def identifier(self) -> str | None:
         """The one wallet address that the grant names, for requests that leave it out."""
@@ -55,8 +72,12 @@ class Permission(msgspec.Struct, frozen=True):
 
 def permit(client_id: int, grant_id: str, access: str, kind: AccessType, action: Action) -> Permission:
     """The permission that a grant's access (JSON text) gives for one action. Refuses with 403."""
-    wanted = {action, INCLUDING.get(action, action)}
-    items = tuple(item for item in _items(access) if isinstance(item, STRUCTS[kind]) and wanted & set(item.actions))
+    wanted: set[str] = {action, INCLUDING.get(action, action)}
+    items = tuple(
+        item
+        for item in granted_access(access)
+        if item.__struct_config__.tag == kind and not wanted.isdisjoint(item.actions)
+    )
     if not items:
         raise _missing(kind, action)
     return Permission(client_id, grant_id, action, items)
@@ -68,13 +89,9 @@ def encode_access(items: list[Access]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _items(access: str) -> tuple[Access, ...]:
-    return msgspec.json.decode(access, type=tuple[Access, ...])
-
-
 def granted_access(access: str) -> tuple[Access, ...]:
     """The access items in a stored JSON text."""
-    return _items(access)
+    return msgspec.json.decode(access, type=tuple[Access, ...])
 
 
 def _missing(kind: AccessType, action: Action) -> Refusal:

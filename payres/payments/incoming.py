@@ -60,8 +60,13 @@ def require_incoming(tx: Transaction, payment_id: str) -> IncomingRecord:
     """The payment with this id; 404 when there is none."""
     payment = incoming.find_incoming(tx, payment_id)
     if payment is None:
-        raise not_found("There is no such incoming payment, or it is not this client's")
+        raise no_such_payment()
     return payment
+
+
+def no_such_payment() -> Refusal:
+    """The same answer whether it does not exist or is another client's."""
+    return not_found("There is no such incoming payment, or it is not this client's")
 
 
 def credit(tx: Transaction, payment: IncomingRecord, amount: int, now: int) -> None:

@@ -91,8 +91,13 @@ def require_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord:
     """The payment with this id; 404 when there is none."""
     payment = outgoing.find_outgoing(tx, payment_id)
     if payment is None:
-        raise not_found("There is no such outgoing payment, or it is not this client's")
+        raise no_such_payment()
     return payment
+
+
+def no_such_payment() -> Refusal:
+    """The same answer whether it does not exist or is another client's."""
+    return not_found("There is no such outgoing payment, or it is not this client's")
 
 
 def _plan(

@@ -55,8 +55,13 @@ def require_quote(tx: Transaction, quote_id: str) -> QuoteRecord:
     """The quote with this id; 404 when there is none."""
     quote = quotes.find_quote(tx, quote_id)
     if quote is None:
-        raise not_found("There is no such quote, or it is not this client's")
+        raise no_such_quote()
     return quote
+
+
+def no_such_quote() -> Refusal:
+    """The same answer whether it does not exist or is another client's."""
+    return not_found("There is no such quote, or it is not this client's")
 
 
 def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount) -> Terms:

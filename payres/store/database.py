@@ -7,16 +7,18 @@ inside one SQLite transaction, a savepoint each, and share one durable commit. N
 import asyncio
 import logging
 import sqlite3
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import aiosqlite
 
 from payres.errors import Refusal, unavailable
-from payres.store.migrations import migrate
+from payres.store.migrations import migrate, refuse_newer
 
 T = TypeVar("T")
 Transaction = sqlite3.Connection
@@ -44,9 +46,16 @@ class Database:
 
         Raises payres.store.migrations.NewerDatabase when a later payres wrote it, sqlite3.Error when it cannot be used.
         """
-        writer = Lane(await OwnedConnection.open(partial(connect_writer, path)), run_units)
-        readers = [Lane(await OwnedConnection.open(partial(connect_reader, path)), run_reads) for _ in range(READERS)]
-        return cls(path, writer, readers)
+        lanes: list[Lane] = []
+        try:
+            lanes.append(Lane(await OwnedConnection.open(partial(connect_writer, path)), run_units))
+            for _ in range(READERS):
+                lanes.append(Lane(await OwnedConnection.open(partial(connect_reader, path)), run_reads))
+        except BaseException:
+            for lane in lanes:
+                await lane.close()
+            raise
+        return cls(path, lanes[0], lanes[1:])
 
     async def write(self, unit: Callable[[Transaction], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
@@ -80,7 +89,11 @@ class OwnedConnection(aiosqlite.Connection):
     async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "OwnedConnection":
         """An open connection on a thread of its own. Raises what the connector raises."""
         connection = cls(connector)
-        await connection
+        try:
+            await connection
+        except Exception:
+            connection._thread.join()  # it is ending, and may not outlast the loop that it still reports to
+            raise
         return connection
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
@@ -99,7 +112,7 @@ class Lane:
         self._run_together = run_together
         self._waiting: list[Waiting] = []
         self._drain: asyncio.Task[None] | None = None
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     def queue_length(self) -> int:
         """How many units would run before a new one, the batch under way counting as one."""
@@ -107,7 +120,7 @@ class Lane:
 
     async def submit(self, unit: Unit) -> Any:
         """The unit's result, or what it raised."""
-        if self._closed:
+        if self._closing is not None:
             raise unavailable("The server is stopping; try again shortly", retry_after=5)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((unit, future))
@@ -123,33 +136,44 @@ class Lane:
                     outcomes = await self._connection.run(partial(self._run_together, [unit for unit, _ in batch]))
                 except Exception as error:
                     log.exception("the database thread failed a batch of %d units", len(batch))
-                    outcomes = [error] * len(batch)
+                    outcomes = [Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, outcome)
         finally:
             self._drain = None
 
     async def close(self) -> None:
-        """Lets the queue run dry, then closes the connection."""
-        if self._closed:
-            return
-        self._closed = True
+        """Lets the queue run dry, then closes the connection. Closing again waits for the same end."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._finish())
+        await asyncio.shield(self._closing)  # whoever gives up waiting must not leave it half closed
+
+    async def _finish(self) -> None:
         if self._drain is not None:
             await self._drain
         await self._connection.close()
 
 
+class Raised:
+    """What a unit raised; anything else, an exception too, is what it returned."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
 def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
     if future.done():  # the one who asked has gone away; the work stands all the same
         return
-    if isinstance(outcome, BaseException):
-        future.set_exception(outcome)
-    else:
+    if not isinstance(outcome, Raised):
         future.set_result(outcome)
+    elif isinstance(outcome.error, StopIteration):  # a future refuses to carry one, and nobody would be answered
+        future.set_exception(RuntimeError("a unit of work raised StopIteration"))
+    else:
+        future.set_exception(outcome.error)
 
 
 def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any]:
-    """Runs the units in one transaction and commits once. Each outcome is a result or an exception.
+    """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
     A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is.
     """
@@ -157,23 +181,24 @@ def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any]:
         connection.execute("BEGIN IMMEDIATE")
         outcomes = [_run_unit(unit, connection) for unit in units]
         connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except Exception as error:
         _roll_back(connection)
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
-        return [unavailable("The server could not store this; nothing was changed. Try again shortly") for _ in units]
+        sentence = "The server could not store this; nothing was changed. Try again shortly"
+        return [Raised(unavailable(sentence)) for _ in units]
     return outcomes
 
 
 def _run_unit(unit: Unit, connection: Transaction) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
-        outcome = unit(connection)
-    except Exception as error:
-        outcome = error
+        outcome = _checked(unit(connection))
+    except BaseException as error:  # even what would end a program must not end the thread with the work half done
+        outcome = _raised(error)
         # Some failures (disk full, I/O) end the whole transaction; then there is no savepoint and this raises in turn.
         connection.execute("ROLLBACK TO unit")
     connection.execute("RELEASE unit")
-    return _storage_failure(outcome)
+    return outcome
 
 
 @contextmanager
@@ -190,31 +215,55 @@ def savepoint(tx: Transaction) -> Iterator[None]:
 
 
 def run_reads(units: Sequence[Unit], connection: Transaction) -> list[Any]:
-    """Runs the units over one snapshot. Each outcome is a result or an exception."""
+    """Runs the units over one snapshot. Each outcome is a result or Raised."""
     outcomes: list[Any] = []
     try:
         connection.execute("BEGIN")
         for unit in units:
             try:
-                outcomes.append(unit(connection))
-            except Exception as error:
-                outcomes.append(_storage_failure(error))
+                outcomes.append(_checked(unit(connection)))
+            except BaseException as error:
+                outcomes.append(_raised(error))
         connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except Exception as error:
         _roll_back(connection)
         log.error("%d reads failed: %s", len(units), error)  # noqa: TRY400
-        return [unavailable("The server could not read its database. Try again shortly") for _ in units]
+        return [Raised(unavailable("The server could not read its database. Try again shortly")) for _ in units]
     return outcomes
 
 
-def _storage_failure(outcome: Any) -> Any:
-    """A failure of storage as a Refusal; any other outcome as it is: a broken constraint is our fault and stays one."""
-    if isinstance(outcome, sqlite3.OperationalError):
-        log.error("storage failed a unit of work: %s", outcome)
-        return unavailable("The server could not use its storage. Try again shortly")
-    if isinstance(outcome, Exception) and not isinstance(outcome, Refusal):
-        log.debug("a unit of work raised", exc_info=outcome)
-    return outcome
+def _checked(result: Any) -> Any:
+    # A cursor, or whatever still reads from one, is bound to a transaction that is about to end.
+    if isinstance(result, Iterator):
+        raise TypeError(f"a unit of work returned {type(result).__name__}, which would be read after its transaction")
+    return result
+
+
+def _raised(error: BaseException) -> Raised:
+    """A failure of storage as a Refusal; any other as it is: a broken constraint is our fault and stays one."""
+    _empty_frames(error)
+    if isinstance(error, sqlite3.OperationalError):
+        log.error("storage failed a unit of work: %s", error)
+        return Raised(unavailable("The server could not use its storage. Try again shortly"))
+    if not isinstance(error, Refusal):
+        log.debug("a unit of work raised", exc_info=error)
+    return Raised(error)
+
+
+def _empty_frames(error: BaseException) -> None:
+    """Frees what the frames of the traceback hold, for as long as someone keeps the exception.
+
+    A cursor left half read among it would hold the connection in its old snapshot: a reader would no longer see what
+    is committed, and the writer could not begin once another program has written.
+    """
+    chain: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while chain:
+        link = chain.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            traceback.clear_frames(link.__traceback__)
+            chain += [link.__cause__, link.__context__]
 
 
 def _roll_back(connection: Transaction) -> None:
@@ -225,37 +274,62 @@ def _roll_back(connection: Transaction) -> None:
             log.exception("the rollback failed too")
 
 
+def answers(tx: Transaction) -> bool:
+    """Whether the database can be read; raises when it cannot."""
+    return tx.execute("SELECT count(*) FROM sqlite_master").fetchone() is not None
+
+
 def connect_writer(path: str) -> sqlite3.Connection:
-    """The one connection that writes; creates and migrates the file first."""
+    """The one connection that writes; creates and migrates the file first. Raises NewerDatabase, sqlite3.Error."""
     if path != ":memory:":
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if not Path(path).exists():
             Path(path).touch(mode=0o600)  # it will hold secrets: never world-readable, not even for a moment
-    connection = _connect(path)
+    return _connect(path, _prepare_writer)
+
+
+def connect_reader(path: str) -> sqlite3.Connection:
+    """A connection that cannot write."""
+    return _connect(path, lambda connection: connection.execute("PRAGMA query_only = ON"))
+
+
+def _connect(path: str, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+    # isolation_level=None: transactions begin where the code says so, never behind its back.
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
     try:
-        connection.execute("PRAGMA journal_mode = WAL")  # readers go on while the writer commits
-        connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA journal_size_limit = 67108864")
-        migrate(connection)
+        connection.execute("PRAGMA cache_size = -8192")  # 8 MiB for each connection
+        connection.execute("PRAGMA temp_store = MEMORY")
+        prepare(connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def connect_reader(path: str) -> sqlite3.Connection:
-    """A connection that cannot write."""
-    connection = _connect(path)
-    connection.execute("PRAGMA query_only = ON")
-    return connection
+def _prepare_writer(connection: sqlite3.Connection) -> None:
+    refuse_newer(connection)  # before anything touches a file that is not for us
+    _enter_wal(connection)
+    connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_size_limit = 67108864")
+    migrate(connection)
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    # isolation_level=None: transactions begin where the code says so, never behind its back.
-    connection = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
-    connection.execute("PRAGMA cache_size = -8192")  # 8 MiB for each connection
-    connection.execute("PRAGMA temp_store = MEMORY")
-    return connection
+def _enter_wal(connection: sqlite3.Connection) -> None:
+    """Write-ahead logging, with which readers go on while the writer commits; the file remembers it.
+
+    SQLite does not always wait for the lock that the first change takes, so two programs that open a new file at once
+    would fail each other.
+    """
+    deadline = monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > deadline:
+                raise
+            sleep(0.01)
+        else:
+            return

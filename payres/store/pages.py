@@ -27,7 +27,7 @@ class PageBounds(msgspec.Struct, frozen=True):
 
 
 Row = tuple[Any, ...]
-BEFORE_ALL, AFTER_ALL = "", "~"  # sort before and after every UUID
+AFTER_ALL = "~"  # sorts after every UUID
 
 
 def select_page(
@@ -43,9 +43,9 @@ def select_page(
         " AND client_id = :client" if client_id is not None else ""
     )
     names = {"wallet": wallet_id, "client": client_id}
-    older = query.towards == "older"
+    older = query.towards == "older" or query.cursor is None
     comparison, order = ("<", "DESC") if older else (">", "ASC")
-    cursor = query.cursor or (AFTER_ALL if older else BEFORE_ALL)
+    cursor = AFTER_ALL if query.cursor is None else query.cursor
     rows = tx.execute(
         f"SELECT {columns} FROM {source} AND id {comparison} :cursor ORDER BY id {order} LIMIT :limit",
         names | {"cursor": cursor, "limit": query.count + 1},

@@ -55,7 +55,7 @@ def dangling_references(tx: Transaction) -> Sequence[str]:
     return [f"{table} row {rowid or '(by key)'} refers to a missing {parent}" for table, rowid, parent in rows]
 
 
-def _sums_to(terms: str, figure: str) -> str:
+def sums_to(terms: str, figure: str) -> str:
     """SQL: whether the exact sum of `terms` over a group is `figure`.
 
     sum() fails where a partial sum passes 2^63, which the turnover of an account may although its balance never does;
@@ -76,7 +76,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
             SELECT 'the balances in ' || s.code || ' with scale ' || s.scale || ' sum to '
               || cast(total(a.balance) AS integer) || ' minor units'
             FROM account a JOIN asset s ON s.id = a.asset_id
-            GROUP BY a.asset_id HAVING NOT {_sums_to("a.balance", "0")}
+            GROUP BY a.asset_id HAVING NOT {sums_to("a.balance", "0")}
         """,
     ),
     Proof(
@@ -91,7 +91,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
               SELECT credit_account_id AS account_id, amount AS change FROM transfer
               UNION ALL SELECT debit_account_id, -amount FROM transfer
               UNION ALL SELECT id, -balance FROM account
-            ) GROUP BY account_id HAVING NOT {_sums_to("change", "0")}
+            ) GROUP BY account_id HAVING NOT {sums_to("change", "0")}
         """,
     ),
     Proof(
@@ -115,7 +115,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
             SELECT 'account ' || a.id || ' has ' || a.reserved || ' reserved, its open reservations hold '
               || cast(total(r.remaining) AS integer)
             FROM account a LEFT JOIN reservation r ON r.account_id = a.id AND r.remaining > 0
-            GROUP BY a.id HAVING NOT {_sums_to("r.remaining", "a.reserved")}
+            GROUP BY a.id HAVING NOT {sums_to("r.remaining", "a.reserved")}
         """,
     ),
     Proof(
@@ -139,7 +139,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
               || cast(total(t.amount) AS integer)
             FROM incoming_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             LEFT JOIN transfer t ON t.incoming_payment_id = p.id AND t.credit_account_id = w.account_id
-            GROUP BY p.id HAVING NOT {_sums_to("t.amount", "p.received")}
+            GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.received")}
         """,
     ),
     Proof(
@@ -153,7 +153,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
             FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             LEFT JOIN transfer t ON t.outgoing_payment_id = p.id AND t.debit_account_id = w.account_id
             WHERE p.state <> 'sending'
-            GROUP BY p.id HAVING NOT {_sums_to("t.amount", "p.sent")}
+            GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.sent")}
         """,
     ),
     Proof(
@@ -167,7 +167,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
             FROM outgoing_payment p
             LEFT JOIN transfer t ON t.outgoing_payment_id = p.id AND t.incoming_payment_id = p.incoming_payment_id
             WHERE p.state <> 'sending' AND p.incoming_payment_id IS NOT NULL
-            GROUP BY p.id HAVING NOT {_sums_to("t.amount", "p.delivered")}
+            GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.delivered")}
         """,
     ),
     Proof(
@@ -200,6 +200,17 @@ LEDGER_PROOFS: Sequence[Proof] = (
         """,
     ),
     Proof(
+        name="limits",
+        claim="no grant has spent less than nothing",
+        unit="windows of grants",
+        counted="SELECT count(*) FROM grant_spending",
+        breaches="""
+            SELECT 'grant ' || grant_id || ' has spent a debit of ' || debit || ' and a receive of ' || receive
+              || ' in the window from ' || window_start
+            FROM grant_spending WHERE debit < 0 OR receive < 0
+        """,
+    ),
+    Proof(
         name="spending",
         claim="what each grant has spent in each window is what its payments hold and sent",
         unit="windows of grants",
@@ -214,18 +225,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
                 -iif(state = 'sending', debit, sent), -iif(state = 'sending', receive, delivered)
               FROM outgoing_payment WHERE grant_id IS NOT NULL
             ) GROUP BY grant_id, window_start, receive_code, receive_scale
-            HAVING NOT {_sums_to("debit", "0")} OR NOT {_sums_to("receive", "0")}
-        """,
-    ),
-    Proof(
-        name="limits",
-        claim="no grant has spent less than nothing",
-        unit="windows of grants",
-        counted="SELECT count(*) FROM grant_spending",
-        breaches="""
-            SELECT 'grant ' || grant_id || ' has spent a debit of ' || debit || ' and a receive of ' || receive
-              || ' in the window from ' || window_start
-            FROM grant_spending WHERE debit < 0 OR receive < 0
+            HAVING NOT {sums_to("debit", "0")} OR NOT {sums_to("receive", "0")}
         """,
     ),
 )

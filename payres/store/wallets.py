@@ -54,6 +54,11 @@ def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
     return [WalletRecord(*row) for row in tx.execute(f"{SELECT_WALLET} ORDER BY w.path")]
 
 
+def count_wallets(tx: Transaction) -> int:
+    count: int = tx.execute("SELECT count(*) FROM wallet_address").fetchone()[0]
+    return count
+
+
 def insert_wallet(
     tx: Transaction,
     path: str,

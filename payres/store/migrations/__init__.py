@@ -22,12 +22,8 @@ def migrate(connection: sqlite3.Connection) -> None:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
+        refuse_newer(connection)
         found = _version(connection)  # again, now that no other process can be migrating
-        if found > newest:
-            raise NewerDatabase(
-                f"the database has version {found}, this payres knows versions up to {newest}: "
-                "install the payres that wrote it, or restore a backup from before the upgrade"
-            )
         scripts = [schema()] if found == 0 else [steps[n] for n in range(found + 1, newest + 1)]
         for script in scripts:
             execute_script(connection, script)
@@ -37,6 +33,16 @@ def migrate(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def refuse_newer(connection: sqlite3.Connection) -> None:
+    """Raises NewerDatabase when a later payres wrote the file; changes nothing."""
+    found, newest = _version(connection), max(migrations())
+    if found > newest:
+        raise NewerDatabase(
+            f"the database has version {found}, this payres knows versions up to {newest}: "
+            "install the payres that wrote it, or restore a backup from before the upgrade"
+        )
 
 
 def schema() -> str:
@@ -60,6 +66,7 @@ def execute_script(connection: sqlite3.Connection, script: str) -> None:
         if sqlite3.complete_statement(statement):
             connection.execute(statement)
             statement = ""
+    connection.execute(statement)  # a last one without its semicolon is run or refused, not left out
 
 
 def _number(file: Traversable) -> str:

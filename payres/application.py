@@ -1,0 +1,123 @@
+"""The application: settings, database, routes and workers wired into one Starlette app."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from payres.clock import Clock, SystemClock
+from payres.errors import Refusal
+from payres.federation.http import GuardedClient
+from payres.identifiers import Identifiers, SystemIdentifiers
+from payres.interledger.credentials import CredentialSource
+from payres.payments.settlement import SettlementWorker
+from payres.routes import (
+    consent,
+    grants,
+    health,
+    incoming_payments,
+    outgoing_payments,
+    quotes,
+    refusals,
+    tokens,
+    wallet_addresses,
+)
+from payres.routes.context import Context
+from payres.settings import Settings
+from payres.store.database import Database
+from payres.store.secrets import ensure_secret
+from payres.urls import ROOT_WALLET_PATH, Urls
+
+ROUTES = [
+    Route("/incoming-payments/{id}", incoming_payments.read, methods=["GET"]),
+    Route("/incoming-payments", incoming_payments.create, methods=["POST"]),
+    Route("/incoming-payments", incoming_payments.list_page, methods=["GET"]),
+    Route("/incoming-payments/{id}/complete", incoming_payments.complete, methods=["POST"]),
+    Route("/quotes", quotes.create, methods=["POST"]),
+    Route("/quotes/{id}", quotes.read, methods=["GET"]),
+    Route("/outgoing-payments", outgoing_payments.create, methods=["POST"]),
+    Route("/outgoing-payments", outgoing_payments.list_page, methods=["GET"]),
+    Route("/outgoing-payments/{id}", outgoing_payments.read, methods=["GET"]),
+    Route("/outgoing-payment-grant", outgoing_payments.read_grant_spending, methods=["GET"]),
+    Route("/", grants.request, methods=["POST"]),
+    Route("/continue/{id}", grants.continue_request, methods=["POST"]),
+    Route("/continue/{id}", grants.cancel, methods=["DELETE"]),
+    Route("/token/{id}", tokens.rotate, methods=["POST"]),
+    Route("/token/{id}", tokens.revoke, methods=["DELETE"]),
+    *consent.ROUTES,
+    Route("/healthz", health.healthz, methods=["GET"]),
+    # Wallet addresses come last: they take every path that is left.
+    Route("/{path:path}/jwks.json", wallet_addresses.read_keys, methods=["GET"]),
+    Route("/{path:path}", wallet_addresses.read, methods=["GET"]),
+]
+assert ROOT_WALLET_PATH == ".well-known/pay", "served by the wallet address routes like any other path"
+
+
+def create_app(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> Starlette:
+    """The ASGI application; its database opens when it starts and closes when it stops."""
+    clock = clock or SystemClock()
+    identifiers = identifiers or SystemIdentifiers()
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            app.state.context = await _open(settings, clock, identifiers, stack)
+            yield
+
+    app = Starlette(
+        routes=ROUTES,
+        lifespan=lifespan,
+        middleware=[Middleware(TrailingSlash)],
+        exception_handlers={
+            Refusal: refusals.render_refusal,
+            HTTPException: refusals.render_routing,
+            Exception: refusals.render_fault,
+        },
+    )
+    app.router.redirect_slashes = False  # a signature covers the target as it was sent: never redirect
+    return app
+
+
+async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stack: AsyncExitStack) -> Context:
+    """The context, with what it holds opened; the stack closes it in turn."""
+    database = await Database.open(settings.database)
+    stack.push_async_callback(database.close)
+    http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
+    stack.push_async_callback(http.aclose)
+    settlement = SettlementWorker(database, clock)
+    worker = asyncio.create_task(settlement.run())
+    stack.push_async_callback(_stop, worker)
+    stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
+    return Context(
+        settings=settings,
+        urls=Urls(settings.base_url),
+        database=database,
+        clock=clock,
+        identifiers=identifiers,
+        http=http,
+        settlement=settlement,
+        credentials=CredentialSource(stream_secret, settings.ilp_address),
+    )
+
+
+async def _stop(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+class TrailingSlash:
+    """Accepts one trailing slash on every path; routing sees the path without, the signature check sees it as sent."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and len(scope["path"]) > 1 and scope["path"].endswith("/"):
+            scope["path"] = scope["path"][:-1]
+        await self.app(scope, receive, send)

@@ -1,0 +1,54 @@
+"""The wallets of `payres serve --demo`: something to pay with in the first minute."""
+
+from collections.abc import Sequence
+
+from payres import wallets
+from payres.cli.session import Resource, Session
+from payres.cli.wallet import describe
+from payres.passwords import verify_password
+from payres.store import wallets as wallet_store
+from payres.store.database import Transaction
+
+ASSET, SCALE = "USD", 2
+BALANCES = {"alice": "1000.00", "bob": None}
+
+
+def open_demo_wallets(tx: Transaction, now: int) -> None:
+    """Opens alice, who has 1000.00 USD, and bob, in a database without wallets; leaves every other one alone."""
+    if wallet_store.list_wallets(tx):
+        return
+    for path, balance in BALANCES.items():
+        wallets.create_wallet(tx, path, ASSET, SCALE, path.capitalize(), _password(path), now)
+        if balance is not None:
+            wallets.deposit(tx, path, balance, now)
+
+
+def find_demo_wallets(session: Session, tx: Transaction) -> Sequence[Resource]:
+    """Those that still have the password of the demonstration, with it."""
+    found = [record for path in BALANCES if (record := wallet_store.find_wallet(tx, path))]
+    return [
+        {**describe(session, tx, record), "password": _password(record.path)}
+        for record in found
+        if verify_password(record, _password(record.path))
+    ]
+
+
+def introduce(found: Sequence[Resource]) -> str:
+    """What a newcomer needs to know of them: addresses, how to sign in, what to try."""
+    if not found:
+        return "The demo wallets are not here: this database has wallets of its own"
+    lines = [
+        f"  {one['walletAddress']}  {one['balance']} {one['assetCode']}, password {one['password']}" for one in found
+    ]
+    return "\n".join(
+        [
+            "Wallet addresses:",
+            *lines,
+            "Sign in for consent: open the interact.redirect URL of a grant and give its wallet's password.",
+            f"Try next: curl {found[0]['walletAddress']}",
+        ]
+    )
+
+
+def _password(path: str) -> str:
+    return f"{path}-demo"

@@ -1,0 +1,154 @@
+"""`payres init` and `payres serve`: set a server up, and run it until it is told to stop."""
+
+import errno
+import json
+import logging
+import signal
+import socket
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+import msgspec
+
+from payres import __version__
+from payres.cli.session import Session, with_session
+from payres.settings import Settings
+from payres.store.wallets import count_wallets
+
+if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
+    import uvicorn
+
+CONFIG = "payres.toml"
+BACKLOG = 2048
+GRACE_SECONDS = 10
+
+
+@click.command()
+@with_session
+def init(session: Session) -> None:
+    """Write an annotated payres.toml and create the database. Safe to repeat: what is there stays as it is.
+
+    \b
+    Example: payres init --database shop.db
+    """
+    database = session.settings.database
+    is_new = not Path(database).exists()
+    session.write(lambda tx: None, create=True)
+    is_written = _write_config(Path(CONFIG), database)
+    resource = {"config": CONFIG, "configWritten": is_written, "database": database, "databaseCreated": is_new}
+    lines = [
+        f"{CONFIG}: {'written, with every setting explained' if is_written else 'there already, left as it is'}",
+        f"{database}: {'created' if is_new else 'there already, left as it is'}",
+        "Next: payres wallet create alice --asset USD --scale 2 --name Alice --password ...; then: payres serve",
+    ]
+    session.show(resource, "\n".join(lines))
+
+
+@click.command()
+@click.option("--host", metavar="HOST", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="The port; 0 finds one.  [default: 8080]")
+@click.option("--base-url", metavar="URL", help="The public origin, when it is not http://HOST:PORT.")
+@click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
+@with_session
+def serve(session: Session, demo: bool) -> None:
+    """Run the server until SIGTERM or Ctrl-C; requests under way are finished first.
+
+    \b
+    Example: payres serve --port 8080 --demo
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    with _listen(session.settings) as listener:
+        session = Session(_with_real_port(session.settings, listener), session.as_json)
+        server = _build(session.settings)
+        _announce(session, demo)
+        server.run(sockets=[listener])
+
+
+def _write_config(path: Path, database: str) -> bool:
+    """Whether it was written; a file that is there is never touched."""
+    text = (files("payres") / "templates" / "payres.toml").read_text(encoding="utf-8")
+    default = Settings().database
+    if database != default:  # so that the next command finds the same file; a JSON string is a TOML string too
+        text = text.replace(f'# database = "{default}"', f"database = {json.dumps(database, ensure_ascii=False)}")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """A listening socket, opened before anything else so that a port in use is said in one sentence."""
+    host, port = settings.host, settings.port
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address, family=family, backlog=BACKLOG)
+    except socket.gaierror as error:
+        raise click.ClickException(f"The host {host} is not an address of this machine: {error.strerror}") from error
+    except OSError as error:
+        reasons = {
+            errno.EADDRINUSE: f"Port {port} of {host} is in use; stop what uses it, or choose another with --port",
+            errno.EACCES: f"Port {port} of {host} needs more rights than this user has; choose one above 1023",
+            errno.EADDRNOTAVAIL: f"The host {host} is not an address of this machine; choose another with --host",
+        }
+        sentence = reasons.get(error.errno or 0, f"Port {port} of {host} cannot be opened: {error.strerror}")
+        raise click.ClickException(sentence) from error
+
+
+def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
+    """With port 0 the system has chosen one; a base URL that was to follow it does so now."""
+    if settings.port != 0:
+        return settings
+    port: int = listener.getsockname()[1]
+    base_url = f"{settings.base_url[:-1]}{port}" if settings.base_url.endswith(":0") else settings.base_url
+    return msgspec.structs.replace(settings, port=port, base_url=base_url)
+
+
+def _announce(session: Session, demo: bool) -> None:
+    from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
+
+    if demo:
+        session.write(lambda tx: open_demo_wallets(tx, session.clock.now()), create=True)
+    wallets = session.write(count_wallets, create=True)
+    settings = session.settings
+    resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": wallets}
+    lines = [f"payres {__version__} serves {settings.base_url} from {settings.database} (wallets: {wallets})"]
+    if demo:
+        found = session.read(lambda tx: find_demo_wallets(session, tx))
+        resource["demoWallets"] = found
+        lines.append(introduce(found))
+    elif wallets == 0:
+        lines.append("Open a first wallet from another terminal: payres wallet create alice --asset USD --scale 2")
+    session.show(resource, "\n".join(lines))
+
+
+def _build(settings: Settings) -> "uvicorn.Server":
+    import uvicorn
+
+    from payres.application import create_app
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("payres").setLevel(logging.INFO)
+    config = uvicorn.Config(
+        create_app(settings),
+        loop="auto",  # uvloop, where there is one
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    return uvicorn.Server(config)
+
+
+def _stop(*_: object) -> NoReturn:
+    # The server catches the signal while it runs and raises it again when it has finished; both ways end here.
+    raise SystemExit(0)

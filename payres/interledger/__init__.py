@@ -1,0 +1,1 @@
+"""The Interledger node: the payment details that senders address payments to."""

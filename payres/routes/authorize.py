@@ -1,0 +1,128 @@
+"""Authorization of a request: its signature, its access token and the access that the token's grant carries.
+
+The order of refusal is fixed: signature headers and token (401), then access (403); bodies and existence come later.
+"""
+
+from functools import partial
+
+import msgspec
+from starlette.requests import Request
+
+from payres.errors import Refusal, invalid_client, invalid_token
+from payres.federation.failures import FetchFailed
+from payres.federation.keys import fetch_keys
+from payres.grants import clients
+from payres.grants.access import AccessType, Action, Permission, permit
+from payres.grants.clients import Client
+from payres.identifiers import hash_secret
+from payres.routes.context import Context, context_of
+from payres.routes.messages import signed_message
+from payres.signatures.jwk import JWK
+from payres.signatures.verify import Policy, Rejected, Unverified, parse, verify
+from payres.store import clients as client_store
+from payres.store import tokens
+from payres.store.clients import ClientRecord
+from payres.store.database import Transaction
+from payres.store.tokens import TokenHolder
+
+MICROSECONDS = 1_000_000
+
+
+async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Permission:
+    """What the request may do. Refuses with 401 and 403 (part 5, decisions: Access and Signatures)."""
+    context = context_of(request)
+    token = gnap_token(request)
+    unverified = parse_signature(request, body)
+    now = context.clock.now()
+    unit = partial(_find_holder, context=context, token=token, kid=unverified.keyid, now=now)
+    holder, key = await context.database.read(unit)
+    if holder is None:
+        raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
+    if holder.revoked_at is not None or holder.grant_state != "issued":
+        raise invalid_token("revoked_token", "The access token was revoked; ask for a new grant")
+    if now >= holder.expires_at:
+        raise invalid_token("expired_token", "The access token has expired; rotate it or ask for a new grant")
+    await _prove(context, _client_of(holder), unverified, key)
+    return permit(holder.client_id, holder.grant_id, holder.access, kind, action)
+
+
+async def prove_client(request: Request, body: bytes, client: Client | ClientRecord) -> None:
+    """Checks that the request is signed by this client. Refuses with 401 `invalid_client`."""
+    context = context_of(request)
+    unverified = parse_signature(request, body)
+    now = context.clock.now()
+    key = await context.database.read(lambda tx: clients.find_key(tx, context.urls, client, unverified.keyid, now))
+    await _prove(context, Client(client.identity, client.wallet_address, client.jwk), unverified, key)
+
+
+def parse_signature(request: Request, body: bytes) -> Unverified:
+    """The request's signature as far as no key is needed. Refuses with 401 `invalid_client`."""
+    context = context_of(request)
+    policy = Policy(max_age_seconds=context.settings.signature_max_age)
+    parsed = parse(signed_message(request, body), policy, context.clock.now())
+    if isinstance(parsed, Rejected):
+        raise _rejection(parsed)
+    return parsed
+
+
+def gnap_token(request: Request) -> str:
+    """The token in `Authorization: GNAP <token>` (RFC 9635 section 7.2). Refuses with 401 `invalid_token`."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "gnap" or not token.strip():
+        raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
+    return token.strip()
+
+
+def _find_holder(
+    tx: Transaction, context: Context, token: str, kid: str, now: int
+) -> tuple[TokenHolder | None, JWK | None]:
+    holder = tokens.find_holder(tx, hash_secret(token))
+    key = clients.find_key(tx, context.urls, _client_of(holder), kid, now) if holder else None
+    return holder, key
+
+
+def _client_of(holder: TokenHolder) -> Client:
+    return Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
+
+
+async def _prove(context: Context, client: Client, unverified: Unverified, key: JWK | None) -> None:
+    if key is None and clients.is_remote(context.urls, client):
+        key = await _fetch_key(context, client, unverified.keyid)
+    if key is None:
+        raise invalid_client("unknown_key", f"The client has no key with kid {unverified.keyid!r} in force")
+    verified = verify(unverified, key)
+    if isinstance(verified, Rejected):
+        raise _rejection(verified)
+    if verified.nonce is not None:
+        await _use_nonce(context, client, key.kid, verified.nonce, verified.created)
+
+
+async def _fetch_key(context: Context, client: Client, kid: str) -> JWK | None:
+    assert client.wallet_address is not None
+    try:
+        keys = await fetch_keys(context.http, client.wallet_address)
+    except FetchFailed as error:
+        raise invalid_client("unknown_key", f"The client's keys could not be fetched: {error}") from error
+    now = context.clock.now()
+    await context.database.write(lambda tx: clients.remember_remote_keys(tx, client, keys, now))
+    return next((key for key in keys if key.kid == kid), None)
+
+
+async def _use_nonce(context: Context, client: Client, kid: str, nonce: str, created: int) -> None:
+    now = context.clock.now()
+    expires_at = (created + context.settings.signature_max_age) * MICROSECONDS
+
+    def unit(tx: Transaction) -> bool:
+        record = clients.remember(tx, client, now)
+        return client_store.use_nonce(tx, record.id, kid, nonce, expires_at, now)
+
+    if not await context.database.write(unit):
+        raise invalid_client("nonce_reused", "The signature's nonce was used before; sign each request anew")
+
+
+def _rejection(rejected: Rejected) -> Refusal:
+    details = msgspec.structs.asdict(rejected)
+    extra = {"component": details["component"], "signatureBase": details["signature_base"]}
+    return invalid_client(
+        str(rejected.reason), rejected.description, **{k: v for k, v in extra.items() if v is not None}
+    )

@@ -1,0 +1,5 @@
+"""Consent pages."""
+
+from starlette.routing import Route
+
+ROUTES: list[Route] = []

@@ -1,0 +1,33 @@
+"""What every endpoint works with, built once when the application starts."""
+
+from typing import cast
+
+import msgspec
+from starlette.requests import Request
+
+from payres.clock import Clock
+from payres.federation.http import GuardedClient
+from payres.identifiers import Identifiers
+from payres.interledger.credentials import CredentialSource
+from payres.payments.settlement import SettlementWorker
+from payres.settings import Settings
+from payres.store.database import Database
+from payres.urls import Urls
+
+
+class Context(msgspec.Struct, frozen=True):
+    """The application's parts; time, randomness and the network among them are handed in."""
+
+    settings: Settings
+    urls: Urls
+    database: Database
+    clock: Clock
+    identifiers: Identifiers
+    http: GuardedClient
+    settlement: SettlementWorker
+    credentials: CredentialSource
+
+
+def context_of(request: Request) -> Context:
+    """The context of the application that serves this request."""
+    return cast(Context, request.scope["app"].state.context)

@@ -1,0 +1,103 @@
+"""The authorization server's API: grant requests, continuation and cancellation (part 4.10, RFC 9635 sections 2, 5)."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.errors import invalid_client
+from payres.federation.failures import FetchFailed
+from payres.federation.keys import fetch_wallet_address
+from payres.grants import clients, continuation, tokens
+from payres.grants.clients import Client
+from payres.grants.requests import request_grant
+from payres.routes.authorize import gnap_token, parse_signature, prove_client
+from payres.routes.context import Context, context_of
+from payres.routes.messages import json_response, read_body, read_json_body
+from payres.store import clients as client_store
+from payres.store import wallets
+from payres.store.clients import ClientRecord
+from payres.store.database import Transaction
+from payres.wire import ContinueRequest, GrantRequest, GrantResponse, decode
+
+GRANT_REQUEST = msgspec.json.Decoder(GrantRequest)
+CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)
+
+
+async def request(request: Request) -> Response:
+    """POST /: a token at once, or where the wallet's owner must consent."""
+    context = context_of(request)
+    body = await read_json_body(request)
+    parse_signature(request, body)
+    asked = decode(GRANT_REQUEST, body)
+    client = clients.identify(asked.client)
+    await prove_client(request, body, client)
+    client_name = await _client_name(context, client) if asked.interact else None
+    now = context.clock.now()
+
+    def unit(tx: Transaction) -> GrantResponse:
+        return request_grant(tx, context.urls, context.settings, asked, client, client_name, context.identifiers, now)
+
+    return json_response(await context.database.write(unit))
+
+
+async def continue_request(request: Request) -> Response:
+    """POST /continue/{id}: the token after consent, or 'wait' while the owner decides."""
+    context = context_of(request)
+    grant_id = request.path_params["id"]
+    body = await read_json_body(request)
+    token = await _prove_continuing_client(request, body, grant_id)
+    asked = decode(CONTINUE_REQUEST, body or b"{}")
+    reference = asked.interact_ref or None
+    now = context.clock.now()
+
+    def unit(tx: Transaction) -> GrantResponse:
+        return continuation.continue_grant(
+            tx, context.urls, context.settings, grant_id, token, reference, context.identifiers, now
+        )
+
+    return json_response(await context.database.write(unit))
+
+
+async def cancel(request: Request) -> Response:
+    """DELETE /continue/{id}: ends the grant and all its tokens; 204."""
+    context = context_of(request)
+    grant_id = request.path_params["id"]
+    body = await read_body(request)
+    token = await _prove_continuing_client(request, body, grant_id)
+    now = context.clock.now()
+
+    def unit(tx: Transaction) -> None:
+        continuation.find_continuable(tx, grant_id, token)
+        tokens.revoke_grant(tx, grant_id, now)
+
+    await context.database.write(unit)
+    return Response(status_code=204)
+
+
+async def _prove_continuing_client(request: Request, body: bytes, grant_id: str) -> str:
+    """The continuation token, once it and the client's signature are proven. Refuses with 401 and 404."""
+    context = context_of(request)
+    parse_signature(request, body)
+    if "authorization" not in request.headers:
+        raise invalid_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
+    token = gnap_token(request)
+
+    def unit(tx: Transaction) -> ClientRecord:
+        return client_store.client_by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
+
+    await prove_client(request, body, await context.database.read(unit))
+    return token
+
+
+async def _client_name(context: Context, client: Client) -> str | None:
+    """The public name of the client's wallet address. Refuses with 401 a client whose address cannot be looked up."""
+    if client.wallet_address is None:
+        return None
+    path = context.urls.wallet_path(client.wallet_address)
+    if path is not None:
+        wallet = await context.database.read(lambda tx: wallets.find_wallet(tx, path))
+        return wallet.public_name if wallet else None
+    try:
+        return (await fetch_wallet_address(context.http, client.wallet_address)).public_name
+    except FetchFailed as error:
+        raise invalid_client("unknown_client", f"The client's wallet address could not be read: {error}") from error

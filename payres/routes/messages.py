@@ -1,0 +1,50 @@
+"""Requests as they came and answers as they go: bounded bodies, what was signed, JSON."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.errors import Refusal
+from payres.routes.context import context_of
+from payres.signatures.base import Message
+from payres.wire import encode
+
+JSON = "application/json"
+
+
+async def read_body(request: Request) -> bytes:
+    """The raw body. Refuses with 413 one that is longer than the settings allow."""
+    limit = context_of(request).settings.max_body_bytes
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise Refusal(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def read_json_body(request: Request) -> bytes:
+    """The raw body of a request that must carry JSON. Refuses other media types with 415."""
+    body = await read_body(request)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and media_type != JSON:
+        raise Refusal(415, "unsupported_media_type", f"Send the body as Content-Type: {JSON}")
+    return body
+
+
+def signed_message(request: Request, body: bytes) -> Message:
+    """The request as its signer saw it: the target is the public base URL and the raw request target."""
+    scope = request.scope
+    target: bytes = scope["raw_path"]
+    if scope["query_string"]:
+        target += b"?" + scope["query_string"]
+    uri = context_of(request).urls.base + target.decode("latin-1")
+    return Message(scope["method"], uri, scope["headers"], body)
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """An answer with the struct as JSON; it is for the caller alone unless the headers say otherwise."""
+    return Response(encode(content), status, {"Cache-Control": "no-store"} | (headers or {}), media_type=JSON)

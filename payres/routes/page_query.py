@@ -1,0 +1,58 @@
+"""The query of a list: which wallet address, and which page of it (parts 4.1, 4.2)."""
+
+import uuid
+
+from starlette.requests import Request
+
+from payres.errors import invalid_request
+from payres.store.pages import PageQuery
+
+DEFAULT_COUNT = 20
+MAX_COUNT = 100
+
+
+def wallet_address_of(request: Request) -> str:
+    """The `wallet-address` of the query. Refuses with 400 a list of nobody's payments."""
+    values = request.query_params.getlist("wallet-address")
+    if len(values) != 1 or not values[0]:
+        raise invalid_request(
+            "Name the wallet address once, as the query parameter wallet-address", field="wallet-address"
+        )
+    return values[0]
+
+
+def page_query(request: Request) -> PageQuery:
+    """The page asked for. Refuses with 400 what contradicts itself or cannot be read."""
+    for name in ("first", "last", "cursor"):
+        if len(request.query_params.getlist(name)) > 1:
+            raise invalid_request(f"Give {name} once", field=name)
+    first, last = _count(request, "first"), _count(request, "last")
+    cursor = _cursor(request.query_params.get("cursor"))
+    if first and last:
+        raise invalid_request("first and last exclude each other", field="last")
+    if last and cursor is None:
+        raise invalid_request("last counts back from a cursor: give cursor too", field="cursor")
+    if last:
+        return PageQuery(last, cursor, "newer")
+    return PageQuery(first or DEFAULT_COUNT, cursor, "older")
+
+
+def _count(request: Request, name: str) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_COUNT):
+        raise invalid_request(f"{name} must be a whole number from 1 to {MAX_COUNT}", field=name)
+    return int(text)
+
+
+def _cursor(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        parsed = str(uuid.UUID(text))
+    except ValueError:
+        parsed = ""
+    if parsed != text.lower():
+        raise invalid_request("cursor must be a startCursor or endCursor of an earlier page", field="cursor")
+    return parsed

@@ -1,0 +1,44 @@
+"""How every refusal and every fault leaves the server: one JSON shape, and nothing of the inside."""
+
+import logging
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.errors import Refusal
+from payres.routes.context import context_of
+from payres.routes.messages import json_response
+
+log = logging.getLogger("payres.routes")
+
+# Starlette's own answers to what no route takes.
+ROUTING = {
+    404: ("not_found", "There is nothing at this address"),
+    405: ("method_not_allowed", "This address does not take that method"),
+}
+
+
+async def render_refusal(request: Request, refusal: Exception) -> Response:
+    """The answer for a Refusal. Every 401 says where to ask for a grant (part 5, rule 4)."""
+    assert isinstance(refusal, Refusal)
+    error = {"code": refusal.code, "description": refusal.description}
+    headers = dict(refusal.headers)
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = f"GNAP as_uri={context_of(request).urls.auth_server}"
+    details = {"details": dict(refusal.details)} if refusal.details else {}
+    return json_response({"error": error | details}, refusal.status, headers)
+
+
+async def render_routing(request: Request, exception: Exception) -> Response:
+    """The answer for an address or method that no route takes."""
+    assert isinstance(exception, HTTPException)
+    code, description = ROUTING.get(exception.status_code, ("invalid_request", "The request cannot be understood"))
+    status = exception.status_code if exception.status_code in ROUTING else 400
+    return await render_refusal(request, Refusal(status, code, description, headers=exception.headers))
+
+
+async def render_fault(request: Request, exception: Exception) -> Response:
+    """The answer for a fault of ours; the log has the whole of it, the caller none."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=exception)
+    return await render_refusal(request, Refusal(500, "internal_error", "The server failed; the fault is not yours"))

@@ -1,0 +1,68 @@
+from collections.abc import Iterator
+
+import pytest
+
+from payres import assets
+from payres.errors import Refusal
+from payres.store import assets as asset_store
+from payres.store.database import Transaction, connect_writer
+
+NOW = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def tx() -> Iterator[Transaction]:
+    connection = connect_writer(":memory:")
+    yield connection
+    connection.close()
+
+
+def test_open_asset_makes_each_code_and_scale_once(tx: Transaction) -> None:
+    assert assets.open_asset(tx, "USD", 2) == assets.open_asset(tx, "USD", 2)
+    assert assets.open_asset(tx, "USD", 9).id != assets.open_asset(tx, "USD", 2).id
+
+
+def test_set_fee_reads_the_fixed_part_in_units(tx: Transaction) -> None:
+    asset = assets.set_fee(tx, "USD", 2, "0.10", 50)
+    assert (asset.fee_fixed, asset.fee_basis_points) == (10, 50)
+    asset = assets.set_fee(tx, "USD", 2, "0", 0)
+    assert (asset.fee_fixed, asset.fee_basis_points) == (0, 0)
+
+
+@pytest.mark.parametrize("fixed", ["-0.10", "0.001", "x", "92233720368547758.08"])
+def test_set_fee_refuses_what_is_no_amount(tx: Transaction, fixed: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        assets.set_fee(tx, "USD", 2, fixed, 0)
+    assert refusal.value.code == "invalid_amount"
+
+
+@pytest.mark.parametrize("basis_points", [-1, 10_000, 2**70])
+def test_set_fee_refuses_a_share_that_leaves_nothing(tx: Transaction, basis_points: int) -> None:
+    with pytest.raises(Refusal, match="basis points") as refusal:
+        assets.set_fee(tx, "USD", 2, "0", basis_points)
+    assert refusal.value.status == 400
+
+
+def test_set_rate_keeps_the_exact_decimal_and_the_last_one_holds(tx: Transaction) -> None:
+    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+    assets.set_rate(tx, "USD", "EUR", "0.930", NOW + 1)
+    assert asset_store.list_rates(tx) == [("USD", "EUR", "0.930", NOW + 1)]
+
+
+@pytest.mark.parametrize("rate", ["0", "0.0", "-1", "1/2", "1e3", "", "nan", "1" * 65])
+def test_set_rate_refuses_what_is_no_rate(tx: Transaction, rate: str) -> None:
+    with pytest.raises(Refusal, match="cannot be a rate"):
+        assets.set_rate(tx, "USD", "EUR", rate, NOW)
+
+
+@pytest.mark.parametrize(("base", "counter"), [("USD", "USD"), ("U D", "EUR"), ("USD", "")])
+def test_set_rate_refuses_codes_that_cannot_be_exchanged(tx: Transaction, base: str, counter: str) -> None:
+    with pytest.raises(Refusal):
+        assets.set_rate(tx, base, counter, "1.5", NOW)
+    assert asset_store.list_rates(tx) == []
+
+
+def test_require_asset_names_what_is_missing(tx: Transaction) -> None:
+    with pytest.raises(Refusal, match="No account is kept in USD with scale 3") as refusal:
+        assets.require_asset(tx, "USD", 3)
+    assert refusal.value.status == 404

@@ -1,0 +1,169 @@
+from collections.abc import Iterator
+
+import pytest
+
+from payres import ledger, wallets
+from payres.errors import Refusal
+from payres.passwords import verify_password
+from payres.store import accounts, sessions
+from payres.store import wallets as wallet_store
+from payres.store.database import Transaction, connect_writer
+
+NOW = 1_700_000_000_000_000
+MAX_LEDGER_DECIMAL = "92233720368547758.07"
+
+
+@pytest.fixture
+def tx() -> Iterator[Transaction]:
+    connection = connect_writer(":memory:")
+    yield connection
+    connection.close()
+
+
+def balance(tx: Transaction, path: str) -> int:
+    return accounts.account_by_id(tx, wallets.require_wallet(tx, path).account_id).balance
+
+
+def open_wallet(tx: Transaction, path: str = "alice") -> wallet_store.WalletRecord:
+    return wallets.create_wallet(tx, path, "USD", 2, None, None, NOW)
+
+
+def test_create_wallet_opens_an_empty_account_in_its_asset(tx: Transaction) -> None:
+    wallet = wallets.create_wallet(tx, "/Alice/", "USD", 2, "Alice Ångström", None, NOW)
+    assert (wallet.path, wallet.public_name, wallet.asset_code, wallet.asset_scale) == (
+        *("alice", "Alice Ångström", "USD", 2),
+    )
+    assert wallet.active
+    assert wallet.created_at == NOW
+    account = accounts.account_by_id(tx, wallet.account_id)
+    assert (account.kind, account.balance, account.floor) == ("wallet", 0, 0)
+    assert account.asset_id == wallet.asset_id
+
+
+def test_create_wallet_shares_the_asset_but_not_the_account(tx: Transaction) -> None:
+    alice, bob = open_wallet(tx), open_wallet(tx, "bob")
+    assert alice.asset_id == bob.asset_id
+    assert alice.account_id != bob.account_id
+
+
+@pytest.mark.parametrize("path", ["alice", "ALICE", "/alice/"])
+def test_create_wallet_refuses_a_taken_path(tx: Transaction, path: str) -> None:
+    open_wallet(tx)
+    with pytest.raises(Refusal, match="There is a wallet alice already") as refusal:
+        wallets.create_wallet(tx, path, "EUR", 2, None, None, NOW)
+    assert (refusal.value.status, refusal.value.code) == (409, "wrong_state")
+
+
+@pytest.mark.parametrize("path", ["", "quotes", "a b", "al/../ice", "ilp", "bob/jwks.json", "é"])
+def test_create_wallet_refuses_what_is_no_path(tx: Transaction, path: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        open_wallet(tx, path)
+    assert refusal.value.status == 400
+
+
+@pytest.mark.parametrize("code", ["", "U SD", "US\tD", "É", "X" * 33])
+def test_create_wallet_refuses_what_is_no_asset_code(tx: Transaction, code: str) -> None:
+    with pytest.raises(Refusal, match="cannot be an asset code"):
+        wallets.create_wallet(tx, "alice", code, 2, None, None, NOW)
+
+
+@pytest.mark.parametrize("code", ["USD", "x", "USDC.e", "!" * 32])
+def test_create_wallet_takes_any_printable_asset_code(tx: Transaction, code: str) -> None:
+    assert wallets.create_wallet(tx, "alice", code, 0, None, None, NOW).asset_code == code
+
+
+@pytest.mark.parametrize("scale", [-1, 256])
+def test_create_wallet_refuses_a_scale_out_of_range(tx: Transaction, scale: int) -> None:
+    with pytest.raises(Refusal, match="scale is from 0 to 255"):
+        wallets.create_wallet(tx, "alice", "USD", scale, None, None, NOW)
+
+
+@pytest.mark.parametrize("name", ["", "   ", "a\nb", "x" * 201, "\udcff"])
+def test_create_wallet_refuses_a_name_that_cannot_be_shown(tx: Transaction, name: str) -> None:
+    with pytest.raises(Refusal, match="public name"):
+        wallets.create_wallet(tx, "alice", "USD", 2, name, None, NOW)
+
+
+def test_deposit_comes_from_the_external_account(tx: Transaction) -> None:
+    wallet = open_wallet(tx)
+    wallets.deposit(tx, "alice", "100.00", NOW)
+    wallets.deposit(tx, "alice", "0.01", NOW)
+    assert balance(tx, "alice") == 10_001
+    external = accounts.account_by_id(tx, ledger.operator_account(tx, wallet.asset_id, "external"))
+    assert external.balance == -10_001
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0.00", "-1", "1.001", "1,00", "1e3", "ten", "92233720368547758.08", "9" * 400]
+)
+def test_deposit_and_withdraw_refuse_what_is_no_amount(tx: Transaction, text: str) -> None:
+    open_wallet(tx)
+    for move in (wallets.deposit, wallets.withdraw):
+        with pytest.raises(Refusal) as refusal:
+            move(tx, "alice", text, NOW)
+        assert (refusal.value.status, refusal.value.code) == (400, "invalid_amount")
+    assert balance(tx, "alice") == 0
+
+
+def test_deposit_refuses_more_than_an_account_can_hold(tx: Transaction) -> None:
+    open_wallet(tx)
+    wallets.deposit(tx, "alice", MAX_LEDGER_DECIMAL, NOW)
+    with pytest.raises(Refusal, match="cannot hold more") as refusal:
+        wallets.deposit(tx, "alice", "0.01", NOW)
+    assert refusal.value.code == "invalid_amount"
+
+
+def test_withdraw_takes_up_to_the_whole_balance(tx: Transaction) -> None:
+    open_wallet(tx)
+    wallets.deposit(tx, "alice", "5.00", NOW)
+    wallets.withdraw(tx, "alice", "2.00", NOW)
+    wallets.withdraw(tx, "alice", "3", NOW)
+    assert balance(tx, "alice") == 0
+
+
+def test_withdraw_refuses_more_than_is_free_and_says_what_is(tx: Transaction) -> None:
+    wallet = open_wallet(tx)
+    wallets.deposit(tx, "alice", "5.00", NOW)
+    accounts.change_account(tx, wallet.account_id, 0, 150)
+    with pytest.raises(Refusal, match=r"The wallet alice has 3.50 USD free, less than 4.00 USD") as refusal:
+        wallets.withdraw(tx, "alice", "4", NOW)
+    assert (refusal.value.status, refusal.value.code) == (403, "insufficient_funds")
+    assert refusal.value.details == {"free": "3.50"}
+    assert balance(tx, "alice") == 500
+
+
+def test_unknown_wallet_is_not_found(tx: Transaction) -> None:
+    for act in (wallets.require_wallet, wallets.deactivate, wallets.activate):
+        with pytest.raises(Refusal, match="There is no wallet carol") as refusal:
+            act(tx, "carol")
+        assert refusal.value.status == 404
+
+
+def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Transaction) -> None:
+    open_wallet(tx)
+    wallets.deposit(tx, "alice", "5.00", NOW)
+    assert not wallets.deactivate(tx, "alice").active
+    with pytest.raises(Refusal, match="inactive") as refusal:
+        wallets.deposit(tx, "alice", "5.00", NOW)
+    assert refusal.value.code == "wrong_state"
+    wallets.withdraw(tx, "alice", "5.00", NOW)
+    assert balance(tx, "alice") == 0
+    assert wallets.activate(tx, "alice").active
+    wallets.deposit(tx, "alice", "1.00", NOW)
+
+
+def test_deactivate_twice_is_the_same_as_once(tx: Transaction) -> None:
+    open_wallet(tx)
+    assert wallets.deactivate(tx, "alice") == wallets.deactivate(tx, "alice")
+
+
+def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only(tx: Transaction) -> None:
+    alice = wallets.create_wallet(tx, "alice", "USD", 2, None, "old", NOW)
+    bob = open_wallet(tx, "bob")
+    sessions.insert_session(tx, b"a", alice.id, NOW, NOW + 10)
+    sessions.insert_session(tx, b"b", bob.id, NOW, NOW + 10)
+    changed = wallets.set_password(tx, "alice", "new")
+    assert verify_password(changed, "new")
+    assert not verify_password(changed, "old")
+    assert sessions.session_wallet(tx, b"a", NOW) is None
+    assert sessions.session_wallet(tx, b"b", NOW) == bob.id
