@@ -1,13 +1,13 @@
 """Proof of the ledger: every invariant of the money in the database, checked in one snapshot."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from payres.store import proofs
 from payres.store.database import Transaction
-from payres.store.proofs import Proof
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -26,14 +26,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 def check(tx: Transaction) -> Sequence[Finding]:
     """One finding for each invariant, the money's first and then the file's. Only reads."""
-    findings = [_prove(tx, proof) for proof in proofs.LEDGER_PROOFS]
-    dangling = proofs.dangling_references(tx)
-    damage = proofs.damage(tx)
-    return [
-        *findings,
-        Finding("references", "what each row refers to exists", proofs.count_tables(tx), "tables", dangling),
-        Finding("file", "the database file and its indexes are sound", 1, "file", damage),
+    findings = [
+        _find(tx, proof.name, proof.claim, proof.unit, partial(proofs.count, proof), partial(proofs.breaches, proof))
+        for proof in proofs.LEDGER_PROOFS
     ]
+    exist = _find(tx, "references", "what rows refer to exists", "tables", proofs.count_tables, proofs.dangling)
+    sound = _find(tx, "file", "the file and its indexes are sound", "pages", proofs.count_pages, proofs.damage)
+    return [*findings, exist, sound]
 
 
 def first_broken(findings: Sequence[Finding]) -> Finding | None:
@@ -41,10 +40,17 @@ def first_broken(findings: Sequence[Finding]) -> Finding | None:
     return next((finding for finding in findings if not finding.holds), None)
 
 
-def _prove(tx: Transaction, proof: Proof) -> Finding:
+def _find(
+    tx: Transaction,
+    name: str,
+    claim: str,
+    unit: str,
+    count: Callable[[Transaction], int],
+    breaches: Callable[[Transaction], Sequence[str]],
+) -> Finding:
     try:
-        return Finding(proof.name, proof.claim, proofs.count(tx, proof), proof.unit, proofs.find_breaches(tx, proof))
+        return Finding(name, claim, count(tx), unit, breaches(tx))
     except sqlite3.OperationalError:
         raise  # the query did not run; that says nothing of the money
     except sqlite3.DatabaseError as error:
-        return Finding(proof.name, proof.claim, 0, proof.unit, [f"the database file cannot be read: {error}"])
+        return Finding(name, claim, 0, unit, [f"the database file cannot be read: {error}"])

@@ -106,7 +106,9 @@ def list_all(session: Session, path: str, revoked: bool) -> None:
 @click.argument("kid")
 @with_session
 def revoke(session: Session, path: str, kid: str) -> None:
-    """End a key at once: the next request signed with it is refused.
+    """End a key at once.
+
+    The next request that is signed with it is refused.
 
     \b
     Example: payres key revoke alice my-app

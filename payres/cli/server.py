@@ -53,7 +53,9 @@ def init(session: Session) -> None:
 @click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
 @with_session
 def serve(session: Session, demo: bool) -> None:
-    """Run the server until SIGTERM or Ctrl-C; requests under way are finished first.
+    """Run the server.
+
+    It stops on SIGTERM or Ctrl-C, after finishing the requests under way.
 
     \b
     Example: payres serve --port 8080 --demo

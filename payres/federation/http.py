@@ -1,7 +1,6 @@
 """The HTTP client for URLs that strangers name: https, public addresses, small bodies, little time, no redirects."""
 
 import asyncio
-import http.cookiejar
 import ssl
 from collections.abc import Mapping
 from types import TracebackType
@@ -106,6 +105,8 @@ class GuardedClient:
     def _opened(self) -> "httpx2.AsyncClient":
         if self._client is None:
             # Imported here because it takes longer than all the rest of the start, and many servers never need it.
+            from http.cookiejar import CookieJar, DefaultCookiePolicy
+
             import httpcore2
             import httpx2
 
@@ -119,7 +120,7 @@ class GuardedClient:
             )
             tls = self._tls or httpx2.create_ssl_context(trust_env=False)
             # A jar that takes cookies from nobody: strangers shall not mark us.
-            jar = http.cookiejar.CookieJar(http.cookiejar.DefaultCookiePolicy(allowed_domains=()))
+            jar = CookieJar(DefaultCookiePolicy(allowed_domains=()))
             self._client = httpx2.AsyncClient(
                 transport=GuardedTransport(network, tls, self._bounds.in_all),
                 headers={"Accept-Encoding": "identity", "User-Agent": "payres"},

@@ -41,7 +41,7 @@ def signed_message(request: Request, body: bytes) -> Message:
     target: bytes = scope["raw_path"]
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
-    uri = context_of(request).urls.base + target.decode("latin-1")
+    uri = context_of(request).urls.base + target.decode("utf-8", "replace")
     return Message(scope["method"], uri, scope["headers"], body)
 
 

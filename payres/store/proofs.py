@@ -3,7 +3,6 @@
 Every query is one scan, or one scan with lookups by index, so that a million payments are proved in seconds.
 """
 
-import sqlite3
 from collections.abc import Sequence
 
 import msgspec
@@ -23,36 +22,41 @@ class Proof(msgspec.Struct, frozen=True):
     breaches: str
 
 
-def count(tx: Transaction, proof: Proof) -> int:
+def count(proof: Proof, tx: Transaction) -> int:
     """How many rows the invariant speaks of."""
-    total: int = tx.execute(proof.counted).fetchone()[0]
-    return total
+    return _figure(tx, proof.counted)
 
 
-def find_breaches(tx: Transaction, proof: Proof) -> Sequence[str]:
+def breaches(proof: Proof, tx: Transaction) -> Sequence[str]:
     """The first few breaches, a sentence each; none when the invariant holds."""
     return [row[0] for row in tx.execute(f"SELECT * FROM ({proof.breaches}) LIMIT {MAX_BREACHES}")]
 
 
 def count_tables(tx: Transaction) -> int:
     """How many tables the database has."""
-    total: int = tx.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").fetchone()[0]
-    return total
+    return _figure(tx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'")
+
+
+def dangling(tx: Transaction) -> Sequence[str]:
+    """Rows that refer to rows which do not exist."""
+    rows = tx.execute(f'SELECT "table", rowid, parent FROM pragma_foreign_key_check LIMIT {MAX_BREACHES}')
+    return [f"{table} row {rowid or '(by key)'} refers to a missing {parent}" for table, rowid, parent in rows]
+
+
+def count_pages(tx: Transaction) -> int:
+    """How many pages the file has."""
+    return _figure(tx, "PRAGMA page_count")
 
 
 def damage(tx: Transaction) -> Sequence[str]:
     """What SQLite itself finds wrong with the file, its indexes and its constraints."""
-    try:
-        rows = [row[0] for row in tx.execute(f"PRAGMA integrity_check({MAX_BREACHES})")]
-    except sqlite3.DatabaseError as error:
-        return [str(error)]
+    rows = [row[0] for row in tx.execute(f"PRAGMA integrity_check({MAX_BREACHES})")]
     return [] if rows == ["ok"] else rows
 
 
-def dangling_references(tx: Transaction) -> Sequence[str]:
-    """Rows that refer to rows which do not exist."""
-    rows = tx.execute(f'SELECT "table", rowid, parent FROM pragma_foreign_key_check LIMIT {MAX_BREACHES}')
-    return [f"{table} row {rowid or '(by key)'} refers to a missing {parent}" for table, rowid, parent in rows]
+def _figure(tx: Transaction, query: str) -> int:
+    figure: int = tx.execute(query).fetchone()[0]
+    return figure
 
 
 def sums_to(terms: str, figure: str) -> str:

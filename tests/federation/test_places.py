@@ -73,6 +73,7 @@ async def test_place_refuses_who_waited_too_long_and_forgets_them() -> None:
             assert failure.value.reason == "busy"
     async with places.place("b"):
         pass
+    assert places._hosts == {}  # strangers name hosts without end
 
 
 async def test_place_is_given_back_when_the_holder_fails_or_is_cancelled() -> None:

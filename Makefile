@@ -1,0 +1,59 @@
+# make run: set-up and server in one. make test: set-up and the whole suite. Needs Python 3.11+; the tests also Node 20 and npm.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PAYRES_DATABASE ?= ./var/payres.db
+PYTEST_WORKERS ?= 4
+
+.PHONY: help run test demo bench check format lock clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+run: $(VENV)/.runtime ## Start the server on a file in ./var, with demo wallets on the first run
+	@mkdir -p var
+	@PAYRES_DATABASE="$(PAYRES_DATABASE)" $(BIN)/payres serve --demo
+
+test: $(VENV)/.dev tests/interop/node_modules/.installed ## Run the whole test suite
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_FLAGS)
+
+demo: $(VENV)/.runtime ## Narrate one payment from grant to receipt
+	$(BIN)/python -m payres.demo
+
+bench: $(VENV)/.dev ## Measure payres beside a bare Starlette app doing the same cryptography and storage
+	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
+
+check: $(VENV)/.dev ## Formatter, linter, type checker
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## Let the formatter and linter mend what they can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## Write the lock files anew from pyproject.toml
+	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv
+	$(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q \
+	  pyproject.toml --group build -o requirements.lock
+	$(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q \
+	  pyproject.toml --group build --group dev -o requirements-dev.lock
+
+clean: ## Remove what make has made, the database in ./var aside
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "payres needs Python 3.11 or later: set PYTHON=python3.12, say")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	touch $@
+
+tests/interop/node_modules/.installed: tests/interop/package-lock.json
+	npm ci --prefix tests/interop --no-audit --no-fund --loglevel=error
+	touch $@

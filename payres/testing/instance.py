@@ -1,0 +1,205 @@
+"""A payres that runs beside a test, in a thread of the test's own process."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+
+from payres import audit, keys, wallets
+from payres.amounts import Asset, format_decimal
+from payres.application import create_app
+from payres.clock import MovableClock
+from payres.grants import consent
+from payres.payments.settlement import settle
+from payres.routes.context import Context
+from payres.settings import Settings
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.store import accounts, outgoing
+from payres.store.database import Transaction
+from payres.testing.client import Client
+
+T = TypeVar("T")
+START_SECONDS = 10
+TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
+WALLETS = {"alice": "Alice", "bob": "Bob"}
+CLIENT = "shop"
+
+
+class Instance:
+    """A running payres: wallets `alice` and `bob` with 1000.00 USD each, and `client`, which signs for `shop`."""
+
+    def __init__(self, server: "_Server", context: Context, clock: MovableClock) -> None:
+        self._server = server
+        self.context = context
+        self.clock = clock
+        self.base_url = context.urls.base
+        for path, name in WALLETS.items():
+            self.create_wallet(path, name=name, deposit="1000.00")
+        self._clients: list[Client] = []
+        self.client = self.new_client(CLIENT, name="Example Shop")
+
+    def wallet(self, path: str) -> str:
+        """The wallet address at a path, such as `http://127.0.0.1:41234/alice`."""
+        return self.context.urls.wallet(path)
+
+    def create_wallet(
+        self,
+        path: str,
+        asset: str = "USD",
+        scale: int = 2,
+        name: str | None = None,
+        deposit: str | None = None,
+        password: str | None = None,
+    ) -> str:
+        """Opens a wallet, puts `deposit` (decimal text) into it, and returns its address."""
+        now = self.clock.now()
+
+        def unit(tx: Transaction) -> None:
+            wallets.create_wallet(tx, path, asset, scale, name, password, now)
+            if deposit is not None:
+                wallets.deposit(tx, path, deposit, now)
+
+        self.write(unit)
+        return self.wallet(path)
+
+    def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:
+        """A client with a wallet address and a registered key of its own; it obtains consent by itself."""
+        self.create_wallet(path, name=name)
+        private_key = generate_private_key()
+        jwk = jwk_from_public_bytes(kid, private_key.public_key().public_bytes_raw())
+        now = self.clock.now()
+        self.write(lambda tx: keys.add_key(tx, path, jwk, now))
+        client = Client(self.wallet(path), private_key, jwk, self.base_url, self.clock, self.approve)
+        self._clients.append(client)
+        return client
+
+    def approve(self, redirect: str) -> str | None:
+        """Consents to a grant in its wallet owner's stead; the finish URL that the browser would go to, if any."""
+        return self._decide(redirect, approve=True)
+
+    def deny(self, redirect: str) -> str | None:
+        """Refuses a grant in its wallet owner's stead; the finish URL that the browser would go to, if any."""
+        return self._decide(redirect, approve=False)
+
+    def settle(self) -> None:
+        """Ends every payment under way, so that what follows need not wait for the worker."""
+
+        def unit(tx: Transaction) -> None:
+            for payment in outgoing.sending_outgoing(tx, 10_000):
+                settle(tx, payment.id, self.clock)
+
+        self.write(unit)
+
+    def balance(self, path: str) -> str:
+        """What a wallet holds, as decimal text."""
+
+        def unit(tx: Transaction) -> str:
+            wallet = wallets.require_wallet(tx, path)
+            account = accounts.account_by_id(tx, wallet.account_id)
+            return format_decimal(account.balance, Asset(wallet.asset_code, wallet.asset_scale))
+
+        return self.read(unit)
+
+    def check_ledger(self) -> None:
+        """Proves every invariant of the ledger. Raises AssertionError that names the first one broken."""
+        findings = self.read(audit.check)
+        broken = [finding for finding in findings if not finding.holds]
+        assert not broken, broken[0]
+
+    def write(self, unit: Callable[[Transaction], T]) -> T:
+        """Runs a function over a writing transaction of the instance's database."""
+        return self._server.call(self.context.database.write(unit))
+
+    def read(self, unit: Callable[[Transaction], T]) -> T:
+        """Runs a function over a reading transaction of the instance's database."""
+        return self._server.call(self.context.database.read(unit))
+
+    def close(self) -> None:
+        """Closes the clients' connections."""
+        for client in self._clients:
+            client.close()
+
+    def _decide(self, redirect: str, *, approve: bool) -> str | None:
+        interaction_id, nonce = redirect.rstrip("/").rsplit("/", 2)[1:]
+        now = self.clock.now()
+
+        def unit(tx: Transaction) -> str | None:
+            pending = consent.find_pending(tx, interaction_id, nonce)
+            return consent.decide(tx, self.context.urls, pending, approve, self.context.identifiers, now).redirect
+
+        return self.write(unit)
+
+
+@contextmanager
+def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
+    """Runs a payres on a free loopback port until the block ends. `settings` are those of docs/settings.md."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        defaults = {"base_url": base_url, "database": str(database), "continue_wait": 0, "allow_private_hosts": True}
+        clock = MovableClock()
+        server = _Server(create_app(msgspec.convert(defaults | settings, Settings), clock), listener)
+        context = server.start()
+        try:
+            with closing(Instance(server, context, clock)) as instance:
+                yield instance
+        finally:
+            server.stop()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn in a thread, with a word when it is ready."""
+
+    def __init__(self, app: Starlette, listener: socket.socket) -> None:
+        super().__init__(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5))
+        self._app = app
+        self._listener = listener
+        self._ready = threading.Event()
+        self._stopping = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run_in_thread, name="payres", daemon=True)
+
+    def start(self) -> Context:
+        """The application's context, once it answers. Raises RuntimeError when it does not come up."""
+        self._thread.start()
+        if not self._ready.wait(START_SECONDS) or not self.started:
+            raise RuntimeError("payres did not start; its log says why")
+        context: Context = self._app.state.context
+        return context
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, run on the server's own loop."""
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def stop(self) -> None:
+        """Stops the server and waits until its database is closed."""
+        self.should_exit = True
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+
+    async def main_loop(self) -> None:
+        """As uvicorn's, but it stops when told to and not at the next tick."""
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        self._ready.set()
+
+    def _run_in_thread(self) -> None:
+        try:
+            self.run(sockets=[self._listener])
+        finally:
+            self._ready.set()  # also when it failed, so that nobody waits for it

@@ -1,0 +1,60 @@
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from click.testing import CliRunner, Result
+
+from payres.cli import main
+from payres.store.database import Transaction, connect_writer
+
+
+class Command(Protocol):
+    """Runs `payres` with these arguments on the test's own database."""
+
+    def __call__(self, *arguments: str, input: str | None = None) -> Result: ...  # noqa: A002 - click's own name
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of a database that does not exist yet, in an empty working directory and without PAYRES_* variables."""
+    for name in [name for name in os.environ if name.startswith("PAYRES_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "payres.db"
+
+
+@pytest.fixture
+def payres(database: Path) -> Command:
+    """Runs a command in this process; an exception that is not click's own fails the test."""
+
+    def run(*arguments: str, input: str | None = None) -> Result:  # noqa: A002 - click's own name
+        result = CliRunner().invoke(main, arguments, input=input, catch_exceptions=False)
+        assert "Traceback" not in result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def as_json(payres: Command) -> Callable[..., Any]:
+    """Runs a command with --json that must succeed, and returns the one object that it prints."""
+
+    def run(*arguments: str) -> Any:
+        result = payres(*arguments, "--json")
+        assert result.exit_code == 0, result.stderr
+        printed = json.loads(result.stdout)
+        assert isinstance(printed, dict)
+        return printed
+
+    return run
+
+
+@pytest.fixture
+def tx(database: Path) -> Iterator[Transaction]:
+    """A connection to the test's database, autocommitting as a server that runs beside the commands would."""
+    connection = connect_writer(str(database))
+    yield connection
+    connection.close()

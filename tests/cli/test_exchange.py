@@ -1,0 +1,84 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from payres.store.assets import find_rate
+from payres.store.database import Transaction
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+
+def test_liquidity_goes_in_and_out(as_json: Json) -> None:
+    assert as_json("liquidity", "deposit", "EUR", "2", "1000.00")["liquidity"] == "1000.00"
+    assert as_json("liquidity", "withdraw", "EUR", "2", "250.00")["liquidity"] == "750.00"
+
+
+def test_liquidity_withdraw_says_what_is_free(payres: Command) -> None:
+    payres("liquidity", "deposit", "EUR", "2", "1.00")
+    result = payres("liquidity", "withdraw", "EUR", "2", "1.01")
+    assert result.exit_code == 1
+    assert "has 1.00 EUR free, less than 1.01 EUR" in result.stderr
+
+
+def test_rate_set_and_list(payres: Command, as_json: Json, tx: Transaction) -> None:
+    result = payres("rate", "set", "USD", "EUR", "0.92")
+    assert (result.exit_code, result.stdout) == (0, "1 USD buys 0.92 EUR\n")
+    assert find_rate(tx, "USD", "EUR") == "0.92"
+    (rate,) = as_json("rate", "list")["rates"]
+    assert (rate["base"], rate["counter"], rate["rate"]) == ("USD", "EUR", "0.92")
+    assert "1 USD buys 0.92 EUR, set 2" in payres("rate", "list").stdout
+
+
+def test_rate_list_of_none_says_so(payres: Command) -> None:
+    payres("init")
+    assert "No rates are set" in payres("rate", "list").stdout
+
+
+@pytest.mark.parametrize(("base", "counter", "rate"), [("USD", "USD", "1"), ("USD", "EUR", "0"), ("USD", "E R", "1")])
+def test_rate_set_refuses_in_one_sentence(payres: Command, base: str, counter: str, rate: str) -> None:
+    result = payres("rate", "set", base, counter, rate)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: Json) -> None:
+    payres("fee", "set", "USD", "2", "--fixed", "0.10", "--basis-points", "50")
+    assert as_json("asset", "list")["assets"] == [
+        {
+            "assetCode": "USD",
+            "assetScale": 2,
+            "fee": {"fixed": "0.10", "basisPoints": 50},
+            "liquidity": "0.00",
+            "fees": "0.00",
+        }
+    ]
+    assert payres("asset", "list").stdout == (
+        "USD with scale 2: sending costs 0.10 + 50 basis points, liquidity 0.00, fees collected 0.00\n"
+    )
+
+
+def test_fee_set_leaves_out_what_is_left_out(payres: Command, as_json: Json) -> None:
+    payres("fee", "set", "USD", "2", "--fixed", "0.10", "--basis-points", "50")
+    assert as_json("fee", "set", "USD", "2", "--basis-points", "7")["fee"] == {"fixed": "0.00", "basisPoints": 7}
+
+
+@pytest.mark.parametrize("options", [["--basis-points", "10000"], ["--fixed", "0.001"]])
+def test_fee_set_refuses_what_cannot_be_one(payres: Command, options: list[str]) -> None:
+    result = payres("fee", "set", "USD", "2", *options)
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
+def test_fee_withdraw_takes_no_more_than_was_collected(payres: Command, database: Path) -> None:
+    payres("fee", "set", "USD", "2")
+    result = payres("fee", "withdraw", "USD", "2", "0.01")
+    assert result.exit_code == 1
+    assert "has 0.00 USD free" in result.stderr
+
+
+def test_asset_list_of_none_says_so(payres: Command) -> None:
+    payres("init")
+    assert "no assets yet" in payres("asset", "list").stdout

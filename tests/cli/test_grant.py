@@ -1,0 +1,160 @@
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from click.testing import Result
+
+from payres import wallets
+from payres.clock import SystemClock
+from payres.grants.finish import interaction_hash
+from payres.identifiers import SystemIdentifiers
+from payres.store import clients, grants
+from payres.store.database import Transaction
+from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.tokens import TokenRecord, find_token, insert_token
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+BASE = "http://127.0.0.1:8080"
+ACCESS = [
+    {
+        "type": "outgoing-payment",
+        "actions": ["create", "read"],
+        "identifier": f"{BASE}/alice",
+        "limits": {
+            "debitAmount": {"value": "2500", "assetCode": "USD", "assetScale": 2},
+            "interval": "R12/2026-01-01T00:00:00Z/P1M",
+            "receiver": f"{BASE}/incoming-payments/1",
+        },
+    }
+]
+MINUTE = 60_000_000
+
+
+class Asked:
+    """A grant that waits for alice's consent."""
+
+    def __init__(self, tx: Transaction, finish: str | None, lifetime: int = 10 * MINUTE) -> None:
+        identifiers, now = SystemIdentifiers(), SystemClock().now()
+        alice = wallets.create_wallet(tx, "alice", "USD", 2, "Alice", None, now)
+        client = clients.ensure_client(tx, f"{BASE}/shop", f"{BASE}/shop", None, now)
+        self.id, self.interaction, self.nonce = identifiers.resource(), identifiers.resource(), identifiers.secret()
+        grants.insert_grant(
+            tx,
+            GrantRecord(
+                *(self.id, client.id, "The Shop", "pending", json.dumps(ACCESS), None, alice.id),
+                *(b"hash", now, now, None),
+            ),
+        )
+        grants.insert_interaction(
+            tx,
+            InteractionRecord(
+                *(self.interaction, self.id, self.nonce, finish, "client nonce" if finish else None, "server nonce"),
+                *(None, now + lifetime, None),
+            ),
+        )
+        insert_token(tx, TokenRecord("token", self.id, b"value", now, now + MINUTE, None))
+
+    @property
+    def redirect(self) -> str:
+        return f"{BASE}/interact/{self.interaction}/{self.nonce}"
+
+
+@pytest.fixture
+def asked(tx: Transaction) -> Asked:
+    return Asked(tx, "https://shop.example/finish?order=7")
+
+
+def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: Json, asked: Asked) -> None:
+    grant = as_json("grant", "show", asked.id)
+    assert grant == as_json("grant", "show", asked.redirect) == as_json("grant", "show", f"{asked.redirect}/?lang=en")
+    assert (grant["id"], grant["state"], grant["client"]) == (asked.id, "pending", f"{BASE}/shop")
+    assert grant["access"] == ACCESS
+    assert grant["walletAddress"] == f"{BASE}/alice"
+    assert grant["interaction"]["redirect"] == asked.redirect
+    text = payres("grant", "show", asked.id).stdout
+    assert "outgoing-payment: create, read, for http://127.0.0.1:8080/alice, sending at most 25.00 USD," in text
+    assert "in each window of R12/2026-01-01T00:00:00Z/P1M" in text
+    assert f"({'The Shop'})" in text
+
+
+def test_list_filters_by_state(payres: Command, as_json: Json, asked: Asked) -> None:
+    assert [grant["id"] for grant in as_json("grant", "list")["grants"]] == [asked.id]
+    assert [grant["id"] for grant in as_json("grant", "list", "--state", "pending")["grants"]] == [asked.id]
+    assert as_json("grant", "list", "--state", "issued") == {"grants": []}
+    assert asked.id in payres("grant", "list").stdout
+    assert payres("grant", "list", "--state", "odd").exit_code == 2
+
+
+def test_approve_prints_the_finish_url(as_json: Json, asked: Asked, tx: Transaction) -> None:
+    answer = as_json("grant", "approve", asked.redirect)
+    assert answer["grant"]["state"] == "approved"
+    parts = urlsplit(answer["redirect"])
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    assert f"{parts.scheme}://{parts.netloc}{parts.path}" == "https://shop.example/finish"
+    assert query.keys() == {"order", "hash", "interact_ref"}
+    assert query["hash"] == interaction_hash("client nonce", "server nonce", query["interact_ref"], f"{BASE}/")
+    interaction = grants.interaction_of_grant(tx, asked.id)
+    assert interaction is not None
+    assert interaction.reference == query["interact_ref"]
+
+
+def test_deny_prints_the_finish_url_with_the_result(as_json: Json, asked: Asked) -> None:
+    answer = as_json("grant", "deny", asked.id)
+    assert answer["grant"]["state"] == "denied"
+    assert answer["redirect"] == "https://shop.example/finish?order=7&result=grant_rejected"
+
+
+def test_approve_without_a_finish_uri_prints_null(payres: Command, as_json: Json, tx: Transaction) -> None:
+    asked = Asked(tx, None)
+    assert as_json("grant", "approve", asked.id)["redirect"] is None
+
+
+def test_second_decision_is_refused(payres: Command, asked: Asked) -> None:
+    assert payres("grant", "deny", asked.id).exit_code == 0
+    result = payres("grant", "approve", asked.id)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "decided already" in result.stderr
+
+
+def test_late_decision_is_refused(payres: Command, as_json: Json, tx: Transaction) -> None:
+    asked = Asked(tx, None, lifetime=-MINUTE)
+    result = payres("grant", "approve", asked.id)
+    assert result.exit_code == 1
+    assert "expired" in result.stderr
+    assert as_json("grant", "show", asked.id)["state"] == "pending"
+
+
+def test_grant_without_interaction_needs_no_decision(payres: Command, tx: Transaction) -> None:
+    client = clients.ensure_client(tx, "thumbprint", None, "{}", 0)
+    grants.insert_grant(tx, GrantRecord("quiet", client.id, None, "issued", "[]", None, None, b"", 0, 0, None))
+    result = payres("grant", "approve", "quiet")
+    assert result.exit_code == 1
+    assert "needs no consent" in result.stderr
+    assert "(no consent needed)" in payres("grant", "show", "quiet").stdout
+
+
+def test_revoke_ends_the_grant_and_its_tokens(as_json: Json, asked: Asked, tx: Transaction) -> None:
+    grant = as_json("grant", "revoke", asked.id)
+    assert grant["state"] == "revoked"
+    assert grant["endedAt"] is not None
+    token = find_token(tx, "token")
+    assert token is not None
+    assert token.revoked_at is not None
+
+
+@pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
+@pytest.mark.parametrize("ref", ["unknown", f"{BASE}/interact/unknown/nonce", "https://other.example/interact/a/b"])
+def test_unknown_ref_is_said_in_one_sentence(payres: Command, asked: Asked, command: str, ref: str) -> None:
+    result = payres("grant", command, ref)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: There is no ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_redirect_url_with_a_wrong_nonce_is_unknown(payres: Command, asked: Asked) -> None:
+    result = payres("grant", "approve", asked.redirect[:-1] + "~")
+    assert result.exit_code == 1

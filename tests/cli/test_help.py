@@ -1,0 +1,67 @@
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import click
+import pytest
+from click.testing import Result
+
+from payres import __version__
+from payres.cli import COMMANDS, main
+
+Command = Callable[..., Result]
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by its full name."""
+    for name in COMMANDS:
+        found = main.get_command(click.Context(main), name)
+        assert found is not None
+        if isinstance(found, click.Group):
+            yield from ((f"{name} {below}", command) for below, command in found.commands.items())
+        else:
+            yield name, found
+
+
+ALL = dict(commands())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_command_has_help_with_an_example_and_the_common_options(name: str, payres: Command) -> None:
+    result = payres(*name.split(), "--help")
+    assert result.exit_code == 0
+    assert f": payres {name} " in result.stdout or f": payres {name}\n" in result.stdout
+    assert "--database PATH" in result.stdout
+    assert "--json" in result.stdout
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_first_sentence_of_help_fits_its_line(name: str) -> None:
+    assert not ALL[name].get_short_help_str(60).endswith("...")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_main_help_says_what_the_command_says(name: str, payres: Command) -> None:
+    assert COMMANDS[name][1] in payres("--help").stdout
+    assert (
+        payres(name, "--help").stdout.split("\n\n")[1].strip().replace("\n  ", " ").startswith(COMMANDS[name][1][:-1])
+    )
+
+
+def test_unknown_command_is_a_usage_error(payres: Command) -> None:
+    result = payres("walet")
+    assert result.exit_code == 2
+    assert "No such command 'walet'" in result.stderr
+
+
+def test_version(payres: Command) -> None:
+    assert payres("--version").stdout == f"payres {__version__}\n"
+
+
+def test_module_runs_like_the_command_and_help_loads_no_heavy_modules() -> None:
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "payres", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "Usage: payres [OPTIONS]" in result.stdout
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert not imported & {"uvicorn", "argon2", "cryptography", "jinja2", "asyncio", "sqlite3", "msgspec", "starlette"}

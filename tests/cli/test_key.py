@@ -1,0 +1,126 @@
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from payres.signatures.jwk import generate_private_key, jwk_from_pem, parse_jwk, private_pem
+from payres.store.database import Transaction
+from payres.store.wallets import find_key
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+
+@pytest.fixture
+def alice(payres: Command) -> None:
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+
+
+@pytest.mark.usefixtures("alice")
+def test_generate_keeps_the_public_half_and_writes_the_private_one(
+    as_json: Json, database: Path, tx: Transaction
+) -> None:
+    made = as_json("key", "generate", "alice", "--out", "private.pem", "--kid", "app")
+    private = database.parent / "private.pem"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert made["privateKey"] == "private.pem"
+    assert made["walletAddress"] == "http://127.0.0.1:8080/alice"
+    assert parse_jwk(made["jwk"]) == jwk_from_pem("app", private.read_bytes())
+    assert find_key(tx, "alice", "app") == made["jwk"]["x"]
+
+
+@pytest.mark.usefixtures("alice")
+def test_generate_makes_up_a_kid(as_json: Json) -> None:
+    one = as_json("key", "generate", "alice", "--out", "one.pem")
+    other = as_json("key", "generate", "alice", "--out", "other.pem")
+    assert one["kid"] != other["kid"]
+
+
+@pytest.mark.usefixtures("alice")
+def test_generate_never_writes_over_a_file_and_then_stores_nothing(
+    payres: Command, as_json: Json, database: Path
+) -> None:
+    (database.parent / "private.pem").write_text("precious")
+    result = payres("key", "generate", "alice", "--out", "private.pem")
+    assert (result.exit_code, result.stderr) == (1, "Error: private.pem: File exists\n")
+    assert (database.parent / "private.pem").read_text() == "precious"
+    assert as_json("key", "list", "alice") == {"keys": []}
+
+
+@pytest.mark.usefixtures("alice")
+def test_generate_for_a_kid_in_force_writes_no_file(payres: Command, database: Path) -> None:
+    payres("key", "generate", "alice", "--out", "one.pem", "--kid", "app")
+    result = payres("key", "generate", "alice", "--out", "other.pem", "--kid", "app")
+    assert result.exit_code == 1
+    assert "has a key app in force" in result.stderr
+    assert not (database.parent / "other.pem").exists()
+
+
+def test_generate_for_an_unknown_wallet_writes_no_file(payres: Command, database: Path) -> None:
+    payres("init")
+    result = payres("key", "generate", "bob", "--out", "private.pem")
+    assert "There is no wallet bob" in result.stderr
+    assert not (database.parent / "private.pem").exists()
+
+
+@pytest.mark.usefixtures("alice")
+def test_add_takes_a_jwk_and_a_pem(payres: Command, as_json: Json, database: Path) -> None:
+    pem = private_pem(generate_private_key())
+    jwk = jwk_from_pem("app", pem)
+    (database.parent / "key.pem").write_bytes(pem)
+    (database.parent / "key.jwk").write_text(json.dumps({"kid": "app", "x": jwk.x, "kty": "OKP", "crv": "Ed25519"}))
+    assert as_json("key", "add", "alice", "--jwk", "key.jwk")["jwk"]["x"] == jwk.x
+    assert as_json("key", "add", "alice", "--pem", "key.pem", "--kid", "app2")["jwk"]["x"] == jwk.x
+    assert [key["kid"] for key in as_json("key", "list", "alice")["keys"]] == ["app", "app2"]
+    assert "app2  since " in payres("key", "list", "alice").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "sentence"),
+    [
+        (["--jwk", "key.jwk", "--kid", "app"], 2, "leave --kid out"),
+        (["--pem", "key.pem"], 2, "give one with --kid"),
+        ([], 2, "--jwk FILE, or --pem FILE"),
+        (["--jwk", "key.jwk", "--pem", "key.pem"], 2, "--jwk FILE, or --pem FILE"),
+        (["--jwk", "missing.jwk"], 2, "missing.jwk"),
+        (["--jwk", "key.jwk"], 1, "The key cannot be used"),
+        (["--pem", "key.pem", "--kid", "app"], 1, "The key cannot be used"),
+    ],
+)
+@pytest.mark.usefixtures("alice")
+def test_add_says_what_is_wrong_with_the_key(
+    payres: Command, database: Path, options: list[str], status: int, sentence: str
+) -> None:
+    (database.parent / "key.jwk").write_text('{"kid": "app"}')
+    (database.parent / "key.pem").write_text("-----BEGIN NOTHING-----")
+    result = payres("key", "add", "alice", *options)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert sentence in result.stderr
+
+
+@pytest.mark.usefixtures("alice")
+def test_add_refuses_a_private_jwk_without_repeating_it(payres: Command, database: Path) -> None:
+    (database.parent / "key.jwk").write_text(
+        '{"kid": "app", "kty": "OKP", "crv": "Ed25519", "x": "' + "A" * 43 + '", "d": "hush"}'
+    )
+    result = payres("key", "add", "alice", "--jwk", "key.jwk")
+    assert result.exit_code == 1
+    assert "private member" in result.stderr
+    assert "hush" not in result.output
+
+
+@pytest.mark.usefixtures("alice")
+def test_revoke_ends_a_key(payres: Command, as_json: Json, tx: Transaction) -> None:
+    payres("key", "generate", "alice", "--out", "private.pem", "--kid", "app")
+    assert as_json("key", "revoke", "alice", "app")["revokedAt"] is not None
+    assert find_key(tx, "alice", "app") is None
+    assert as_json("key", "list", "alice") == {"keys": []}
+    assert len(as_json("key", "list", "alice", "--revoked")["keys"]) == 1
+    assert ", revoked " in payres("key", "list", "alice", "--revoked").stdout
+    result = payres("key", "revoke", "alice", "app")
+    assert result.exit_code == 1
+    assert "has no key app in force" in result.stderr

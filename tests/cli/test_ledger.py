@@ -1,0 +1,56 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from payres.store.database import Transaction
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+
+@pytest.fixture
+def books(payres: Command) -> None:
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "deposit", "alice", "10.00")
+
+
+@pytest.mark.usefixtures("books")
+def test_check_says_what_it_proved(payres: Command, as_json: Json) -> None:
+    result = payres("ledger", "check")
+    assert result.exit_code == 0
+    assert "ok      balances: each account's balance is its credits minus its debits (2 accounts)" in result.stdout
+    printed = as_json("ledger", "check")
+    assert (printed["ok"], printed["broken"]) == (True, None)
+    assert all(check["holds"] for check in printed["checks"])
+
+
+@pytest.mark.usefixtures("books")
+def test_check_names_the_first_broken_invariant(payres: Command, tx: Transaction) -> None:
+    tx.execute("UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
+    result = payres("ledger", "check")
+    assert result.exit_code == 1
+    assert "BROKEN  zero_sum" in result.stdout
+    assert result.stderr.startswith(
+        "Error: The invariant `zero_sum` is broken: the balances in USD with scale 2 sum to 1"
+    )
+    result = payres("ledger", "check", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["broken"] == "zero_sum"
+
+
+@pytest.mark.usefixtures("books")
+def test_check_waits_for_nobody_who_writes(payres: Command, tx: Transaction) -> None:
+    tx.execute("BEGIN IMMEDIATE")
+    assert payres("ledger", "check").exit_code == 0
+    tx.execute("ROLLBACK")
+
+
+def test_check_without_a_database_makes_none(payres: Command, database: Path) -> None:
+    result = payres("ledger", "check")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "There is no database payres.db. Make one with `payres init`" in result.stderr
+    assert not database.exists()

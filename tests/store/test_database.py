@@ -1,0 +1,739 @@
+import asyncio
+import os
+import sqlite3
+import stat
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payres.errors import Refusal, not_found
+from payres.store import database as database_module
+from payres.store.database import (
+    MAX_UNITS_PER_COMMIT,
+    READERS,
+    Database,
+    Lane,
+    OwnedConnection,
+    Transaction,
+    connect_reader,
+    connect_writer,
+    run_units,
+    savepoint,
+)
+
+PATIENCE = 20.0  # seconds until a test that waits for another thread fails instead
+Unit = Callable[[Transaction], object]
+
+
+class Gate:
+    """A unit that holds its lane from the moment it is reached until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self, tx: Transaction) -> None:
+        tx.execute("SELECT count(*) FROM secret").fetchone()
+        self.reached.set()
+        assert self.opened.wait(PATIENCE)
+
+    async def wait(self) -> None:
+        assert await asyncio.to_thread(self.reached.wait, PATIENCE)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "payres.db")
+
+
+@pytest.fixture
+async def database(path: str) -> AsyncIterator[Database]:
+    opened = await Database.open(path)
+    yield opened
+    await opened.close()
+
+
+@asynccontextmanager
+async def lane_held(submit: Callable[[Unit], Awaitable[object]]) -> AsyncIterator[Gate]:
+    """Inside the block the lane is busy, so all that is submitted there runs together afterwards."""
+    gate = Gate()
+
+    async def hold() -> None:
+        await submit(gate)
+
+    holder = asyncio.create_task(hold())
+    await gate.wait()
+    try:
+        yield gate
+    finally:
+        gate.opened.set()
+        await holder
+
+
+def writer_held(database: Database) -> AbstractAsyncContextManager[Gate]:
+    return lane_held(database.write)
+
+
+async def in_flight(database: Database, units: list[Unit]) -> list[object]:
+    """The outcomes, results or exceptions, of units that all wait while the writer is busy with another one."""
+    async with writer_held(database):
+        tasks = [asyncio.create_task(database.write(unit)) for unit in units]
+        await asyncio.sleep(0)  # every task has now queued its unit
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def keep(name: str, size: int = 1) -> Callable[[Transaction], str]:
+    """A unit that stores a row and returns its name."""
+
+    def unit(tx: Transaction) -> str:
+        tx.execute("INSERT INTO secret (name, value) VALUES (?, zeroblob(?))", (name, size))
+        return name
+
+    return unit
+
+
+def keep_then_raise(name: str) -> Unit:
+    def unit(tx: Transaction) -> object:
+        tx.execute("INSERT INTO secret (name, value) VALUES (?, x'00')", (name,))
+        raise not_found(name)
+
+    return unit
+
+
+def answer_with(number: int) -> Unit:
+    def unit(tx: Transaction) -> object:
+        return tx.execute("SELECT ?", (number,)).fetchone()[0]
+
+    return unit
+
+
+def break_commit(tx: Transaction) -> None:
+    """Refers to a wallet address that does not exist; the constraint is first looked at by COMMIT."""
+    tx.execute("PRAGMA defer_foreign_keys = ON")
+    tx.execute("INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (x'00', 404, 0, 1)")
+
+
+def kept(tx: Transaction) -> set[str]:
+    return {row[0] for row in tx.execute("SELECT name FROM secret")}
+
+
+def kept_in_file(path: str) -> set[str]:
+    """What another program finds in the file."""
+    with closing(sqlite3.connect(path)) as connection:
+        return kept(connection)
+
+
+def is_unavailable(outcome: object) -> bool:
+    return isinstance(outcome, Refusal) and (outcome.status, outcome.code) == (503, "unavailable")
+
+
+# Units of work
+
+
+async def test_write_answers_with_the_result_and_keeps_the_work(database: Database, path: str) -> None:
+    assert await database.write(keep("a")) == "a"
+    assert kept_in_file(path) == {"a"}
+
+
+async def test_unit_that_raises_loses_its_own_work_alone(database: Database, path: str) -> None:
+    await database.write(keep("before"))
+    with pytest.raises(Refusal, match="lost"):
+        await database.write(keep_then_raise("lost"))
+    await database.write(keep("after"))
+    assert kept_in_file(path) == {"before", "after"}
+
+
+async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(database: Database, path: str) -> None:
+    units = [keep_then_raise(str(n)) if n % 3 == 0 else keep(str(n)) for n in range(50)]
+    outcomes = await in_flight(database, units)
+    for n, outcome in enumerate(outcomes):
+        if n % 3 == 0:
+            assert isinstance(outcome, Refusal)
+            assert (outcome.status, outcome.description) == (404, str(n))
+        else:
+            assert outcome == str(n)
+    assert kept_in_file(path) == {str(n) for n in range(50) if n % 3}
+
+
+async def test_results_go_to_whom_they_belong_beyond_one_commit(database: Database) -> None:
+    count = MAX_UNITS_PER_COMMIT + 50
+    outcomes = await in_flight(database, [answer_with(n) for n in range(count)])
+    assert outcomes == list(range(count))
+
+
+async def test_broken_constraint_is_raised_as_it_is(database: Database, path: str) -> None:
+    outcomes = await in_flight(database, [keep("a"), keep("a"), keep("b")])
+    assert outcomes[0] == "a"
+    assert isinstance(outcomes[1], sqlite3.IntegrityError)
+    assert kept_in_file(path) == {"a", "b"}
+
+
+async def test_exception_that_a_unit_returns_is_a_result(database: Database) -> None:
+    refusal = not_found("a value like any other")
+
+    def unit(tx: Transaction) -> Refusal:
+        keep("a")(tx)
+        return refusal
+
+    assert await database.write(unit) is refusal
+    assert await database.read(lambda tx: refusal) is refusal
+    assert await database.read(kept) == {"a"}
+
+
+async def test_stop_iteration_from_a_unit_answers_everyone(database: Database) -> None:
+    empty: Iterator[int] = iter(())
+
+    def unit(tx: Transaction) -> int:
+        keep("lost")(tx)
+        return next(empty)
+
+    outcomes = await in_flight(database, [keep("a"), unit, keep("b")])
+    assert isinstance(outcomes[1], RuntimeError)
+    assert (outcomes[0], outcomes[2]) == ("a", "b")
+    assert await database.read(kept) == {"a", "b"}
+
+
+async def test_exit_inside_a_unit_is_the_units_own_affair(database: Database) -> None:
+    class Leave(BaseException):
+        pass
+
+    def unit(tx: Transaction) -> None:
+        keep("lost")(tx)
+        raise Leave
+
+    outcomes = await in_flight(database, [keep("a"), unit, keep("b")])
+    assert isinstance(outcomes[1], Leave)
+    with pytest.raises(Leave):
+        await database.read(unit_raising(Leave()))
+    assert await database.read(kept) == {"a", "b"}
+
+
+def unit_raising(error: BaseException) -> Unit:
+    def unit(tx: Transaction) -> object:
+        raise error
+
+    return unit
+
+
+@pytest.mark.parametrize(
+    "read_later", [lambda rows: rows, lambda rows: map(tuple, rows), lambda rows: (r for r in rows)]
+)
+async def test_unit_may_not_return_what_reads_from_its_transaction(
+    database: Database, read_later: Callable[[sqlite3.Cursor], object]
+) -> None:
+    def unit(tx: Transaction) -> object:
+        if tx.execute("PRAGMA query_only").fetchone() == (0,):
+            keep("lost")(tx)
+        return read_later(tx.execute("SELECT name FROM secret"))
+
+    for submit in (database.write, database.read):
+        with pytest.raises(TypeError, match="after its transaction"):
+            await submit(unit)
+    assert await database.read(kept) == set()
+
+
+async def test_savepoint_undoes_its_block_alone(database: Database, path: str) -> None:
+    def unit(tx: Transaction) -> None:
+        keep("before")(tx)
+        with pytest.raises(Refusal), savepoint(tx):
+            keep_then_raise("lost")(tx)
+        with savepoint(tx):
+            keep("inside")(tx)
+        keep("after")(tx)
+
+    await database.write(unit)
+    assert kept_in_file(path) == {"before", "inside", "after"}
+
+
+# Commits
+
+
+async def statements_of(database: Database, units: list[Unit]) -> list[str]:
+    """What SQLite runs for units that all wait while the writer is busy with another one, which is among it."""
+    statements: list[str] = []
+    await database.write(lambda tx: tx.set_trace_callback(statements.append))
+    statements.clear()
+    await in_flight(database, units)
+    seen = list(statements)
+    await database.write(lambda tx: tx.set_trace_callback(None))
+    return seen
+
+
+async def test_waiting_units_share_one_commit(database: Database) -> None:
+    statements = await statements_of(database, [keep(str(n)) for n in range(50)])
+    assert statements.count("BEGIN IMMEDIATE") == statements.count("COMMIT") == 2
+    assert sum(statement.startswith("INSERT") for statement in statements) == 50
+
+
+async def test_no_commit_holds_more_units_than_allowed(database: Database) -> None:
+    statements = await statements_of(database, [keep(str(n)) for n in range(2 * MAX_UNITS_PER_COMMIT + 1)])
+    batches = " ".join(statement.split(" ")[0] for statement in statements).split("BEGIN")[1:]
+    assert [batch.count("INSERT") for batch in batches] == [0, MAX_UNITS_PER_COMMIT, MAX_UNITS_PER_COMMIT, 1]
+    assert [batch.count("COMMIT") for batch in batches] == [1, 1, 1, 1]
+
+
+async def test_nobody_is_answered_before_the_commit(database: Database, path: str) -> None:
+    slow = Gate()
+    async with writer_held(database):
+        first = asyncio.create_task(database.write(keep("a")))
+        second = asyncio.create_task(database.write(slow))
+        await asyncio.sleep(0)
+    await slow.wait()  # so the first unit has run, in the transaction that the second one keeps open
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not first.done()
+    assert kept_in_file(path) == set()
+    assert await database.read(kept) == set()
+    slow.opened.set()
+    assert await first == "a"
+    assert kept_in_file(path) == {"a"}
+    await second
+
+
+async def test_failed_commit_answers_everyone_in_it_and_keeps_nothing(database: Database, path: str) -> None:
+    await database.write(keep("before"))
+    units: list[Unit] = [keep(str(n)) for n in range(49)]
+    outcomes = await in_flight(database, [*units[:30], break_commit, *units[30:]])
+    assert len(outcomes) == 50
+    assert all(is_unavailable(outcome) for outcome in outcomes)
+    assert len({id(outcome) for outcome in outcomes}) == 50, "each caller raises an exception of its own"
+    assert kept_in_file(path) == {"before"}
+    outcomes = await in_flight(database, units)
+    assert outcomes == [str(n) for n in range(49)]
+    assert kept_in_file(path) == {"before", *(str(n) for n in range(49))}
+
+
+async def test_failed_commit_of_one_unit_leaves_the_next_alone(database: Database, path: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        await database.write(break_commit)
+    assert is_unavailable(caught.value)
+    assert caught.value.headers == {"Retry-After": "1"}
+    await database.write(keep("after"))
+    assert kept_in_file(path) == {"after"}
+
+
+async def test_units_whose_transaction_is_lost_are_all_answered(database: Database, path: str) -> None:
+    await database.write(keep("before"))
+
+    def lose(tx: Transaction) -> None:
+        tx.execute("INSERT OR ROLLBACK INTO secret (name, value) VALUES ('before', x'00')")
+
+    outcomes = await in_flight(database, [keep("a"), lose, keep("b")])
+    assert all(is_unavailable(outcome) for outcome in outcomes)
+    assert kept_in_file(path) == {"before"}
+    assert await database.write(keep("after")) == "after"
+
+
+async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database, path: str) -> None:
+    def fill(tx: Transaction) -> None:
+        pages = tx.execute("PRAGMA page_count").fetchone()[0]
+        tx.execute(f"PRAGMA max_page_count = {pages + 20}")
+
+    await database.write(fill)
+    outcomes = await in_flight(database, [keep(str(n), size=10_000) for n in range(50)])
+    acknowledged = {outcome for outcome in outcomes if isinstance(outcome, str)}
+    refused = [outcome for outcome in outcomes if is_unavailable(outcome)]
+    assert refused
+    assert len(acknowledged) + len(refused) == 50
+    assert kept_in_file(path) == acknowledged
+    assert await database.write(keep("small")) == "small"
+    assert kept_in_file(path) == acknowledged | {"small"}
+    await database.write(lambda tx: tx.execute("PRAGMA max_page_count = 1000000").fetchone())
+    assert await database.write(keep("after", size=100_000)) == "after"
+
+
+async def test_locked_file_answers_everyone_and_recovers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.05)
+    database = await Database.open(path)
+    with closing(take_lock(path)):
+        writes = [database.write(keep(str(n))) for n in range(50)]
+        outcomes = await asyncio.gather(*writes, return_exceptions=True)
+        assert all(is_unavailable(outcome) for outcome in outcomes)
+        assert await database.read(kept) == set()
+    assert await database.write(keep("after")) == "after"
+    assert kept_in_file(path) == {"after"}
+    await database.close()
+
+
+def take_lock(path: str) -> sqlite3.Connection:
+    """Another program's connection, in the middle of a transaction that writes."""
+    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
+
+
+Doing = tuple[str, int]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["keep", "raise first", "raise last", "collide"]), st.integers(0, 4)), max_size=25
+    )
+)
+def test_any_interleaving_leaves_exactly_the_survivors(doings: list[Doing]) -> None:
+    def unit(tx: Transaction, n: int, what: str) -> int:
+        if what == "raise first":
+            raise not_found(str(n))
+        keep(f"{n} first")(tx)
+        if what == "collide":
+            keep(f"{n} first")(tx)
+        keep(f"{n} last")(tx)
+        if what == "raise last":
+            raise not_found(str(n))
+        return n
+
+    async def caller(database: Database, n: int, what: str, pauses: int) -> int | None:
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        try:
+            done = await database.write(lambda tx: unit(tx, n, what))
+        except (Refusal, sqlite3.IntegrityError):
+            return None
+        assert {f"{n} first", f"{n} last"} <= await database.read(kept), "a read sees what was acknowledged"
+        return done
+
+    async def run(path: str) -> tuple[list[int | None], set[str]]:
+        database = await Database.open(path)
+        callers = [caller(database, n, what, pauses) for n, (what, pauses) in enumerate(doings)]
+        answers = await asyncio.gather(*callers)
+        await database.close()
+        return answers, kept_in_file(path)
+
+    with tempfile.TemporaryDirectory() as directory:
+        answers, survivors = asyncio.run(run(f"{directory}/payres.db"))
+    assert answers == [n if what == "keep" else None for n, (what, _) in enumerate(doings)]
+    assert survivors == {f"{n} {part}" for n in answers if n is not None for part in ("first", "last")}
+
+
+# Readers
+
+
+async def test_reads_see_what_was_acknowledged(database: Database) -> None:
+    for n in range(20):
+        await database.write(keep(str(n)))
+        seen = await asyncio.gather(*(database.read(kept) for _ in range(2 * READERS)))
+        assert all(names == {str(m) for m in range(n + 1)} for names in seen)
+
+
+@pytest.mark.parametrize("chained", [False, True])
+async def test_exception_with_a_half_read_cursor_does_not_hold_the_snapshot(
+    database: Database, path: str, chained: bool
+) -> None:
+    for n in range(3):
+        await database.write(keep(str(n)))
+
+    def stop_in_the_middle(tx: Transaction) -> None:
+        rows = tx.execute("SELECT name FROM secret")
+        raise KeyError(next(rows))
+
+    def unit(tx: Transaction) -> None:
+        if not chained:
+            stop_in_the_middle(tx)
+        try:
+            stop_in_the_middle(tx)
+        except KeyError as error:
+            raise not_found("nothing more to read") from error
+
+    submits = [*(database.read for _ in range(2 * READERS)), database.write]
+    errors = await asyncio.gather(*(submit(unit) for submit in submits), return_exceptions=True)
+    assert {type(error) for error in errors} == {Refusal if chained else KeyError}
+    with closing(sqlite3.connect(path)) as other, other:
+        keep("of another program")(other)
+    assert await database.write(keep("new")) == "new"
+    for names in await asyncio.gather(*(database.read(kept) for _ in range(2 * READERS))):
+        assert names == {"0", "1", "2", "of another program", "new"}
+
+
+async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
+    await database.write(keep("a"))
+    slow = Gate()
+
+    def unit(tx: Transaction) -> None:
+        keep("b")(tx)
+        slow(tx)
+
+    writing = asyncio.create_task(database.write(unit))
+    await slow.wait()
+    for _ in range(2 * READERS):
+        assert await asyncio.wait_for(database.read(kept), PATIENCE) == {"a"}
+    assert not writing.done()
+    slow.opened.set()
+    await writing
+    assert await database.read(kept) == {"a", "b"}
+
+
+async def test_reader_in_the_middle_of_a_long_read_holds_up_neither_writer_nor_reader(database: Database) -> None:
+    async with lane_held(database.read):
+        assert await asyncio.wait_for(database.write(keep("a")), PATIENCE) == "a"
+        assert await asyncio.wait_for(database.read(kept), PATIENCE) == {"a"}
+
+
+async def test_waiting_reads_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
+    async with lane_held(database.read), lane_held(database.read):
+        tasks = [
+            asyncio.create_task(database.read(unit_raising(not_found(str(n))) if n % 3 == 0 else answer_with(n)))
+            for n in range(20)
+        ]
+        await asyncio.sleep(0)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    for n, outcome in enumerate(outcomes):
+        assert outcome == n if n % 3 else isinstance(outcome, Refusal) and outcome.description == str(n)
+
+
+async def test_readers_cannot_write(database: Database, path: str) -> None:
+    for _ in range(2 * READERS):
+        with pytest.raises(Refusal) as caught:
+            await database.read(keep("forbidden"))
+        assert is_unavailable(caught.value)
+    assert kept_in_file(path) == set()
+    assert await database.read(kept) == set()
+
+
+async def test_read_that_loses_its_transaction_is_refused_and_the_reader_recovers(database: Database) -> None:
+    for _ in range(2 * READERS):
+        with pytest.raises(Refusal) as caught:
+            await database.read(lambda tx: tx.execute("ROLLBACK").fetchone())
+        assert is_unavailable(caught.value)
+    await database.write(keep("a"))
+    seen = await asyncio.gather(*(database.read(kept) for _ in range(2 * READERS)))
+    assert all(names == {"a"} for names in seen)
+
+
+# Callers that go away, and the end
+
+
+async def test_cancelled_caller_does_not_disturb_the_others(database: Database, path: str) -> None:
+    async with writer_held(database):
+        tasks = [asyncio.create_task(database.write(keep(str(n)))) for n in range(10)]
+        await asyncio.sleep(0)
+        tasks[4].cancel()
+        await asyncio.gather(tasks[4], return_exceptions=True)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(outcomes[4], asyncio.CancelledError)
+    assert [outcome for n, outcome in enumerate(outcomes) if n != 4] == [str(n) for n in range(10) if n != 4]
+    assert kept_in_file(path) == {str(n) for n in range(10)}, "work that was handed in stands"
+
+
+async def test_caller_cancelled_while_its_unit_runs_leaves_the_work(database: Database, path: str) -> None:
+    slow = Gate()
+
+    def unit(tx: Transaction) -> None:
+        keep("a")(tx)
+        slow(tx)
+
+    task = asyncio.create_task(database.write(unit))
+    await slow.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    slow.opened.set()
+    assert await database.write(keep("b")) == "b"
+    assert kept_in_file(path) == {"a", "b"}
+
+
+async def test_close_lets_the_queue_run_dry(path: str) -> None:
+    database = await Database.open(path)
+    async with writer_held(database):
+        tasks = [asyncio.create_task(database.write(keep(str(n)))) for n in range(MAX_UNITS_PER_COMMIT + 10)]
+        await asyncio.sleep(0)
+        ends = [asyncio.create_task(database.close()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert not any(end.done() for end in ends)
+    await asyncio.wait_for(asyncio.gather(*ends), PATIENCE)
+    assert await asyncio.gather(*tasks) == [str(n) for n in range(MAX_UNITS_PER_COMMIT + 10)]
+    assert len(kept_in_file(path)) == MAX_UNITS_PER_COMMIT + 10
+
+
+async def test_close_again_does_nothing(path: str) -> None:
+    before = threading.enumerate()
+    database = await Database.open(path)
+    threads = [thread for thread in threading.enumerate() if thread not in before]
+    assert len(threads) == 1 + READERS
+    await database.close()
+    await database.close()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+    assert os.listdir(os.path.dirname(path)) == ["payres.db"], "the last connection has folded the log into the file"
+
+
+async def test_close_given_up_is_finished_all_the_same(path: str) -> None:
+    lane = Lane(await OwnedConnection.open(lambda: connect_writer(path)), run_units)
+    async with lane_held(lane.submit):
+        task = asyncio.create_task(lane.submit(keep("a")))
+        end = asyncio.create_task(lane.close())
+        await asyncio.sleep(0)
+        end.cancel()
+        await asyncio.gather(end, return_exceptions=True)
+        with pytest.raises(Refusal):
+            await lane.submit(keep("too late"))
+    assert await task == "a"
+    await asyncio.wait_for(lane.close(), PATIENCE)
+    assert kept_in_file(path) == {"a"}
+    assert os.listdir(os.path.dirname(path)) == ["payres.db"]
+
+
+async def test_work_after_close_is_refused(path: str) -> None:
+    database = await Database.open(path)
+    await database.close()
+    for submit in (database.write, database.read):
+        with pytest.raises(Refusal) as caught:
+            await submit(kept)
+        assert is_unavailable(caught.value)
+        assert caught.value.headers == {"Retry-After": "5"}
+
+
+# The file and its connections
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+async def test_new_file_is_for_its_owner_only(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        database = await Database.open(str(tmp_path / "deep" / "down" / "payres.db"))
+        await database.write(keep("a"))
+    finally:
+        os.umask(before)
+    files = sorted((tmp_path / "deep" / "down").iterdir())
+    assert [file.name for file in files] == ["payres.db", "payres.db-shm", "payres.db-wal"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    await database.close()
+
+
+async def test_writer_is_durable_and_strict(database: Database) -> None:
+    def pragmas(tx: Transaction) -> dict[str, object]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "query_only", "busy_timeout")
+        return {name: tx.execute(f"PRAGMA {name}").fetchone()[0] for name in names}
+
+    assert await database.write(pragmas) == {
+        "journal_mode": "wal",
+        "synchronous": 2,  # FULL
+        "foreign_keys": 1,
+        "query_only": 0,
+        "busy_timeout": 5000,
+    }
+    read = await database.read(pragmas)
+    assert (read["journal_mode"], read["query_only"]) == ("wal", 1)
+
+
+async def test_foreign_keys_are_in_force(database: Database) -> None:
+    def dangle(tx: Transaction) -> None:
+        tx.execute("INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (x'00', 404, 0, 1)")
+
+    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        await database.write(dangle)
+
+
+async def test_open_keeps_what_an_earlier_run_stored(path: str) -> None:
+    for n in range(3):
+        database = await Database.open(path)
+        await database.write(keep(str(n)))
+        await database.close()
+    assert kept_in_file(path) == {"0", "1", "2"}
+
+
+async def test_failed_open_leaves_nothing_open(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.enumerate()
+
+    def fail(path: str) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(database_module, "connect_reader", fail)
+    with pytest.raises(sqlite3.OperationalError, match="unable"):
+        await Database.open(path)
+    for thread in set(threading.enumerate()) - set(before):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_failed_open_does_not_outlast_its_loop(path: str) -> None:
+    Path(path).write_bytes(b"not a database, but long enough to look for one in it" * 100)
+    before = threading.active_count()
+    for _ in range(20):  # an exception of the thread would be a warning, and so an error, of this test
+        with pytest.raises(sqlite3.DatabaseError, match="not a database"):
+            asyncio.run(Database.open(path))
+        assert threading.active_count() == before
+
+
+def test_first_change_to_write_ahead_logging_waits_for_other_programs(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = take_lock(path)
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            other.execute("COMMIT")
+            other.close()
+
+    monkeypatch.setattr(database_module, "sleep", wait)
+    connection = connect_writer(path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+    assert len(waits) >= 3
+
+
+def test_first_change_to_write_ahead_logging_waits_no_longer_than_allowed(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.05)
+    with closing(take_lock(path)), pytest.raises(sqlite3.OperationalError, match="locked"):
+        connect_writer(path)
+
+
+# Our subclass of aiosqlite's connection reaches into its private parts, so this is what must still hold of them.
+
+
+def test_aiosqlite_is_the_version_that_was_looked_into() -> None:
+    assert version("aiosqlite").startswith("0.22.")
+
+
+async def test_owned_connection_runs_functions_on_its_own_thread(path: str) -> None:
+    connect_writer(path).close()
+    connections = [await OwnedConnection.open(lambda: connect_reader(path)) for _ in range(2)]
+    idents = [{await owned.run(lambda raw: threading.get_ident()) for _ in range(5)} for owned in connections]
+    assert len(idents[0]) == len(idents[1]) == 1
+    assert len(idents[0] | idents[1] | {threading.get_ident()}) == 3
+    names = {await owned.run(lambda raw: threading.current_thread().daemon) for owned in connections}
+    assert names == {True}, "a thread that is not a daemon would keep a crashed process alive"
+    for owned in connections:
+        await owned.close()
+
+
+async def test_owned_connection_hands_over_the_raw_connection_and_the_result(path: str) -> None:
+    raw = sqlite3.connect(path, check_same_thread=False)
+    owned = await OwnedConnection.open(lambda: raw)
+    assert await owned.run(lambda connection: connection is raw)
+    assert await owned.run(lambda connection: connection.execute("SELECT 1, 2").fetchone()) == (1, 2)
+    await owned.close()
+
+
+async def test_owned_connection_raises_what_the_function_raises_and_goes_on(path: str) -> None:
+    owned = await OwnedConnection.open(lambda: sqlite3.connect(path, check_same_thread=False))
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise LookupError("on the thread")
+
+    with pytest.raises(LookupError, match="on the thread"):
+        await owned.run(fail)
+    assert await owned.run(lambda connection: 1) == 1
+    await owned.close()
+    with pytest.raises(ValueError, match="no active connection"):
+        await owned.run(lambda connection: 1)
+
+
+async def test_owned_connection_raises_what_the_connector_raises() -> None:
+    def fail() -> sqlite3.Connection:
+        raise FileNotFoundError("no such directory")
+
+    with pytest.raises(FileNotFoundError):
+        await OwnedConnection.open(fail)

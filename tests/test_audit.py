@@ -1,0 +1,215 @@
+"""A small set of books with every kind of payment in it, and each invariant broken behind the ledger's back."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from payres import audit, ledger, operator_accounts, wallets
+from payres.store import accounts, clients, grants, incoming, outgoing
+from payres.store.database import Transaction, connect_writer
+from payres.store.grants import GrantRecord
+from payres.store.incoming import IncomingRecord
+from payres.store.outgoing import OutgoingRecord
+from payres.store.wallets import WalletRecord
+
+NOW = 1_700_000_000_000_000
+MAX_DECIMAL = "92233720368547758.07"
+
+SENDING = OutgoingRecord(
+    id="3-sending",
+    wallet_address_id=1,
+    client_id=1,
+    grant_id="grant",
+    window_start=0,
+    quote_id=None,
+    receiver="http://127.0.0.1:8080/incoming-payments/1-open",
+    incoming_payment_id="1-open",
+    debit=110,
+    receive=100,
+    receive_code="USD",
+    receive_scale=2,
+    fee=10,
+    sent=0,
+    delivered=0,
+    state="sending",
+    failure=None,
+    metadata=None,
+    created_at=NOW,
+    ended_at=None,
+)
+
+
+@pytest.fixture
+def tx(tmp_path: Path) -> Iterator[Transaction]:
+    connection = connect_writer(str(tmp_path / "books.db"))
+    connection.execute("BEGIN")
+    keep_books(connection)
+    yield connection
+    connection.close()
+
+
+def keep_books(tx: Transaction) -> None:
+    """alice has sent one payment to bob, failed to send another, and is sending a third to carol in euros."""
+    alice, bob, carol = (
+        wallets.create_wallet(tx, path, code, 2, None, None, NOW)
+        for path, code in (("alice", "USD"), ("bob", "USD"), ("carol", "EUR"))
+    )
+    wallets.deposit(tx, "alice", "10.00", NOW)
+    wallets.deposit(tx, "carol", "1.00", NOW)
+    operator_accounts.deposit_liquidity(tx, "EUR", 2, "50.00", NOW)
+    client = clients.ensure_client(tx, "http://127.0.0.1:8080/bob", "http://127.0.0.1:8080/bob", None, NOW)
+    grants.insert_grant(tx, GrantRecord("grant", client.id, None, "issued", "[]", None, alice.id, b"", NOW, NOW, None))
+    for identifier, wallet in (("1-open", bob), ("2-euros", carol)):
+        incoming.insert_incoming(
+            tx, IncomingRecord(identifier, wallet.id, client.id, None, 0, None, NOW, NOW + 1, None)
+        )
+    _complete(tx, _start(tx, alice, "1-completed"), alice, bob)
+    _fail(tx, _start(tx, alice, "2-failed"))
+    _start(tx, alice, "3-sending", "EUR", "2-euros")
+
+
+def _start(
+    tx: Transaction, sender: WalletRecord, identifier: str, code: str = "USD", receiver: str = "1-open"
+) -> OutgoingRecord:
+    payment = msgspec.structs.replace(SENDING, id=identifier, receive_code=code, incoming_payment_id=receiver)
+    outgoing.insert_outgoing(tx, payment)
+    ledger.reserve(tx, sender.account_id, payment.debit, identifier, NOW)
+    grants.add_spending(tx, "grant", 0, code, 2, payment.debit, payment.receive, NOW)
+    return payment
+
+
+def _complete(tx: Transaction, payment: OutgoingRecord, sender: WalletRecord, receiver: WalletRecord) -> None:
+    (promised,) = accounts.reservations_of_payment(tx, payment.id)
+    fees = ledger.operator_account(tx, sender.asset_id, "fees")
+    ledger.post(tx, promised.id, fees, payment.fee, "fee", NOW)
+    ledger.post(tx, promised.id, receiver.account_id, payment.receive, "payment", NOW, payment.incoming_payment_id)
+    assert payment.incoming_payment_id
+    incoming.add_received(tx, payment.incoming_payment_id, payment.receive, None)
+    outgoing.end_outgoing(tx, payment.id, payment.debit, payment.receive, None, NOW)
+
+
+def _fail(tx: Transaction, payment: OutgoingRecord) -> None:
+    (promised,) = accounts.reservations_of_payment(tx, payment.id)
+    ledger.release(tx, promised.id)
+    grants.add_spending(tx, "grant", 0, payment.receive_code, 2, -payment.debit, -payment.receive, NOW)
+    outgoing.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
+
+
+def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> None:
+    findings = audit.check(tx)
+    assert [finding.breaches for finding in findings if not finding.holds] == []
+    assert audit.first_broken(findings) is None
+    examined = {finding.name: finding.examined for finding in findings}
+    assert examined["zero_sum"] == 2
+    assert examined["balances"] == 7
+    assert examined["transfers"] == 5
+    assert examined["reserved"] == examined["sending"] == 1
+    assert examined["received"] == examined["sent"] == examined["delivered"] == examined["spending"] == 2
+
+
+def test_check_proves_an_empty_database() -> None:
+    connection = connect_writer(":memory:")
+    assert audit.first_broken(audit.check(connection)) is None
+    connection.close()
+
+
+def test_check_counts_turnover_past_what_one_figure_holds(tx: Transaction) -> None:
+    wallets.create_wallet(tx, "dora", "GBP", 2, None, None, NOW)
+    for _ in range(3):
+        wallets.deposit(tx, "dora", MAX_DECIMAL, NOW)
+        wallets.withdraw(tx, "dora", MAX_DECIMAL, NOW)
+    wallets.deposit(tx, "dora", MAX_DECIMAL, NOW)
+    assert audit.first_broken(audit.check(tx)) is None
+
+
+def test_check_takes_windows_in_which_all_was_given_back(tx: Transaction) -> None:
+    grants.add_spending(tx, "grant", NOW, "JPY", 0, 0, 0, NOW)
+    assert audit.first_broken(audit.check(tx)) is None
+
+
+CROSSED = """
+    INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, created_at)
+    SELECT d.id, c.id, 5, 'exchange', 0 FROM account d JOIN account c ON c.kind = 'wallet' AND c.asset_id <> d.asset_id
+    WHERE d.id = {} AND c.id = {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "breach", "statements"),
+    [
+        ("zero_sum", "USD with scale 2 sum to 1 ", ["UPDATE account SET balance = balance + 1 WHERE id = 1"]),
+        ("zero_sum", "USD", ["UPDATE account SET balance = 9223372036854775807 WHERE kind IN ('wallet', 'fees')"]),
+        (
+            "balances",
+            "account 1 ",
+            ["UPDATE account SET balance = balance + iif(id = 1, 1, -1) WHERE id IN (1, 2)"],
+        ),
+        ("balances", "account", ["DELETE FROM transfer WHERE kind = 'deposit'"]),
+        ("transfers", "of another asset", [CROSSED.format(1, 3), CROSSED.format(3, 1)]),
+        ("reserved", "account 1 has 111 reserved, its open", ["UPDATE account SET reserved = 111 WHERE id = 1"]),
+        ("reserved", "hold 0", ["UPDATE reservation SET remaining = 0"]),
+        ("floors", "its floor is 900", ["UPDATE account SET floor = 900 WHERE id = 1"]),
+        (
+            "received",
+            "1-open says it received 99, its transfers sum to 100",
+            ["UPDATE incoming_payment SET received = 99 WHERE id = '1-open'"],
+        ),
+        ("received", "2-euros", ["UPDATE incoming_payment SET received = 1 WHERE id = '2-euros'"]),
+        ("sent", "1-completed says it sent 109", ["UPDATE outgoing_payment SET sent = 109 WHERE id = '1-completed'"]),
+        ("sent", "2-failed says it sent 1", ["UPDATE outgoing_payment SET sent = 1 WHERE id = '2-failed'"]),
+        ("delivered", "1-completed", ["UPDATE outgoing_payment SET delivered = 99 WHERE id = '1-completed'"]),
+        (
+            "ended",
+            "still holds 110 for the ended outgoing payment 3-sending",
+            ["UPDATE outgoing_payment SET state = 'failed', failure = 'x', ended_at = 1 WHERE state = 'sending'"],
+        ),
+        ("sending", "3-sending", ["UPDATE outgoing_payment SET debit = 111 WHERE state = 'sending'"]),
+        (
+            "sending",
+            "2-failed",
+            [
+                "UPDATE outgoing_payment SET state = 'sending', sent = 0, ended_at = NULL, failure = NULL"
+                " WHERE id = '2-failed'"
+            ],
+        ),
+        ("limits", "has spent a debit of -1", ["UPDATE grant_spending SET debit = -1 WHERE receive_code = 'EUR'"]),
+        ("spending", "towards EUR misses", ["UPDATE grant_spending SET debit = 109 WHERE receive_code = 'EUR'"]),
+        ("spending", "a receive of 1", ["UPDATE grant_spending SET receive = 101 WHERE receive_code = 'USD'"]),
+        ("spending", "a debit of -110", ["DELETE FROM grant_spending WHERE receive_code = 'USD'"]),
+        ("references", "incoming_payment", ["UPDATE incoming_payment SET client_id = 99"]),
+        ("file", "CHECK", ["UPDATE wallet_address SET state = 'odd'"]),
+    ],
+)
+def test_check_names_what_is_broken_first(tx: Transaction, name: str, breach: str, statements: Sequence[str]) -> None:
+    tx.execute("COMMIT")
+    tx.execute("PRAGMA foreign_keys = OFF")
+    tx.execute("PRAGMA ignore_check_constraints = ON")
+    for statement in statements:
+        assert tx.execute(statement).rowcount > 0
+    tx.execute("PRAGMA ignore_check_constraints = OFF")
+    broken = audit.first_broken(audit.check(tx))
+    assert broken is not None
+    assert broken.name == name
+    assert breach in " ".join(broken.breaches)
+
+
+def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
+    path = tmp_path / "books.db"
+    connection = connect_writer(str(path))
+    connection.execute("BEGIN")
+    keep_books(connection)
+    connection.execute("COMMIT")
+    (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'transfer'").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+    connection = connect_writer(str(path))
+    broken = audit.first_broken(audit.check(connection))
+    connection.close()
+    assert broken is not None
+    assert broken.name == "balances"
+    assert "malformed" in broken.breaches[0]
