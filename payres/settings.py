@@ -69,8 +69,9 @@ def load_settings(
 
 
 def _local_url(host: str, port: int) -> str:
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104 - a comparison, not a bind
-    return f"http://{reachable}:{port}"
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison, not a bind
+    bracketed = f"[{reachable}]" if ":" in reachable and not reachable.startswith("[") else reachable
+    return f"http://{bracketed}:{port}"
 
 
 def _read_file(environment: Mapping[str, str], file: Path | None) -> tuple[str, Mapping[str, object]]:

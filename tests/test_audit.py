@@ -6,13 +6,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres import audit, ledger, operator_accounts, wallets
+from payres import assets, audit, ledger, operator_accounts, wallets
+from payres.clock import MovableClock
+from payres.identifiers import SystemIdentifiers
+from payres.payments.incoming import complete_incoming_payment, create_incoming_payment
+from payres.payments.outgoing import create_outgoing_payment
+from payres.payments.settlement import settle
 from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.database import Transaction, connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord
+from payres.urls import Urls
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
 
 NOW = 1_700_000_000_000_000
 MAX_DECIMAL = "92233720368547758.07"
@@ -213,3 +220,34 @@ def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
     assert broken is not None
     assert broken.name == "balances"
     assert "malformed" in broken.breaches[0]
+
+
+@pytest.mark.parametrize("fee", [("0", 0), ("0.10", 50)])
+@pytest.mark.parametrize("receiver", ["bob", "carol", "alice"])
+@pytest.mark.parametrize("is_completed_first", [False, True])
+def test_check_holds_before_and_after_the_settlement_of_payments(
+    fee: tuple[str, int], receiver: str, is_completed_first: bool
+) -> None:
+    tx = connect_writer(":memory:")
+    keep_books(tx)
+    assets.set_fee(tx, "USD", 2, *fee)
+    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+    urls, identifiers, clock = Urls("http://127.0.0.1:8080"), SystemIdentifiers(), MovableClock(NOW, frozen=True)
+    wallet = wallets.require_wallet(tx, receiver)
+    target = create_incoming_payment(tx, wallet, 1, IncomingPaymentRequest(), identifiers, 60, NOW)
+    request = OutgoingPaymentRequest(
+        wallet_address="http://127.0.0.1:8080/alice",
+        incoming_payment=urls.resource("incoming-payments", target.id),
+        debit_amount=Amount(value="200", asset_code="USD", asset_scale=2),
+    )
+    alice = wallets.require_wallet(tx, "alice")
+    created = create_outgoing_payment(tx, urls, alice, 1, "grant", None, request, identifiers, NOW)
+    assert audit.first_broken(audit.check(tx)) is None
+    if is_completed_first:
+        complete_incoming_payment(tx, target, NOW)
+    settle(tx, created.payment.id, clock)
+    ended = outgoing.find_outgoing(tx, created.payment.id)
+    assert ended is not None
+    assert ended.state == ("failed" if is_completed_first else "completed")
+    assert audit.first_broken(audit.check(tx)) is None
+    tx.close()

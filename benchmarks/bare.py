@@ -1,0 +1,91 @@
+"""The yardstick: a bare Starlette application with the least that a signed request to a durable store must cost.
+
+Each request is one Ed25519 verification and one SQLite operation: a GET is a read by primary key, a POST one insert,
+durable before the answer. Both run on threads of payres' own Database, so the comparison is about what payres does
+beyond them: signature base, digest, token, grant, access, rules, and answers in Open Payments' shapes.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import click
+import msgspec
+import uvicorn
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from payres.store.database import Database, Transaction
+
+# As many bytes as the signature base of a signed GET and an incoming payment have.
+MESSAGE = b"signed " * 60
+ANSWER = {"id": "0" * 36, "text": "incoming payment " * 40}
+
+_key = Ed25519PrivateKey.generate()
+_signature = _key.sign(MESSAGE)
+_public_key = _key.public_key()
+
+
+async def serve_one(request: Request) -> Response:
+    """One body, one verification, one operation, one answer."""
+    await request.body()
+    _public_key.verify(_signature, MESSAGE)
+    database: Database = request.app.state.database
+    if request.method == "GET":
+        row = await database.read(_read)
+        return _json(row[1], 200)
+    await database.write(_insert)
+    return _json(msgspec.json.encode(ANSWER), 201)
+
+
+@click.command()
+@click.option("--port", type=int, required=True)
+@click.option("--database", "path", required=True)
+def main(port: int, path: str) -> None:
+    """Serve until SIGTERM, with the flags of `payres serve`."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.database = await Database.open(path)
+        await app.state.database.write(_prepare)
+        yield
+        await app.state.database.close()
+
+    app = Starlette(routes=[Route("/{path:path}", serve_one, methods=["GET", "POST"])], lifespan=lifespan)
+    uvicorn.run(
+        app,
+        port=port,
+        loop="auto",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        backlog=2048,
+    )
+
+
+def _prepare(tx: Transaction) -> None:
+    tx.execute("CREATE TABLE IF NOT EXISTS bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT")
+    tx.execute("INSERT OR REPLACE INTO bare (id, body) VALUES (1, ?)", (msgspec.json.encode(ANSWER),))
+
+
+def _read(tx: Transaction) -> tuple[int, bytes]:
+    row: tuple[int, bytes] = tx.execute("SELECT id, body FROM bare WHERE id = 1").fetchone()
+    return row
+
+
+def _insert(tx: Transaction) -> None:
+    tx.execute("INSERT INTO bare (body) VALUES (?)", (b"x" * 200,))
+
+
+def _json(body: bytes, status: int) -> Response:
+    return Response(body, status, {"Cache-Control": "no-store"}, media_type="application/json")
+
+
+if __name__ == "__main__":
+    main()

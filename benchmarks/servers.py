@@ -1,0 +1,75 @@
+"""Server processes: started, awaited, weighed and stopped."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter, sleep
+
+import msgspec
+
+from benchmarks import CannotMeasure
+
+BASE_URL = "http://wallet.example"  # what requests are signed for; the servers' ports differ
+PATIENCE_SECONDS = 20.0
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A running server. `start_seconds` is from the start of the program to its first answer."""
+
+    process_id: int
+    port: int
+    start_seconds: float
+
+    def memory(self) -> Mapping[str, float]:
+        """Resident memory in megabytes (10^6): `Rss`, and `Pss`, which counts shared pages by their share."""
+        lines = Path(f"/proc/{self.process_id}/smaps_rollup").read_text().splitlines()[1:]
+        fields = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
+        return {name: int(fields[name][0]) * 1024 / 1e6 for name in ("Rss", "Pss")}
+
+
+def payres_command(database: str, port: int) -> Sequence[str]:
+    options = ("--database", database, "--port", str(port), "--base-url", BASE_URL)
+    return (sys.executable, "-m", "payres", "serve", *options)
+
+
+def bare_command(database: str, port: int) -> Sequence[str]:
+    return (sys.executable, str(Path(__file__).with_name("bare.py")), "--port", str(port), "--database", database)
+
+
+@contextmanager
+def running(command: Sequence[str], port: int, log: Path) -> Iterator[Server]:
+    """Runs the server for the block, in the log's directory so that no payres.toml is found. Raises CannotMeasure."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+    environment["PAYRES_SIGNATURE_MAX_AGE"] = "86400"  # requests are signed once, before everything
+    with log.open("wb") as output:
+        began = perf_counter()
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=log.parent, env=environment)
+        try:
+            while not _answers(port):
+                if process.poll() is not None or perf_counter() - began > PATIENCE_SECONDS:
+                    raise CannotMeasure(f"{' '.join(command)} did not start: {log.read_text()}")
+                sleep(0.002)
+            yield Server(process.pid, port, perf_counter() - began)
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_SECONDS)
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _answers(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: benchmark\r\nconnection: close\r\n\r\n")
+            return connection.recv(4096).startswith(b"HTTP/1.1 200")
+    except ConnectionError:
+        return False

@@ -1,0 +1,165 @@
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tomllib
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from payres.settings import Settings, load_settings
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[subprocess.Popen[str]]:
+    """A server in a process of its own, ended at the latest with the block."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "payres", "serve", "--port", "0", *options],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def announcement(process: subprocess.Popen[str]) -> Any:
+    """The JSON object that `serve --json` prints when it is ready."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if line == "}\n":
+            return json.loads("".join(lines))
+    raise AssertionError(process.communicate())
+
+
+def fetch(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        assert "server" not in response.headers
+        assert "date" in response.headers
+        return json.load(response)
+
+
+def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_json: Json, database: Path) -> None:
+    assert as_json("init") == {
+        "config": "payres.toml",
+        "configWritten": True,
+        "database": "payres.db",
+        "databaseCreated": True,
+    }
+    assert database.exists()
+    assert tomllib.loads(Path("payres.toml").read_text()) == {}
+    assert load_settings() == Settings()
+
+
+def test_init_again_leaves_everything_as_it_is(payres: Command, as_json: Json) -> None:
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    Path("payres.toml").write_text("port = 9000\n")
+    answer = as_json("init")
+    assert (answer["configWritten"], answer["databaseCreated"]) == (False, False)
+    assert Path("payres.toml").read_text() == "port = 9000\n"
+    assert len(as_json("wallet", "list")["wallets"]) == 1
+
+
+def test_init_with_a_database_writes_it_down(payres: Command, database: Path) -> None:
+    assert payres("init", "--database", 'my "shop".db').exit_code == 0
+    assert load_settings().database == 'my "shop".db'
+    assert Path('my "shop".db').exists()
+    assert not database.exists()
+
+
+def test_template_shows_every_setting_with_its_default() -> None:
+    text = (files("payres") / "templates" / "payres.toml").read_text(encoding="utf-8")
+    shown = "\n".join(line.removeprefix("# ") for line in text.splitlines() if " = " in line)
+    assert msgspec.convert(tomllib.loads(shown), Settings) == Settings()
+    assert tomllib.loads(shown).keys() == {field.name for field in msgspec.structs.fields(Settings)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.usefixtures("database")
+def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
+    with serving("--json", "--demo") as process:
+        ready = announcement(process)
+        assert ready["wallets"] == 2
+        assert fetch(f"{ready['baseUrl']}/alice")["id"] == f"{ready['baseUrl']}/alice"
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=15)
+        assert (process.returncode, errors) == (0, "")
+
+
+def test_serve_sees_what_a_command_commits(payres: Command, database: Path) -> None:
+    with serving("--json") as process:
+        ready = announcement(process)
+        assert ready["wallets"] == 0
+        payres("wallet", "create", "carol", "--asset", "USD", "--scale", "2")
+        assert fetch(f"{ready['baseUrl']}/carol")["assetCode"] == "USD"
+        assert payres("ledger", "check").exit_code == 0
+
+
+def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Command, as_json: Json) -> None:
+    for _ in range(2):
+        with serving("--demo") as process:
+            assert process.stdout is not None
+            text = [process.stdout.readline() for _ in range(6)]
+        assert text[0].startswith("payres 0.1.0 serves http://127.0.0.1:")
+        assert text[2].endswith("/alice  1000.00 USD, password alice-demo\n")
+        assert text[3].endswith("/bob  0.00 USD, password bob-demo\n")
+        assert text[4].startswith("Sign in for consent: ")
+        assert text[5].startswith("Try next: curl http://127.0.0.1:")
+    assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice", "bob"]
+
+
+def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: Json) -> None:
+    payres("wallet", "create", "alice", "--asset", "EUR", "--scale", "2", "--password", "mine")
+    with serving("--demo", "--json") as process:
+        ready = announcement(process)
+    assert (ready["wallets"], ready["demoWallets"]) == (1, [])
+    assert as_json("wallet", "show", "alice")["balance"] == "0.00"
+
+
+def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, serving("--port", str(taken.getsockname()[1])) as process:
+        output, errors = process.communicate(timeout=15)
+    assert (process.returncode, output) == (1, "")
+    assert errors.startswith("Error: Port ")
+    assert "is in use" in errors
+    assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("database")
+def test_serve_on_another_machines_address_is_one_sentence() -> None:
+    with serving("--host", "192.0.2.1") as process:
+        output, errors = process.communicate(timeout=15)
+    assert (process.returncode, output) == (1, "")
+    assert errors == "Error: The host 192.0.2.1 is not an address of this machine; choose another with --host\n"
+
+
+def test_serve_on_a_newer_database_is_one_sentence(payres: Command, database: Path) -> None:
+    connection = sqlite3.connect(database)
+    connection.execute("PRAGMA user_version = 99999")
+    connection.close()
+    with serving() as process:
+        output, errors = process.communicate(timeout=15)
+    assert (process.returncode, output) == (1, "")
+    assert errors.startswith("Error: The database has version 99999")
+    assert len(errors.splitlines()) == 1

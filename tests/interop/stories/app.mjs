@@ -1,0 +1,102 @@
+// What every story works with: its settings on standard input, one line of JSON a step on standard output, the official
+// client as it comes from npm, and the page of the app that the owner's browser returns to after consent.
+
+import { createHash, randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { setTimeout as delay } from 'node:timers/promises'
+
+import { createAuthenticatedClient, isPendingGrant, OpenPaymentsClientError } from '@interledger/open-payments'
+
+const SETTLEMENT_MS = 10_000
+
+export const settings = JSON.parse(readFileSync(0, 'utf8'))
+
+/** Tells the test what happened. A step with `decide` waits for the wallet's owner at that URL. */
+export function step(name, facts) {
+  process.stdout.write(`${JSON.stringify({ step: name, ...facts })}\n`)
+}
+
+/** A step of which only the refusal is of interest: what the client makes of it. Anything but a refusal is a fault. */
+export async function refused(name, answer) {
+  const result = await answer.catch((error) => error)
+  if (!(result instanceof OpenPaymentsClientError)) {
+    throw new Error(`${name} was not refused: ${result?.stack ?? JSON.stringify(result)}`)
+  }
+  const { status, code, description, details, validationErrors } = result
+  step(name, { status, code, description, details, validationErrors })
+}
+
+/** The official client of an app, with its defaults: responses are validated. */
+export function connect({ walletAddress, privateKey, kid }) {
+  return createAuthenticatedClient({ walletAddressUrl: walletAddress, privateKey, keyId: kid, useHttp: true })
+}
+
+/** Asks for access that is given at once, and returns the token's value. */
+export async function token(client, url, ...access) {
+  return (await grant(client, url, ...access)).access_token.value
+}
+
+/** Asks for access that is given at once. */
+export async function grant(client, url, ...access) {
+  const answer = await client.grant.request({ url }, { access_token: { access } })
+  if (isPendingGrant(answer)) {
+    throw new Error(`consent was asked for ${JSON.stringify(access)}`)
+  }
+  return answer
+}
+
+/**
+ * Asks for what only the wallet's owner can give, sends the owner to decide, and waits for the return. `answer` is what
+ * came with it, `expectedHash` what its hash must be (RFC 9635 section 4.2.3).
+ */
+export async function askConsent(name, client, url, request) {
+  const page = await openFinishPage()
+  const nonce = randomUUID()
+  const pending = await client.grant.request(
+    { url },
+    { ...request, interact: { start: ['redirect'], finish: { method: 'redirect', uri: page.uri, nonce } } }
+  )
+  if (!isPendingGrant(pending)) {
+    throw new Error(`${name}: no consent was asked`)
+  }
+  step(name, { ...pending, decide: pending.interact.redirect })
+  const answer = await page.visited
+  const parts = [nonce, pending.interact.finish, answer.interact_ref, url]
+  return { pending, answer, expectedHash: createHash('sha256').update(parts.join('\n')).digest('base64') }
+}
+
+/** Watches an outgoing payment until it has ended. */
+export async function settle(client, url, accessToken) {
+  const deadline = Date.now() + SETTLEMENT_MS
+  for (;;) {
+    const payment = await client.outgoingPayment.get({ url, accessToken })
+    if (payment.failed || payment.sentAmount.value === payment.debitAmount.value) {
+      return payment
+    }
+    if (Date.now() > deadline) {
+      throw new Error(`the payment has not settled: ${JSON.stringify(payment)}`)
+    }
+    await delay(20)
+  }
+}
+
+/** A page of the app, with a query of its own, for one visit. `visited` is the query of that visit. */
+async function openFinishPage() {
+  let arrive
+  const visited = new Promise((resolve) => (arrive = resolve))
+  const server = createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url, 'http://app.invalid')
+    response.setHeader('Connection', 'close')
+    if (pathname !== '/finish') {
+      response.writeHead(404).end()
+      return
+    }
+    response.setHeader('Content-Type', 'text/html; charset=utf-8')
+    response.end('<!doctype html><title>Back in the app</title><h1>Back in the app</h1>')
+    arrive(Object.fromEntries(searchParams))
+    server.close()
+  })
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return { uri: `http://127.0.0.1:${server.address().port}/finish?order=42`, visited }
+}

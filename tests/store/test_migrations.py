@@ -1,0 +1,248 @@
+import re
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from payres.store import migrations
+from payres.store.database import Database, connect_writer
+from payres.store.migrations import NewerDatabase, execute_script, migrate
+
+SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
+NEWEST = max(migrations.migrations())
+OPEN_WHEN_TOLD = """
+import sys
+from payres.store.database import connect_writer
+print("ready", flush=True)
+sys.stdin.readline()
+connection = connect_writer(sys.argv[1])
+print(connection.execute("PRAGMA user_version").fetchone()[0])
+connection.close()
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "payres.db")
+
+
+@contextmanager
+def plain(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection that payres did not prepare, without transactions of its own accord."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+def objects(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
+    """Every table and index with its definition, free of comments and of how it is laid out."""
+    rows = connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name")
+    return [(kind, name, table, " ".join(re.sub("--.*", "", sql).split())) for kind, name, table, sql in rows]
+
+
+def version(connection: sqlite3.Connection) -> int:
+    number: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return number
+
+
+def at_version(connection: sqlite3.Connection, number: int) -> None:
+    """Makes an empty database into one that the payres of that version wrote."""
+    for step in range(1, number + 1):
+        execute_script(connection, migrations.migrations()[step])
+    connection.execute(f"PRAGMA user_version = {number}")
+
+
+@pytest.fixture
+def expected() -> list[tuple[str, str, str, str]]:
+    with plain(":memory:") as connection:
+        connection.executescript(SCHEMA_FILE.read_text())
+        return objects(connection)
+
+
+def test_versions_count_up_from_one() -> None:
+    assert sorted(migrations.migrations()) == list(range(1, NEWEST + 1))
+
+
+def test_schema_is_the_file_at_the_top_of_the_tree() -> None:
+    assert migrations.schema() == SCHEMA_FILE.read_text()
+
+
+def test_fresh_database_has_the_newest_version_and_the_schema(path: str, expected: object) -> None:
+    with closing(connect_writer(path)) as connection:
+        assert version(connection) == NEWEST
+        assert objects(connection) == expected
+        assert not connection.in_transaction
+
+
+def test_every_table_is_strict(path: str) -> None:
+    with closing(connect_writer(path)) as connection:
+        tables = connection.execute(
+            "SELECT name, strict FROM pragma_table_list WHERE name NOT LIKE 'sqlite%'"
+        ).fetchall()
+    assert len(tables) > 10
+    assert {name for name, strict in tables if not strict} == set()
+
+
+@pytest.mark.parametrize("start", range(1, NEWEST + 1))
+def test_every_old_version_migrates_to_the_schema(path: str, start: int, expected: object) -> None:
+    with plain(path) as connection:
+        at_version(connection, start)
+    with closing(connect_writer(path)) as connection:
+        assert version(connection) == NEWEST
+        assert objects(connection) == expected
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_database_of_this_version_is_not_written_to(path: str) -> None:
+    connect_writer(path).close()
+    before = Path(path).read_bytes()
+    connect_writer(path).close()
+    assert Path(path).read_bytes() == before
+
+
+def test_only_the_missing_steps_are_run_and_the_rows_stay(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(connect_writer(path)) as connection:
+        connection.execute("INSERT INTO secret (name, value) VALUES ('kept', x'01')")
+    steps = migrations.migrations() | {
+        NEWEST + 1: "alter table secret add column note text;",
+        NEWEST + 2: "-- a comment; with a semicolon\nupdate secret set note = 'one; two';\n",
+    }
+    monkeypatch.setattr(migrations, "migrations", lambda: steps)
+    with closing(connect_writer(path)) as connection:
+        assert version(connection) == NEWEST + 2
+        assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01", "one; two")]
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_newer_database_is_refused_and_untouched(path: str, mode: str) -> None:
+    with plain(path) as connection:
+        connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()
+        connection.execute("CREATE TABLE of_the_future (x)")
+        connection.execute(f"PRAGMA user_version = {NEWEST + 7}")
+    before = Path(path).read_bytes()
+    with pytest.raises(NewerDatabase, match=rf"\b{NEWEST + 7}\b.*\b{NEWEST}\b"):
+        connect_writer(path)
+    assert Path(path).read_bytes() == before
+    assert list(Path(path).parent.iterdir()) == [Path(path)]
+
+
+async def test_open_refuses_a_newer_database(path: str) -> None:
+    with plain(path) as connection:
+        connection.execute(f"PRAGMA user_version = {NEWEST + 1}")
+    with pytest.raises(NewerDatabase):
+        await Database.open(path)
+
+
+def test_migrate_refuses_a_newer_database_and_leaves_no_transaction(path: str) -> None:
+    with plain(path) as connection:
+        connection.execute(f"PRAGMA user_version = {NEWEST + 1}")
+        with pytest.raises(NewerDatabase):
+            migrate(connection)
+        assert not connection.in_transaction
+        assert version(connection) == NEWEST + 1
+
+
+def test_failing_step_leaves_the_file_as_it_was(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(connect_writer(path)) as connection:
+        connection.execute("INSERT INTO secret (name, value) VALUES ('kept', x'01')")
+    before = Path(path).read_bytes()
+    steps = migrations.migrations() | {
+        NEWEST + 1: "create table extra (x integer) strict; \ndelete from secret;",
+        NEWEST + 2: "create table another (x integer) strict;\ncreate table secret (x integer) strict;",
+    }
+    monkeypatch.setattr(migrations, "migrations", lambda: steps)
+    with pytest.raises(sqlite3.OperationalError, match="secret already exists"):
+        connect_writer(path)
+    assert Path(path).read_bytes() == before
+    monkeypatch.undo()
+    with closing(connect_writer(path)) as connection:
+        assert version(connection) == NEWEST
+        assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01")]
+
+
+def test_failing_schema_leaves_an_empty_file_that_can_be_opened_later(
+    path: str, monkeypatch: pytest.MonkeyPatch, expected: object
+) -> None:
+    monkeypatch.setattr(migrations, "schema", lambda: "create table secret (x integer) strict;\nnonsense;")
+    with pytest.raises(sqlite3.OperationalError, match="nonsense"):
+        connect_writer(path)
+    with plain(path) as connection:
+        assert (version(connection), objects(connection)) == (0, [])
+    monkeypatch.undo()
+    with closing(connect_writer(path)) as connection:
+        assert (version(connection), objects(connection)) == (NEWEST, expected)
+
+
+def test_programs_that_open_a_fresh_file_at_once_all_succeed(path: str, expected: object) -> None:
+    command = [sys.executable, "-c", OPEN_WHEN_TOLD, path]
+    programs = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.flush()
+    ends = [program.communicate(timeout=30) for program in programs]
+    assert ends == [(f"{NEWEST}\n", "")] * 2
+    with closing(connect_writer(path)) as connection:
+        assert objects(connection) == expected
+
+
+def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) -> None:
+    """The same, often enough to meet the moments in which SQLite answers that the file is locked."""
+    rounds, together = 25, 4
+    barrier = threading.Barrier(together)
+    found: list[int] = []
+
+    def open_each() -> None:
+        for turn in range(rounds):
+            barrier.wait(timeout=30)
+            with closing(connect_writer(str(tmp_path / f"{turn}.db"))) as connection:
+                found.append(version(connection))
+
+    threads = [threading.Thread(target=open_each) for _ in range(together)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [NEWEST] * rounds * together
+
+
+@pytest.mark.parametrize(
+    ("script", "tables"),
+    [
+        ("create table a (x integer);", {"a"}),
+        ("create table a (x integer)", {"a"}),
+        (
+            "create table a (x integer); -- with a remark\ncreate table b (x text default ';\n');\n-- the end",
+            {"a", "b"},
+        ),
+        ("create table a (x integer);\ncreate trigger t after insert on a begin\n  delete from a;\nend;\n", {"a"}),
+        ("-- nothing; at all\n\n", set()),
+        ("", set()),
+    ],
+)
+def test_script_runs_statement_by_statement_inside_the_transaction(script: str, tables: set[str]) -> None:
+    with plain(":memory:") as connection:
+        connection.execute("BEGIN")
+        execute_script(connection, script)
+        assert connection.in_transaction
+        assert {name for kind, name, *_ in objects(connection) if kind == "table"} == tables
+        connection.execute("ROLLBACK")
+        assert objects(connection) == []
+
+
+@pytest.mark.parametrize("script", ["create table a (x integer);\ncreate table b (", "nonsense", "select 'open;\n"])
+def test_script_that_breaks_off_is_refused(script: str) -> None:
+    with plain(":memory:") as connection:
+        connection.execute("BEGIN")
+        with pytest.raises(sqlite3.OperationalError):
+            execute_script(connection, script)

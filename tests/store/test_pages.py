@@ -1,0 +1,285 @@
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Literal, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payres.store.assets import ensure_asset
+from payres.store.clients import ensure_client
+from payres.store.database import Transaction, connect_writer
+from payres.store.incoming import IncomingRecord, insert_incoming, page_of_incoming
+from payres.store.outgoing import OutgoingRecord, insert_outgoing, page_of_outgoing
+from payres.store.pages import PageBounds, PageQuery
+
+Towards = Literal["older", "newer"]
+Record = IncomingRecord | OutgoingRecord
+Page = tuple[Sequence[Record], PageBounds]
+
+
+class Item(NamedTuple):
+    """A payment in a list: the higher the number, the newer. Wallets and clients are 1 or 2."""
+
+    number: int
+    wallet: int = 1
+    client: int = 1
+
+
+class Kind(NamedTuple):
+    """One of the two kinds of payments that are listed."""
+
+    insert: Callable[[Transaction, Item], None]
+    page: Callable[[Transaction, int, int | None, PageQuery], Page]
+
+
+def identifier(number: int) -> str:
+    """A UUIDv7 that sorts by its number."""
+    return f"{number:08x}-0000-7000-8000-{0:012x}"
+
+
+def add_incoming(tx: Transaction, item: Item) -> None:
+    payment = IncomingRecord(identifier(item.number), item.wallet, item.client, None, 0, None, 1, 2, None)
+    insert_incoming(tx, payment)
+
+
+def add_outgoing(tx: Transaction, item: Item) -> None:
+    payment = OutgoingRecord(
+        id=identifier(item.number),
+        wallet_address_id=item.wallet,
+        client_id=item.client,
+        grant_id=None,
+        window_start=0,
+        quote_id=None,
+        receiver="https://example.com/incoming-payments/1",
+        incoming_payment_id=None,
+        debit=2,
+        receive=1,
+        receive_code="EUR",
+        receive_scale=2,
+        fee=1,
+        sent=0,
+        delivered=0,
+        state="sending",
+        failure=None,
+        metadata=None,
+        created_at=1,
+        ended_at=None,
+    )
+    insert_outgoing(tx, payment)
+
+
+KINDS = {
+    "incoming": Kind(add_incoming, page_of_incoming),
+    "outgoing": Kind(add_outgoing, page_of_outgoing),
+}
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[sqlite3.Connection]:
+    """A database with wallet addresses 1 and 2 and clients 1 and 2, and no payments."""
+    with closing(connect_writer(":memory:")) as opened:
+        asset = ensure_asset(opened, "EUR", 2)
+        for n in (1, 2):
+            opened.execute("INSERT INTO account (id, kind, asset_id) VALUES (?, 'wallet', ?)", (n, asset.id))
+            opened.execute(
+                "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (?, ?, ?, ?, 1)",
+                (n, f"wallet{n}", asset.id, n),
+            )
+            assert ensure_client(opened, f"client{n}", f"https://client{n}.example", None, 1).id == n
+        yield opened
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@contextmanager
+def holding(connection: sqlite3.Connection, kind: Kind, items: Sequence[Item]) -> Iterator[Transaction]:
+    """The database with these payments in it, for the length of the block."""
+    connection.execute("BEGIN")
+    try:
+        for item in items:
+            kind.insert(connection, item)
+        yield connection
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def numbers(records: Sequence[Record]) -> list[int]:
+    return [int(record.id[:8], 16) for record in records]
+
+
+def ask(
+    tx: Transaction,
+    kind: Kind,
+    count: int,
+    cursor: int | None = None,
+    towards: Towards = "older",
+    client: int | None = None,
+) -> tuple[list[int], bool, bool]:
+    """The numbers on a page of wallet 1, and whether older and newer ones exist."""
+    query = PageQuery(count, None if cursor is None else identifier(cursor), towards)
+    records, bounds = kind.page(tx, 1, client, query)
+    return numbers(records), bounds.has_older, bounds.has_newer
+
+
+TEN = [Item(n) for n in range(10, 20)]
+
+
+@pytest.mark.parametrize(
+    ("count", "cursor", "towards", "expected"),
+    [
+        (3, None, "older", ([19, 18, 17], True, False)),
+        (10, None, "older", ([19, 18, 17, 16, 15, 14, 13, 12, 11, 10], False, False)),
+        (11, None, "older", ([19, 18, 17, 16, 15, 14, 13, 12, 11, 10], False, False)),
+        (3, 17, "older", ([16, 15, 14], True, True)),
+        (3, 13, "older", ([12, 11, 10], False, True)),
+        (3, 12, "older", ([11, 10], False, True)),
+        (3, 10, "older", ([], False, True)),
+        (3, 17, "newer", ([19, 18], True, False)),
+        (3, 16, "newer", ([19, 18, 17], True, False)),
+        (3, 12, "newer", ([15, 14, 13], True, True)),
+        (3, 10, "newer", ([13, 12, 11], True, True)),
+        (3, 19, "newer", ([], True, False)),
+    ],
+)
+def test_page_lies_on_the_asked_side_of_the_cursor(
+    connection: sqlite3.Connection,
+    kind: Kind,
+    count: int,
+    cursor: int | None,
+    towards: Towards,
+    expected: tuple[list[int], bool, bool],
+) -> None:
+    with holding(connection, kind, TEN) as tx:
+        assert ask(tx, kind, count, cursor, towards) == expected
+
+
+@pytest.mark.parametrize(
+    ("cursor", "towards", "expected"),
+    [
+        (5, "older", ([4, 2], False, True)),
+        (5, "newer", ([8, 6], True, False)),
+        (99, "older", ([8, 6], True, False)),
+        (99, "newer", ([], True, False)),
+        (1, "older", ([], False, True)),
+        (1, "newer", ([4, 2], False, True)),
+    ],
+)
+def test_cursor_is_a_position_that_need_not_be_in_the_list(
+    connection: sqlite3.Connection,
+    kind: Kind,
+    cursor: int,
+    towards: Towards,
+    expected: tuple[list[int], bool, bool],
+) -> None:
+    with holding(connection, kind, [Item(2), Item(4), Item(6), Item(8)]) as tx:
+        assert ask(tx, kind, 2, cursor, towards) == expected
+
+
+@pytest.mark.parametrize("towards", ["older", "newer"])
+@pytest.mark.parametrize("cursor", [None, 5])
+def test_page_of_an_empty_list_is_empty(
+    connection: sqlite3.Connection, kind: Kind, cursor: int | None, towards: Towards
+) -> None:
+    with holding(connection, kind, [Item(5, wallet=2)]) as tx:
+        assert ask(tx, kind, 3, cursor, towards) == ([], False, False)
+
+
+def test_page_without_a_cursor_is_the_newest_in_either_direction(connection: sqlite3.Connection, kind: Kind) -> None:
+    with holding(connection, kind, TEN) as tx:
+        assert ask(tx, kind, 3, None, "newer") == ask(tx, kind, 3, None, "older") == ([19, 18, 17], True, False)
+
+
+def test_list_of_one_client_leaves_out_the_others(connection: sqlite3.Connection, kind: Kind) -> None:
+    items = [Item(n, client=1 + n % 2) for n in range(1, 8)]
+    with holding(connection, kind, items) as tx:
+        assert ask(tx, kind, 2, client=1) == ([6, 4], True, False)
+        assert ask(tx, kind, 2, client=2) == ([7, 5], True, False)
+        assert ask(tx, kind, 9, cursor=5, client=1) == ([4, 2], False, True)
+        assert ask(tx, kind, 9, cursor=5, towards="newer", client=2) == ([7], True, False)
+        assert ask(tx, kind, 9, cursor=6, towards="newer", client=1) == ([], True, False)
+        assert ask(tx, kind, 9) == ([7, 6, 5, 4, 3, 2, 1], False, False)
+
+
+def test_records_come_back_as_they_were_stored(connection: sqlite3.Connection, kind: Kind) -> None:
+    with holding(connection, kind, [Item(1, client=2), Item(2, wallet=2)]) as tx:
+        (record,), _ = kind.page(tx, 1, None, PageQuery(5, None, "older"))
+        assert (record.id, record.wallet_address_id, record.client_id) == (identifier(1), 1, 2)
+        assert record.created_at == 1
+
+
+# Against a plain list
+
+
+def page_of_list(
+    items: Sequence[Item], client: int | None, count: int, cursor: int | None, towards: Towards
+) -> tuple[list[int], bool, bool]:
+    listed = [item.number for item in items if item.wallet == 1 and client in (None, item.client)]
+    older_side = sorted((n for n in listed if cursor is None or n < cursor), reverse=True)
+    newer_side = sorted(n for n in listed if cursor is not None and n > cursor)
+    page = older_side[:count] if towards == "older" or cursor is None else newer_side[:count][::-1]
+    if page:
+        return page, min(listed) < page[-1], max(listed) > page[0]
+    if towards == "older":  # everything there is lies at the cursor or on its newer side
+        return page, False, bool(listed)
+    return page, bool(listed), False
+
+
+ITEMS = st.lists(
+    st.builds(Item, st.integers(1, 12), st.sampled_from([1, 1, 1, 2]), st.sampled_from([1, 2])),
+    unique_by=lambda item: item.number,
+    max_size=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(sorted(KINDS)),
+    items=ITEMS,
+    client=st.sampled_from([None, 1, 2]),
+    count=st.integers(1, 6),
+    cursor=st.one_of(st.none(), st.integers(0, 13)),
+    towards=st.sampled_from(["older", "newer"]),
+)
+def test_page_agrees_with_a_plain_list(
+    connection: sqlite3.Connection,
+    name: str,
+    items: list[Item],
+    client: int | None,
+    count: int,
+    cursor: int | None,
+    towards: Towards,
+) -> None:
+    with holding(connection, KINDS[name], items) as tx:
+        page = ask(tx, KINDS[name], count, cursor, towards, client)
+    assert page == page_of_list(items, client, count, cursor, towards)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ITEMS, st.integers(1, 5))
+def test_walk_there_and_back_meets_each_item_once(
+    connection: sqlite3.Connection, items: list[Item], count: int
+) -> None:
+    expected = sorted((item.number for item in items if item.wallet == 1), reverse=True)
+    kind = KINDS["incoming"]
+    with holding(connection, kind, items) as tx:
+        page, more, _ = ask(tx, kind, count)
+        walked = list(page)
+        while more:
+            page, more, has_newer = ask(tx, kind, count, walked[-1])
+            assert page
+            assert has_newer
+            walked += page
+        assert walked == expected
+        back: list[int] = walked[-1:]
+        more = len(walked) > 1
+        while more:
+            page, has_older, more = ask(tx, kind, count, back[0], "newer")
+            assert page
+            assert has_older
+            back = [*page, *back]
+        assert back == expected

@@ -1,0 +1,167 @@
+"""Every query that a request or a worker runs is served by an index: what it costs does not grow with the tables."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, Literal
+
+import pytest
+
+from payres.store import accounts, assets, clients, grants, incoming, outgoing, quotes, sessions, tokens, wallets
+from payres.store.database import Transaction, connect_writer
+from payres.store.pages import PageQuery
+
+Query = Callable[[Transaction], object]
+TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
+
+
+def page(pages: Callable[[Transaction, int, int | None, PageQuery], object], query: PageQuery, own: bool) -> Query:
+    return lambda tx: pages(tx, 1, 1 if own else None, query)
+
+
+PAGES: dict[str, Query] = {
+    f"{name}, {'own' if own else 'all'}, {towards} than {cursor}": page(pages, PageQuery(5, cursor, towards), own)
+    for name, pages in (("incoming", incoming.page_of_incoming), ("outgoing", outgoing.page_of_outgoing))
+    for own in (True, False)
+    for towards in TOWARDS
+    for cursor in (None, "00000001-0000-7000-8000-000000000000")
+}
+
+QUERIES: dict[str, Query] = PAGES | {
+    "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
+    "accounts.find_operator_account": lambda tx: accounts.find_operator_account(tx, 1, "fees"),
+    "accounts.change_account": lambda tx: accounts.change_account(tx, 1, 0, 0),
+    "accounts.reservations_of_payment": lambda tx: accounts.reservations_of_payment(tx, "1"),
+    "accounts.reduce_reservation": lambda tx: accounts.reduce_reservation(tx, 1, 0),
+    "assets.find_asset": lambda tx: assets.find_asset(tx, "EUR", 2),
+    "assets.asset_by_id": lambda tx: assets.asset_by_id(tx, 1),
+    "assets.find_rate": lambda tx: assets.find_rate(tx, "EUR", "USD"),
+    "clients.find_client": lambda tx: clients.find_client(tx, "client"),
+    "clients.client_by_id": lambda tx: clients.client_by_id(tx, 1),
+    "clients.remote_keys": lambda tx: clients.remote_keys(tx, "client"),
+    "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0),
+    "clients.use_nonce": lambda tx: clients.use_nonce(tx, 1, "kid", "nonce", 2, 1),
+    "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
+    "grants.list_grants": lambda tx: grants.list_grants(tx, "pending", 5),
+    "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
+    "grants.set_waits_from": lambda tx: grants.set_waits_from(tx, "1", 1),
+    "grants.find_interaction": lambda tx: grants.find_interaction(tx, "1"),
+    "grants.interaction_of_grant": lambda tx: grants.interaction_of_grant(tx, "1"),
+    "grants.decide_interaction": lambda tx: grants.decide_interaction(tx, "1", None, 1),
+    "grants.use_reference": lambda tx: grants.use_reference(tx, "1"),
+    "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
+    "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None),
+    "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
+    "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
+    "outgoing.quote_used": lambda tx: outgoing.quote_used(tx, "1"),
+    "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
+    "quotes.find_quote": lambda tx: quotes.find_quote(tx, "1"),
+    "sessions.insert_session": lambda tx: sessions.insert_session(tx, b"1", 1, 1, 2),
+    "sessions.session_wallet": lambda tx: sessions.session_wallet(tx, b"1", 1),
+    "sessions.delete_session": lambda tx: sessions.delete_session(tx, b"1"),
+    "tokens.find_token": lambda tx: tokens.find_token(tx, "1"),
+    "tokens.find_holder": lambda tx: tokens.find_holder(tx, b"1"),
+    "tokens.revoke_token": lambda tx: tokens.revoke_token(tx, "1", 1),
+    "tokens.revoke_tokens_of_grant": lambda tx: tokens.revoke_tokens_of_grant(tx, "1", 1),
+    "wallets.find_wallet": lambda tx: wallets.find_wallet(tx, "alice"),
+    "wallets.wallet_by_id": lambda tx: wallets.wallet_by_id(tx, 1),
+    "wallets.find_key": lambda tx: wallets.find_key(tx, "alice", "key"),
+    "wallets.list_keys": lambda tx: wallets.list_keys(tx, 1),
+    "wallets.list_keys, revoked too": lambda tx: wallets.list_keys(tx, 1, revoked=True),
+    "wallets.revoke_key": lambda tx: wallets.revoke_key(tx, 1, "key", 1),
+}
+
+# What an operator asks for as a whole is walked in its order, without sorting.
+WHOLE_LISTS: dict[str, Query] = {
+    "assets.list_assets": assets.list_assets,
+    "assets.list_rates": assets.list_rates,
+    "grants.list_grants": lambda tx: grants.list_grants(tx, None, 5),
+    "wallets.list_wallets": wallets.list_wallets,
+}
+
+
+class RecordingConnection(sqlite3.Connection):
+    """Remembers what it was asked to execute."""
+
+    executed: list[tuple[str, Any]]
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        self.executed.append((sql, parameters))
+        return super().execute(sql, parameters)
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[RecordingConnection]:
+    """A copy of a database that holds one wallet address and one client."""
+    opened = sqlite3.connect(":memory:", factory=RecordingConnection, isolation_level=None)
+    opened.executed = []
+    with closing(opened), closing(connect_writer(":memory:")) as original:
+        original.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2)")
+        original.execute("INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1)")
+        original.execute(
+            "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1)"
+        )
+        original.execute(
+            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, 'client', 'https://a.example', 1)"
+        )
+        original.backup(opened)
+        yield opened
+
+
+def plans(connection: RecordingConnection, query: Query) -> dict[str, list[str]]:
+    """The steps of the plan of each statement that the query runs, by the statement."""
+    connection.executed.clear()
+    connection.execute("SAVEPOINT asked")
+    query(connection)
+    executed = connection.executed[1:]
+    connection.execute("ROLLBACK TO asked")
+    connection.execute("RELEASE asked")
+    found = {
+        sql: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+        for sql, parameters in executed
+        if not sql.startswith("INSERT")
+    }
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_query_searches_an_index(connection: RecordingConnection, name: str) -> None:
+    for sql, plan in plans(connection, QUERIES[name]).items():
+        steps = [step for step in plan if step != "SCAN CONSTANT ROW" and not step.startswith("SCALAR SUBQUERY")]
+        assert steps, sql
+        for step in steps:
+            assert step.startswith("SEARCH"), f"{sql}: {plan}"
+            assert "INDEX" in step or "PRIMARY KEY" in step, f"{sql}: {plan}"
+            assert "AUTOMATIC" not in step, f"{sql}: {plan}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_uses_the_index_of_exactly_its_list(connection: RecordingConnection, name: str) -> None:
+    of = "client" if ", own, " in name else "wallet"
+    columns = "wallet_address_id=? AND client_id=? AND id" if of == "client" else "wallet_address_id=? AND id"
+    for sql, plan in plans(connection, PAGES[name]).items():
+        searches = [step for step in plan if step.startswith("SEARCH")]
+        assert len(searches) == 1
+        assert f"_payment_of_{of} ({columns}" in searches[0], f"{sql}: {plan}"
+
+
+@pytest.mark.parametrize("name", WHOLE_LISTS)
+def test_whole_list_is_walked_in_its_order(connection: RecordingConnection, name: str) -> None:
+    for sql, plan in plans(connection, WHOLE_LISTS[name]).items():
+        assert not [step for step in plan if "B-TREE" in step or "AUTOMATIC" in step], f"{sql}: {plan}"
+
+
+def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: RecordingConnection) -> None:
+    (plan,) = plans(connection, lambda tx: outgoing.sending_outgoing(tx, 5)).values()
+    assert plan == ["SCAN outgoing_payment USING INDEX outgoing_payment_sending"]
+    partial = connection.execute("SELECT partial FROM pragma_index_list('outgoing_payment') WHERE name LIKE '%sending'")
+    assert partial.fetchall() == [(1,)], "it holds the payments under way and no others"
+
+
+def test_spending_sorts_nothing_but_one_window(connection: RecordingConnection) -> None:
+    (plan,) = plans(connection, lambda tx: grants.spending(tx, "1", 0)).values()
+    assert plan == [
+        "SEARCH grant_spending USING PRIMARY KEY (grant_id=? AND window_start=?)",
+        "USE TEMP B-TREE FOR ORDER BY",
+    ]
