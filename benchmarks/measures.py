@@ -1,8 +1,8 @@
-"""The measurements: what is measured of which server, interleaved over several rounds."""
+"""The measurements: which server is measured at what, interleaved over several rounds."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Literal
 
@@ -12,43 +12,83 @@ from benchmarks.paying import payments_per_second
 from benchmarks.population import Population, populate
 from benchmarks.replay import replay
 from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, running
-from benchmarks.signed import write_creations, write_lists, write_reads
+from benchmarks.signed import creations, lists, reads
 
 Side = Literal["payres", "bare", "grown"]
-Measure = Literal["read", "create", "list", "pay", "start", "memory"]
+Replayed = Literal["read", "create", "list"]
+Measure = Replayed | Literal["pay", "start", "memory"]
 
-REQUESTS_BEFORE_WEIGHING = 10_000
 FEW_PAYMENTS = 2000
+REPLAYED: Sequence[Replayed] = ("read", "create", "list")
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How much is measured."""
+    """How much is measured. `seconds` is the length of one replay, `payments` the size of the grown database."""
 
     rounds: int
-    seconds: int  # of each replay
-    payments: int  # incoming payments of the grown database
+    seconds: int
+    payments: int
     requests_before_weighing: int
 
 
-FULL = Extent(rounds=7, seconds=3, payments=1_000_000, requests_before_weighing=10_000)
-QUICK = Extent(rounds=1, seconds=1, payments=20_000, requests_before_weighing=100)
-
-
-class Findings(msgspec.Struct, frozen=True):
-    """One figure for each round, by measure and side: requests or payments per second, seconds, or megabytes."""
-
-    figures: Mapping[tuple[Measure, Side], Sequence[float]]
-
-
 class Subject(msgspec.Struct, frozen=True):
-    """One server to measure, with the requests that it is sent and, for payres, what is in its database."""
+    """A server to measure: what is in its database, and the files of requests that it is sent."""
 
     side: Side
     database: Path
     population: Population
-    requests: Path
+    requests: Mapping[Replayed, Path]
 
-    def start(self, stack: ExitStack) -> Server:
-        command = bare_command if self.side == "bare" else payres_command
+    def running(self) -> AbstractContextManager[Server]:
         port = free_port()
-        return stack.enter_context(running(command(str(self.database), port), port, self.database.with_suffix(".log")))
+        command = bare_command if self.side == "bare" else payres_command
+        return running(command(str(self.database), port), port, self.database.with_suffix(".log"))
+
+
+# One figure for each round: requests or payments per second, seconds, or megabytes.
+Figures = Mapping[tuple[Measure, Side], Sequence[float]]
+
+
+def measure(directory: Path, extent: Extent, tell: Callable[[str], None]) -> Figures:
+    """Measures everything, with databases and logs in `directory`; `tell` hears how far it is.
+
+    Raises CannotMeasure.
+    """
+    figures: dict[tuple[Measure, Side], list[float]] = defaultdict(list)
+    tell(f"preparing databases with {FEW_PAYMENTS:,} and {extent.payments:,} incoming payments")
+    subjects = _prepare(directory, extent)
+    for turn in range(extent.rounds):
+        tell(f"start-up, round {turn + 1} of {extent.rounds}")
+        for subject in _in_turn(subjects, turn):
+            with subject.running() as server:
+                figures["start", subject.side].append(server.start_seconds)
+    for subject in subjects:
+        tell(f"memory of {subject.side}")
+        figures["memory", subject.side].append(_weigh(subject, extent.requests_before_weighing))
+    with ExitStack() as stack:
+        servers = [(subject, stack.enter_context(subject.running())) for subject in subjects]
+        for turn in range(extent.rounds):
+            tell(f"throughput, round {turn + 1} of {extent.rounds}")
+            _measure_throughput(_in_turn(servers, turn), extent.seconds, figures)
+    return figures
+
+
+def _prepare(directory: Path, extent: Extent) -> Sequence[Subject]:
+    few = _populated("payres", directory, FEW_PAYMENTS)
+    grown = _populated("grown", directory, extent.payments)
+    bare = msgspec.structs.replace(few, side="bare", database=directory / "bare.db")  # sent the very same requests
+    return [few, bare, grown]
+
+
+def _populated(side: Side, directory: Path, payments: int) -> Subject:
+    database = directory / f"{side}.db"
+    population = populate(str(database), BASE_URL, payments)
+    files: dict[Replayed, Path] = {}
+    for kind, requests in zip(REPLAYED, (reads, creations, lists), strict=True):
+        files[kind] = directory / f"{side}-{kind}.requests"
+        # In the form that replay.lua reads.
+        files[kind].write_bytes(b"".join(b"%d\n%b" % (len(request), request) for request in requests(population)))
+    return Subject(side, database, population, files)
+
+
+def _in_turn[T](items, turn): ...

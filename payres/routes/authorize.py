@@ -46,10 +46,8 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     return permit(holder.client_id, holder.grant_id, holder.access, kind, action)
 
 
-async def prove_client(request: Request, body: bytes, client: Client | ClientRecord) -> None:
-    """Checks that the request is signed by this client. Refuses with 401 `invalid_client`."""
-    context = context_of(request)
-    unverified = parse_signature(request, body)
+async def prove_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:
+    """Checks that the signature is this client's. Refuses with 401 `invalid_client`."""
     now = context.clock.now()
     key = await context.database.read(lambda tx: clients.find_key(tx, context.urls, client, unverified.keyid, now))
     await _prove(context, Client(client.identity, client.wallet_address, client.jwk), unverified, key)

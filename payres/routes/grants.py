@@ -27,10 +27,10 @@ async def request(request: Request) -> Response:
     """POST /: a token at once, or where the wallet's owner must consent."""
     context = context_of(request)
     body = await read_json_body(request)
-    parse_signature(request, body)
+    unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
     client = clients.identify(asked.client)
-    await prove_client(request, body, client)
+    await prove_client(context, unverified, client)
     client_name = await _client_name(context, client) if asked.interact else None
     now = context.clock.now()
 
@@ -77,7 +77,7 @@ async def cancel(request: Request) -> Response:
 async def _prove_continuing_client(request: Request, body: bytes, grant_id: str) -> str:
     """The continuation token, once it and the client's signature are proven. Refuses with 401 and 404."""
     context = context_of(request)
-    parse_signature(request, body)
+    unverified = parse_signature(request, body)
     if "authorization" not in request.headers:
         raise invalid_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
     token = gnap_token(request)
@@ -85,7 +85,7 @@ async def _prove_continuing_client(request: Request, body: bytes, grant_id: str)
     def unit(tx: Transaction) -> ClientRecord:
         return client_store.client_by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
 
-    await prove_client(request, body, await context.database.read(unit))
+    await prove_client(context, unverified, await context.database.read(unit))
     return token
 
 

@@ -52,7 +52,7 @@ async def _prove_holder(request: Request, token_id: str) -> None:
     """
     context = context_of(request)
     body = await read_body(request)
-    parse_signature(request, body)
+    unverified = parse_signature(request, body)
     sent = request.headers.get("authorization", "").partition(" ")[2].strip()
 
     def unit(tx: Transaction) -> tuple[ClientRecord, bool]:
@@ -64,6 +64,6 @@ async def _prove_holder(request: Request, token_id: str) -> None:
         return clients.client_by_id(tx, grant.client_id), other
 
     client, is_other_token = await context.database.read(unit)
-    await prove_client(request, body, client)
+    await prove_client(context, unverified, client)
     if is_other_token:
         raise invalid_token("other_token", "The Authorization header carries another token than the one managed here")
