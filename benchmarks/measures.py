@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ from benchmarks.replay import replay
 from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, running
 from benchmarks.signed import creations, lists, reads
 
+T = TypeVar("T")
 Side = Literal["payres", "bare", "grown"]
 Replayed = Literal["read", "create", "list"]
 Measure = Replayed | Literal["pay", "start", "memory"]
@@ -29,6 +30,10 @@ class Extent(msgspec.Struct, frozen=True):
     seconds: int
     payments: int
     requests_before_weighing: int
+
+
+FULL = Extent(rounds=7, seconds=3, payments=1_000_000, requests_before_weighing=10_000)
+QUICK = Extent(rounds=1, seconds=1, payments=20_000, requests_before_weighing=1)
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -91,4 +96,28 @@ def _populated(side: Side, directory: Path, payments: int) -> Subject:
     return Subject(side, database, population, files)
 
 
-def _in_turn[T](items, turn): ...
+def _weigh(subject: Subject, requests: int) -> float:
+    """Resident megabytes after so many requests, reads and creations in turn."""
+    with subject.running() as server:
+        sent = 0
+        while sent < requests:
+            for kind in ("read", "create"):
+                sent += replay(server.port, subject.requests[kind], 1).requests
+        return server.memory()
+
+
+def _measure_throughput(
+    servers: Sequence[tuple[Subject, Server]], seconds: int, figures: dict[tuple[Measure, Side], list[float]]
+) -> None:
+    for kind in REPLAYED:
+        for subject, server in servers:
+            if (kind, subject.side) != ("list", "bare"):
+                figures[kind, subject.side].append(replay(server.port, subject.requests[kind], seconds).per_second)
+    for subject, server in servers:
+        if subject.side != "bare":
+            figures["pay", subject.side].append(payments_per_second(subject.population, server.port, seconds))
+
+
+def _in_turn(items: Sequence[T], turn: int) -> Sequence[T]:
+    """The items, every other time from behind: what the machine does meanwhile shall not always hit the same one."""
+    return items if turn % 2 == 0 else items[::-1]

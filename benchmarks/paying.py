@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator
 from itertools import count
-from time import monotonic
+from time import monotonic, sleep
 
 import msgspec
 import uvloop
@@ -34,20 +34,20 @@ def payments_per_second(population: Population, port: int, seconds: float) -> fl
         before = _count(reader, "completed")
         began = monotonic()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_pay(population, port, began + seconds, reader))
+            runner.run(_pay(population, port, began + seconds))
+        while _count(reader, "sending"):
+            sleep(0.001)
         elapsed = monotonic() - began
         return (_count(reader, "completed") - before) / elapsed
     finally:
         reader.close()
 
 
-async def _pay(population: Population, port: int, until: float, reader: sqlite3.Connection) -> None:
+async def _pay(population: Population, port: int, until: float) -> None:
     async with asyncio.TaskGroup() as group:
         for number in range(PAYERS):
             caller = population.callers[number % len(population.callers)]
             group.create_task(_pay_one_by_one(population, caller, port, until))
-    while _count(reader, "sending"):
-        await asyncio.sleep(0.001)
 
 
 async def _pay_one_by_one(population: Population, caller: Caller, port: int, until: float) -> None:

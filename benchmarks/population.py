@@ -125,7 +125,7 @@ def _introduce(tx: Transaction, urls: Urls, number: int, now: int) -> Caller:
 def _insert_payments(
     tx: Transaction, wallet_ids: Sequence[int], client_ids: Sequence[int], count: int, now: int
 ) -> Sequence[tuple[str, int]]:
-    """Inserts the payments, made evenly over the last 20 days; returns ids, evenly picked, with their client's place."""
+    """Inserts payments made evenly over the last 20 days; returns some of their ids, each with its client's place."""
     sampled: list[tuple[str, int]] = []
     pick_every = max(count // SAMPLE, 1)
 

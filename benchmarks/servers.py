@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter, sleep
@@ -24,11 +24,11 @@ class Server(msgspec.Struct, frozen=True):
     port: int
     start_seconds: float
 
-    def memory(self) -> Mapping[str, float]:
-        """Resident memory in megabytes (10^6): `Rss`, and `Pss`, which counts shared pages by their share."""
-        lines = Path(f"/proc/{self.process_id}/smaps_rollup").read_text().splitlines()[1:]
-        fields = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
-        return {name: int(fields[name][0]) * 1024 / 1e6 for name in ("Rss", "Pss")}
+    def memory(self) -> float:
+        """Resident memory in megabytes (10^6 bytes), shared libraries included."""
+        lines = Path(f"/proc/{self.process_id}/smaps_rollup").read_text().splitlines()
+        resident = next(line.split()[1] for line in lines if line.startswith("Rss:"))
+        return int(resident) * 1024 / 1e6
 
 
 def payres_command(database: str, port: int) -> Sequence[str]:

@@ -1,7 +1,6 @@
-"""Signed requests as the bytes that go over the wire."""
+"""Signed requests, as the bytes that go over the wire."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from random import Random
 from time import time
 from urllib.parse import quote
@@ -12,37 +11,38 @@ from benchmarks.population import KID, Caller, Population
 from payres.signatures.base import Message
 from payres.signatures.sign import sign
 
+CREATIONS = 500
 
-def write_reads(population: Population, path: Path) -> None:
+
+def reads(population: Population) -> Iterator[bytes]:
     """GET /incoming-payments/{id}, each by the client that made the payment."""
     payments = list(population.payments)
     Random(2).shuffle(payments)  # neighbours in time lie on one page of the file, and would help each other
-    base = population.urls.base
-    _write(path, [signed_request(base, "GET", f"/incoming-payments/{made}", caller) for made, caller in payments])
+    for payment_id, caller in payments:
+        yield signed_request(population.urls.base, "GET", f"/incoming-payments/{payment_id}", caller)
 
 
-def write_creations(population: Population, path: Path, count: int) -> None:
-    """POST /incoming-payments into every wallet in turn."""
-    requests = []
-    for number in range(count):
+def creations(population: Population) -> Iterator[bytes]:
+    """POST /incoming-payments, into every wallet and by every client in turn."""
+    for number in range(CREATIONS):
         body = {
             "walletAddress": population.wallet_addresses[number % len(population.wallet_addresses)],
             "incomingAmount": {"value": "1500", "assetCode": "USD", "assetScale": 2},
             "metadata": {"description": "Order", "externalRef": f"INV-{number:06}"},
         }
         caller = population.callers[number % len(population.callers)]
-        requests.append(signed_request(population.urls.base, "POST", "/incoming-payments", caller, body))
-    _write(path, requests)
+        yield signed_request(population.urls.base, "POST", "/incoming-payments", caller, body)
 
 
-def write_lists(population: Population, path: Path) -> None:
+def lists(population: Population) -> Iterator[bytes]:
     """GET /incoming-payments of the busiest wallet address: the newest page of each client's own."""
     target = f"/incoming-payments?wallet-address={quote(population.busy_wallet_address, safe='')}"
-    _write(path, [signed_request(population.urls.base, "GET", target, caller) for caller in population.callers])
+    for caller in population.callers:
+        yield signed_request(population.urls.base, "GET", target, caller)
 
 
 def signed_request(base_url: str, method: str, target: str, caller: Caller, body: object = None) -> bytes:
-    """One HTTP/1.1 request, signed and complete."""
+    """One HTTP/1.1 request, signed and complete; `body` is sent as JSON."""
     content = b"" if body is None else msgspec.json.encode(body)
     headers = {"authorization": f"GNAP {caller.token}"}
     if content:
@@ -52,8 +52,3 @@ def signed_request(base_url: str, method: str, target: str, caller: Caller, body
     headers |= sign(message, caller.private_key, KID, int(time()))
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"{method} {target} HTTP/1.1\r\nhost: benchmark\r\n{head}\r\n".encode() + content
-
-
-def _write(path: Path, requests: Sequence[bytes]) -> None:
-    """In the form that replay.lua reads."""
-    path.write_bytes(b"".join(b"%d\n%b" % (len(request), request) for request in requests))

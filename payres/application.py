@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.clock import Clock, SystemClock
 from payres.errors import Refusal
 from payres.federation.http import GuardedClient
+from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers, SystemIdentifiers
 from payres.interledger.credentials import CredentialSource
 from payres.payments.settlement import SettlementWorker
@@ -102,6 +103,7 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
         http=http,
         settlement=settlement,
         credentials=CredentialSource(stream_secret, settings.ilp_address),
+        sign_in=SignInGuard(),
     )
 
 

@@ -3,6 +3,7 @@
 What a client may leave out is `UNSET` and never `null`: clients reject `null` for an absent member.
 """
 
+import re
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -19,6 +20,8 @@ INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "li
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]
 MAX_ACCESS_ITEMS = 3
+# How msgspec names a member that the path of its message does not lead to.
+MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`", re.DOTALL)
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
@@ -268,9 +271,8 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        sentence, _, path = str(error).rpartition(" - at `")
-        field = path.rstrip("`").removeprefix("$.")
-        raise invalid_request(f"The body breaks a rule: {sentence or error}", field=field or "body") from error
+        sentence, _, path = str(error).partition(" - at `$")
+        raise invalid_request(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_request(f"The body is not valid JSON: {error}", field="body") from error
 
@@ -288,6 +290,13 @@ def metadata_text(raw: Raw) -> str | None:
     if not isinstance(value, dict):
         raise _metadata_refusal()
     return text
+
+
+def _field(sentence: str, path: str) -> str:
+    """The member that breaks a rule, such as `incomingAmount.assetScale`; `body` when it is the body as a whole."""
+    named = MEMBER.fullmatch(sentence)
+    names = (path.strip("`."), named[1] if named else "")
+    return ".".join(filter(None, names)) or "body"
 
 
 def _metadata_refusal() -> Refusal:

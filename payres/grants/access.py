@@ -55,8 +55,9 @@ class Permission(msgspec.Struct, frozen=True):
         return any(needed in item.actions for item in self._covering(wallet_address))
 
     def _covering(self, wallet_address: str) -> Iterator[Access]:
-        normal = normalise(wallet_address)
-        return (item for item in self.items if not item.identifier or normalise(item.identifier) == normal)
+        """Wallet paths do not tell upper from lower case, so their spellings are compared without it."""
+        normal = normalise(wallet_address).lower()
+        return (item for item in self.items if not item.identifier or normalise(item.identifier).lower() == normal)
 
     def limits_for(self, wallet_address: str) -> Limits | None:
         """The limits on spending from this wallet address, None when there are none. Refuses with 403."""

@@ -72,6 +72,15 @@ def decide(
     return Decision(grant.id, approve, _redirect(urls, interaction, reference))
 
 
+def finish_link(urls: Urls, pending: Pending) -> str | None:
+    """The redirect of a decision already made, as it was then; None once the client used it or with no finish URI."""
+    if pending.grant.state == "denied":
+        return _redirect(urls, pending.interaction, None)
+    if pending.grant.state != "approved" or pending.interaction.reference is None:
+        return None
+    return _redirect(urls, pending.interaction, pending.interaction.reference)
+
+
 def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None) -> str | None:
     if interaction.finish_uri is None:
         return None

@@ -203,8 +203,8 @@ def describe(interval: Interval) -> str:
     Such as "every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC".
     """
     first, end, total = interval.first_window(), interval.last_end(), interval.windows_total
-    start_words = "" if first is None else f" from {_describe_moment(first.start)}"
-    end_words = "" if end is None else f" until {_describe_moment(end)}"
+    start_words = "" if first is None else f" from {describe_moment(first.start)}"
+    end_words = "" if end is None else f" until {describe_moment(end)}"
     if total == 1:
         return f"once,{start_words}{end_words}"
     every = f"every {_describe_duration(interval.months, interval.microseconds)}"
@@ -231,7 +231,8 @@ def _describe_duration(months: int, microseconds: int) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _describe_moment(moment: int) -> str:
+def describe_moment(moment: int) -> str:
+    """A moment for people, as precise as it is: "1 January 2026 00:00 UTC"."""
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)
     precision = "minutes" if moment % MINUTE == 0 else "seconds" if moment % SECOND == 0 else "microseconds"
     return f"{at.day} {MONTH_NAMES[at.month - 1]} {at.year:04} {at.time().isoformat(precision)} UTC"

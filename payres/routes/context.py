@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from payres.clock import Clock
 from payres.federation.http import GuardedClient
+from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers
 from payres.interledger.credentials import CredentialSource
 from payres.payments.settlement import SettlementWorker
@@ -26,6 +27,7 @@ class Context(msgspec.Struct, frozen=True):
     http: GuardedClient
     settlement: SettlementWorker
     credentials: CredentialSource
+    sign_in: SignInGuard
 
 
 def context_of(request: Request) -> Context:

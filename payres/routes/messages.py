@@ -13,9 +13,10 @@ from payres.wire import encode
 JSON = "application/json"
 
 
-async def read_body(request: Request) -> bytes:
-    """The raw body. Refuses with 413 one that is longer than the settings allow."""
+async def read_body(request: Request, most: int | None = None) -> bytes:
+    """The raw body. Refuses with 413 one longer than the settings allow, or than `most` bytes if that is less."""
     limit = context_of(request).settings.max_body_bytes
+    limit = limit if most is None else min(limit, most)
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():

@@ -52,7 +52,7 @@ def _cursor(text: str | None) -> str | None:
     try:
         parsed = str(uuid.UUID(text))
     except ValueError:
-        parsed = ""
+        parsed = None
     if parsed != text.lower():
         raise invalid_request("cursor must be a startCursor or endCursor of an earlier page", field="cursor")
     return parsed

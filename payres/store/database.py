@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import aiosqlite
@@ -27,7 +26,7 @@ Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 MAX_UNITS_PER_COMMIT = 256
 READERS = 2
-BUSY_TIMEOUT_SECONDS = 5.0
+BUSY_TIMEOUT_SECONDS = 5
 
 log = logging.getLogger("payres.store")
 
@@ -323,13 +322,13 @@ def _enter_wal(connection: sqlite3.Connection) -> None:
     SQLite does not always wait for the lock that the first change takes, so two programs that open a new file at once
     would fail each other.
     """
-    deadline = monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > deadline:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            sleep(0.01)
         else:
             return
+        connection.execute("BEGIN EXCLUSIVE")  # this does wait for the others, and raises when that takes too long
+        connection.execute("COMMIT")

@@ -2,27 +2,38 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 HERE = Path(__file__).parent
+PASSWORD = "correct horse battery staple"
 CONTINUE_WAIT = "1"  # seconds; the default of 5 would only make the tests slow
-SHUTDOWN_SECONDS = 20
+STOP_SECONDS = 20
+PAGE_MILLISECONDS = 15_000
+CHROMIUM_FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
 
 Json = dict[str, Any]
 Command = Callable[..., Json]
-Decide = Callable[[str], object]
-Story = Callable[..., dict[str, Json]]
+Choice = Literal["approve", "deny"]
+Decide = Callable[[str], None]  # takes the URL that the owner is sent to
+Owner = Callable[[Choice], Decide]
+RunNode = Callable[[str, Json, Decide | None], list[Json]]
+RunStory = Callable[..., dict[str, Json]]
+OpenWallet = Callable[..., str]
+OpenApp = Callable[[str], Json]
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +46,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def base_url(environment: dict[str, str]) -> Iterator[str]:
-    """The base URL of a running `payres serve`, one a test process. It must end cleanly and without a fault logged."""
+    """The base URL of a running `payres serve`, one a test process. It must stop cleanly, with no fault in its log."""
     directory = Path(environment["PAYRES_DATABASE"]).parent
     log = directory / "server.log"
     command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json"]
@@ -45,12 +56,13 @@ def base_url(environment: dict[str, str]) -> Iterator[str]:
     ):
         try:
             assert process.stdout is not None
-            announced = b"".join(iter(process.stdout.readline, b"}\n")) + b"}" if process.poll() is None else b""
+            announced = b"".join(_lines_of_object(process.stdout))
+            assert announced, log.read_text()
             base_url: str = json.loads(announced)["baseUrl"]
             environment["PAYRES_BASE_URL"] = base_url
             yield base_url
             process.send_signal(signal.SIGTERM)
-            assert process.wait(SHUTDOWN_SECONDS) == 0
+            assert process.wait(STOP_SECONDS) == 0
         finally:
             process.kill()
     assert "Traceback" not in log.read_text()
@@ -59,6 +71,7 @@ def base_url(environment: dict[str, str]) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def payres(base_url: str, environment: Mapping[str, str]) -> Command:
     """Runs a `payres` command beside the server and returns the JSON object that it prints."""
+    assert base_url == environment["PAYRES_BASE_URL"]
 
     def run(*arguments: str) -> Json:
         command = [sys.executable, "-m", "payres", *arguments, "--json"]
@@ -71,19 +84,47 @@ def payres(base_url: str, environment: Mapping[str, str]) -> Command:
     return run
 
 
-@pytest.fixture(scope="session")
-def run_node() -> Callable[[str, Json, Decide | None], list[Json]]:
-    """Runs a story in Node with settings on its standard input; returns the JSON lines that it prints.
+@pytest.fixture
+def open_wallet(payres: Command) -> OpenWallet:
+    """Opens a wallet, with two decimals, whose path no other test has; returns its wallet address."""
+    mark = uuid.uuid4().hex[:8]
 
-    A line with `decide` is a URL for the wallet's owner, who decides before the next line comes.
+    def open_one(name: str, asset: str = "USD", deposit: str | None = None) -> str:
+        path = f"{name}-{mark}"
+        options = ("--asset", asset, "--scale", "2", "--name", name.capitalize(), "--password", PASSWORD)
+        wallet_address: str = payres("wallet", "create", path, *options)["walletAddress"]
+        if deposit is not None:
+            payres("wallet", "deposit", path, deposit)
+        return wallet_address
+
+    return open_one
+
+
+@pytest.fixture
+def open_app(payres: Command, open_wallet: OpenWallet, tmp_path: Path) -> OpenApp:
+    """Opens the wallet of an app and makes its key; returns what a story needs to be that app."""
+
+    def open_one(name: str) -> Json:
+        wallet_address, private_key, kid = open_wallet(name), tmp_path / f"{name}.pem", f"{name}-key"
+        payres("key", "generate", wallet_address, "--out", str(private_key), "--kid", kid)
+        return {"walletAddress": wallet_address, "privateKey": str(private_key), "kid": kid}
+
+    return open_one
+
+
+@pytest.fixture(scope="session")
+def run_node() -> RunNode:
+    """Runs a story in Node, with settings on its standard input; returns the JSON lines that it prints.
+
+    A line with `decide` is a URL for the wallet's owner, who decides before the next line is read.
     """
     if not (HERE / "node_modules").is_dir():
         pytest.fail("tests/interop/node_modules is missing: run `make test`, which installs the official client")
     node = shutil.which("node")
     if node is None:
-        pytest.fail("Node 20 or later is needed for the official client, and there is no `node` on the PATH")
+        pytest.fail("The official client needs Node 20 or later, and there is no `node` on the PATH")
 
-    def run(story: str, settings: Json, decide: Decide | None = None) -> list[Json]:
+    def run(story: str, settings: Json, decide: Decide | None) -> list[Json]:
         command = [node, str(HERE / "stories" / f"{story}.mjs")]
         lines: list[Json] = []
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
@@ -95,9 +136,9 @@ def run_node() -> Callable[[str, Json, Decide | None], list[Json]]:
                 for line in process.stdout:
                     lines.append(json.loads(line))
                     if "decide" in lines[-1]:
-                        assert decide is not None, f"{story} asks for consent and nobody is there to decide"
+                        assert decide is not None, f"{story} asks for consent and there is nobody to decide"
                         decide(lines[-1]["decide"])
-                assert process.wait(SHUTDOWN_SECONDS) == 0, f"{story} failed after {[one.get('step') for one in lines]}"
+                assert process.wait(STOP_SECONDS) == 0, f"{story} broke off after {lines[-1:]}"
             finally:
                 process.kill()
         return lines
@@ -106,10 +147,74 @@ def run_node() -> Callable[[str, Json, Decide | None], list[Json]]:
 
 
 @pytest.fixture(scope="session")
-def run_story(run_node: Callable[[str, Json, Decide | None], list[Json]]) -> Story:
-    """Runs a story and returns its steps by name."""
+def run_story(run_node: RunNode) -> RunStory:
+    """Runs a story and returns its steps by name, in their order."""
 
     def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
-        return {line.pop("step"): line for line in run_node(story, settings, decide)}
+        steps = run_node(story, settings, decide)
+        named = {step.pop("step"): step for step in steps}
+        assert len(named) == len(steps), "two steps have the same name"
+        return named
 
     return run
+
+
+@pytest.fixture(params=["owner_at_command_line", "owner_in_browser"])
+def owner(request: pytest.FixtureRequest) -> Owner:
+    """A wallet's owner, who decides in either of two ways."""
+    found: Owner = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def owner_at_command_line(payres: Command) -> Owner:
+    """The operator decides for the owner; then the owner's browser goes where the command says, if anywhere."""
+
+    def choose(choice: Choice) -> Decide:
+        def decide(url: str) -> None:
+            redirect = payres("grant", choice, url)["redirect"]
+            if redirect is not None:
+                with urllib.request.urlopen(redirect, timeout=10) as page:
+                    assert page.status == 200
+
+        return decide
+
+    return choose
+
+
+@pytest.fixture
+def owner_in_browser() -> Owner:
+    """The owner signs in on the consent page, in Chromium, and decides there."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        missing = "The consent page needs a browser, and there is no `chromium` on the PATH"
+        if "REQUIRE_BROWSER" in os.environ:
+            pytest.fail(missing)
+        pytest.skip(missing)
+
+    def choose(choice: Choice) -> Decide:
+        def decide(url: str) -> None:
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+                try:
+                    page = browser.new_page()
+                    page.set_default_timeout(PAGE_MILLISECONDS)
+                    page.goto(url)
+                    page.get_by_label("Password").fill(PASSWORD)
+                    page.get_by_role("button", name="Sign in", exact=True).click()
+                    page.get_by_role("button", name=choice.capitalize(), exact=True).click()
+                    page.get_by_role("heading", name="Back in the app").wait_for()
+                finally:
+                    browser.close()
+
+        return decide
+
+    return choose
+
+
+def _lines_of_object(stream: Any) -> Iterator[bytes]:
+    """The lines of a stream to the end of the JSON object that it begins with."""
+    for line in iter(stream.readline, b""):
+        yield line
+        if line.rstrip() == b"}":
+            return

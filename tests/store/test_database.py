@@ -663,31 +663,36 @@ def test_failed_open_does_not_outlast_its_loop(path: str) -> None:
         assert threading.active_count() == before
 
 
-def test_first_change_to_write_ahead_logging_waits_for_other_programs(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = take_lock(path)
-    waits: list[float] = []
+@pytest.mark.parametrize("hold", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_first_change_to_write_ahead_logging_waits_for_other_programs(path: str, hold: str) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute(hold)
+    waited = threading.Event()
 
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
+    def trace(statement: str) -> None:
+        if statement == "BEGIN EXCLUSIVE" and not waited.is_set():  # the change was refused; now it waits
             other.execute("COMMIT")
-            other.close()
+            waited.set()
 
-    monkeypatch.setattr(database_module, "sleep", wait)
-    connection = connect_writer(path)
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    connection.close()
-    assert len(waits) >= 3
+    with closing(other), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+        connection.set_trace_callback(trace)
+        database_module._enter_wal(connection)
+        assert waited.is_set()
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert not connection.in_transaction
 
 
+@pytest.mark.parametrize("hold", ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM of_another"])
 def test_first_change_to_write_ahead_logging_waits_no_longer_than_allowed(
-    path: str, monkeypatch: pytest.MonkeyPatch
+    path: str, hold: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.05)
-    with closing(take_lock(path)), pytest.raises(sqlite3.OperationalError, match="locked"):
-        connect_writer(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE of_another (x)")
+        for statement in hold.split("; "):
+            other.execute(statement).fetchall()
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            connect_writer(path)
 
 
 # Our subclass of aiosqlite's connection reaches into its private parts, so this is what must still hold of them.

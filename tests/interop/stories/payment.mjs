@@ -38,7 +38,8 @@ const stranger = await createUnauthenticatedClient({ useHttp: true })
 step('read it publicly', { payment: await stranger.incomingPayment.get({ url: invoice.id }) })
 
 const open = await client.incomingPayment.create(atBob, { walletAddress: bob.id })
-step('create an open incoming payment', { payment: open })
+const unpaid = await client.incomingPayment.create(atBob, { walletAddress: bob.id })
+step('create incoming payments without an amount', { payments: [open, unpaid] })
 
 const quoteToken = await token(client, alice.authServer, {
   type: 'quote',

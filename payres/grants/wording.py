@@ -1,0 +1,169 @@
+"""What a grant permits, in words for its wallet's owner, and texts that a client chose, made safe to show.
+
+The words promise neither more nor less than `payres.grants.access` and `payres.grants.limits` let happen.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from payres.amounts import Asset, describe_amount, parse_value
+from payres.grants.access import granted_access
+from payres.grants.intervals import describe, parse_interval
+from payres.urls import normalise
+from payres.wire import Access, Amount, Limits, OutgoingPaymentAccess, Subject
+
+MAX_NAME_LENGTH = 200
+# Everything that RFC 3986 lets stand in a URL; what is none of it is shown percent-encoded.
+URL_CHARACTERS = "%:/?#[]@!$&'()*+,;=-._~"
+# Letters of some scripts and emoji need the joiners; every other format character can only deceive.
+JOINERS = "\u200c\u200d"
+# Letters and symbols to Unicode that show as nothing: fillers of Hangul and a Braille pattern without dots.
+BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
+INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
+
+HEADINGS = {
+    "outgoing-payment": "Payments from {wallet}",
+    "incoming-payment": "Payments into {wallet}",
+    "quote": "Prices of payments from {wallet}",
+}
+# Shown in this order; sending money has its own sentence with the limits. The -all forms come first, so that the plain
+# form that they include goes without saying.
+ACTIONS: Mapping[str, Mapping[str, str]] = {
+    "outgoing-payment": {
+        "list-all": "List every payment, also those made by other apps",
+        "read-all": "See the details of every payment, also of those made by other apps",
+        "list": "List the payments that it made itself",
+        "read": "See the details of the payments that it made itself",
+    },
+    "incoming-payment": {
+        "create": "Prepare payments for others to make",
+        "complete": "Close payments, so that they take no more money",
+        "list-all": "List every payment, also those prepared by other apps",
+        "read-all": "See the details of every payment, also of those prepared by other apps",
+        "list": "List the payments that it prepared itself",
+        "read": "See the details of the payments that it prepared itself",
+    },
+    "quote": {
+        "create": "Ask what a payment would cost",
+        "read-all": "See every price that was asked for, also by other apps",
+        "read": "See the prices that it asked for itself",
+    },
+}
+INCLUDED = {"list": "list-all", "read": "read-all"}
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """How far the client may spend: "up to USD 20.00" and "in total", say, with the only receiver if there is one.
+
+    unlimited means that nothing but the wallet's balance stops it.
+    """
+
+    most: str
+    period: str
+    receiver: str | None
+    unlimited: bool
+
+
+class Permitted(msgspec.Struct, frozen=True):
+    """One access item in words; the heading names the wallet address when it is not the one whose owner is asked."""
+
+    heading: str
+    actions: Sequence[str]
+    spending: Spending | None
+
+
+class ShownUrl(msgspec.Struct, frozen=True):
+    """A URL in three parts, so that a page can stress the host, which says whose it is."""
+
+    before: str
+    host: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        return self.before + self.host + self.after
+
+
+def describe_access(access: str, wallet_address: str) -> Sequence[Permitted]:
+    """What the access (JSON text) of a grant permits, spending first; wallet_address is the owner's."""
+    items = sorted(granted_access(access), key=lambda item: not isinstance(item, OutgoingPaymentAccess))
+    return [_describe_item(item, wallet_address) for item in items]
+
+
+def describe_subject(subject: str | None) -> str | None:
+    """What the client learns of the owner: the wallet address in the subject request (JSON text), if there is one."""
+    if subject is None:
+        return None
+    return visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
+
+
+def visible_name(name: str | None, wallet_address: str | None) -> str | None:
+    """The name that a client gives itself, on one line, without characters that hide or turn text around.
+
+    None when it has none or none can be seen; a name that repeats the wallet address is none.
+    """
+    if name is None or name == wallet_address:
+        return None
+    kept = "".join(" " if character.isspace() else character for character in name if not _deceives(character))
+    line = " ".join(kept.split())
+    if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
+        return None
+    return line if len(line) <= MAX_NAME_LENGTH else line[: MAX_NAME_LENGTH - 1] + "…"
+
+
+def visible_url(url: str) -> ShownUrl:
+    """A URL in plain ASCII: letters that only look like others come out percent-encoded, as do marks of direction."""
+    text = quote(url, safe=URL_CHARACTERS)
+    host = urlsplit(text).netloc
+    start = text.index("//") + 2
+    end = start + len(host)
+    return ShownUrl(text[:start], text[start:end], text[end:])
+
+
+def _describe_item(item: Access, wallet_address: str) -> Permitted:
+    kind = str(item.__struct_config__.tag)
+    actions: set[str] = set(item.actions)
+    return Permitted(
+        heading=HEADINGS[kind].format(wallet=_name_wallet(item, wallet_address)),
+        actions=[text for name, text in ACTIONS[kind].items() if name in actions and INCLUDED.get(name) not in actions],
+        spending=_describe_spending(item) if isinstance(item, OutgoingPaymentAccess) else None,
+    )
+
+
+def _name_wallet(item: Access, wallet_address: str) -> str:
+    if not item.identifier:
+        return "any wallet of this server"
+    return (
+        "your wallet" if normalise(item.identifier) == normalise(wallet_address) else visible_url(item.identifier).text
+    )
+
+
+def _describe_spending(item: OutgoingPaymentAccess) -> Spending | None:
+    """None when the item does not let the client spend at all."""
+    if "create" not in item.actions:
+        return None
+    limits = item.limits or Limits()
+    period = describe(parse_interval(limits.interval)) if limits.interval else None
+    receiver = visible_url(limits.receiver).text if limits.receiver else None
+    if limits.debit_amount:
+        most = f"up to {_describe_amount(limits.debit_amount)}"
+    elif limits.receive_amount:
+        most = f"what it takes for the receiver to get up to {_describe_amount(limits.receive_amount)}"
+    else:
+        return Spending("any amount", period or "as often as it likes", receiver, unlimited=True)
+    return Spending(most, period or "in total", receiver, unlimited=False)
+
+
+def _describe_amount(amount: Amount) -> str:
+    # The code of a receiver's asset is the client's own text.
+    code = quote(amount.asset_code, safe=URL_CHARACTERS)
+    return describe_amount(parse_value(amount.value), Asset(code, amount.asset_scale))
+
+
+def _deceives(character: str) -> bool:
+    if character in JOINERS or character.isspace():
+        return False
+    return character in BLANKS or unicodedata.category(character) in INVISIBLE_CATEGORIES

@@ -1,0 +1,56 @@
+"""What all tests share: a bounded hypothesis, one running instance, and the check of how a refusal looks."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import settings
+
+from payres.errors import CODES
+from payres.testing.instance import Instance, run_instance
+
+pytest_plugins = ["pytester"]
+
+# No deadline: on a machine that does several things at once it measures the others.
+settings.register_profile("payres", deadline=None, max_examples=100)
+settings.load_profile("payres")
+
+
+Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """One instance for many tests, which is quicker than one for each.
+
+    Tests may move its clock forward, and never back. So a test makes for itself whatever it needs, a grant to begin
+    with, and expects nothing of the wallets, grants and payments that others made.
+    """
+    with run_instance(tmp_path_factory.mktemp("shared") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture(scope="session")
+def refused() -> Refused:
+    """Checks that an answer is this refusal, in the documented shape and with these details; returns its `error`."""
+
+    def check(answer: httpx2.Response, status: int, code: str, **details: Any) -> dict[str, Any]:
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["cache-control"] == "no-store"
+        body = answer.json()
+        assert body.keys() == {"error"}
+        error: dict[str, Any] = body["error"]
+        assert error["code"] == code, answer.text
+        assert error.keys() - {"details"} == {"code", "description"}
+        assert error["description"]
+        assert status in CODES[code]
+        url = answer.request.url
+        where_to_ask = f"GNAP as_uri={url.scheme}://{url.netloc.decode()}/"
+        assert answer.headers.get("www-authenticate") == (where_to_ask if status == 401 else None)
+        found = error.get("details", {})
+        assert {name: found.get(name) for name in details} == details, answer.text
+        return error
+
+    return check

@@ -1,0 +1,514 @@
+"""`payres serve` in a process of its own: killed, stopped, started again, and worked beside by commands.
+
+Nothing sleeps: a moment is made certain, follows an answer, or is drawn from a seed. CRASH_SEED replays the draw that a
+failure names, CRASH_KILLS prolongs the series.
+"""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from random import Random, SystemRandom
+from time import monotonic
+from typing import Any
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from payres.cli import main
+from payres.clock import SystemClock
+from payres.signatures.base import Message
+from payres.signatures.jwk import jwk_from_pem
+from payres.signatures.sign import sign
+from payres.store.database import connect_reader, connect_writer
+from payres.store.migrations import migrations
+from payres.testing.client import Client
+
+Json = dict[str, Any]
+
+KILLS = int(os.environ.get("CRASH_KILLS", "5"))
+PAYERS = 4
+PATIENCE_SECONDS = 20
+SERVE = (sys.executable, "-m", "payres", "serve", "--json")
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DEPOSIT = 1_000_000_00  # cents
+TABLES = {"/incoming-payments": "incoming_payment", "/outgoing-payments": "outgoing_payment"}
+
+
+class Deployment:
+    """A database made by commands, the server on it, and a shop that may pay bob's euros from alice's dollars."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.port = port
+        self.base_url = f"http://127.0.0.1:{port}"
+        self.alice, self.bob = f"{self.base_url}/alice", f"{self.base_url}/bob"
+        self.database = folder / "payres.db"
+        self._folder = folder
+        self._private_key = folder / "shop.pem"
+        self._process: subprocess.Popen[str] | None = None
+
+    def prepare(self) -> None:
+        """Wallets, money, a fee, a rate and the shop's key. Each payment then moves money in both currencies."""
+        self.command("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--name", "Alice")
+        self.command("wallet", "create", "bob", "--asset", "EUR", "--scale", "2", "--name", "Bob")
+        self.command("wallet", "create", "shop", "--asset", "USD", "--scale", "2", "--name", "Shop")
+        self.command("wallet", "deposit", "alice", f"{DEPOSIT // 100}.00")
+        self.command("liquidity", "deposit", "EUR", "2", "1000000.00")
+        self.command("rate", "set", "USD", "EUR", "0.5")
+        self.command("fee", "set", "USD", "2", "--fixed", "0.10")
+        self.command("key", "generate", "shop", "--out", str(self._private_key), "--kid", "key-1")
+
+    def new_client(self) -> Client:
+        """The shop, which gets its users' consent from the command line."""
+        pem = self._private_key.read_bytes()
+        private_key = load_pem_private_key(pem, password=None)
+        assert isinstance(private_key, Ed25519PrivateKey)
+        jwk = jwk_from_pem("key-1", pem)
+        return Client(f"{self.base_url}/shop", private_key, jwk, self.base_url, SystemClock(), self._approve)
+
+    def command(self, *arguments: str) -> Json:
+        """What a command that must succeed prints. It has no part in the server but the file."""
+        result = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        printed: Json = json.loads(result.stdout)
+        return printed
+
+    def start(self) -> None:
+        """Starts the server and returns when it answers."""
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(SERVE, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        announced = any(line == "}\n" for line in self._process.stdout)  # by then it listens, and requests may queue
+        assert announced, self.log.read_text()
+        health = httpx2.get(f"{self.base_url}/healthz", timeout=PATIENCE_SECONDS)
+        assert health.json() == {"status": "ok"}
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal and returns at once."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, once the server has ended."""
+        assert self._process is not None
+        with self._process as process:  # which closes its pipe
+            return process.wait(PATIENCE_SECONDS)
+
+    def kill(self) -> None:
+        """Ends the server where it stands, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self.wait()
+
+    def balance(self, path: str) -> tuple[int, int]:
+        """What a wallet holds, and how much of it is reserved, in cents."""
+        wallet = self.command("wallet", "show", path)
+        return int(wallet["balance"].replace(".", "")), int(wallet["reserved"].replace(".", ""))
+
+    def select(self, query: str) -> list[Any]:
+        """Rows of the database, as another program sees them."""
+        with closing(connect_reader(str(self.database))) as connection:
+            return connection.execute(query).fetchall()
+
+    def execute(self, statement: str) -> None:
+        """Changes the database from outside, and commits."""
+        with closing(connect_writer(str(self.database))) as connection:
+            connection.execute(statement)
+
+    @property
+    def log(self) -> Path:
+        """What the server has written to standard error."""
+        return self._folder / "server.log"
+
+    @property
+    def side_files(self) -> list[str]:
+        """Files that SQLite keeps beside the database, and removes when its last user closes it well."""
+        return sorted(file.name for file in self._folder.glob("payres.db-*"))
+
+    def _approve(self, redirect: str) -> str | None:
+        finished: str | None = self.command("grant", "approve", redirect)["redirect"]
+        return finished
+
+
+@dataclass
+class Creation:
+    """A request that creates something, and its answer unless the server died first."""
+
+    path: str
+    body: Json
+    answer: Json | None = None
+
+
+class Journal:
+    """All that the shop asked for and all that was acknowledged, to be held against a server that was ended."""
+
+    def __init__(self, deployment: Deployment, client: Client) -> None:
+        self.creations: list[Creation] = []
+        self.token = client.grant(
+            {"type": "incoming-payment", "actions": ["create", "read"], "identifier": deployment.bob},
+            {"type": "quote", "actions": ["create", "read"], "identifier": deployment.alice},
+            {
+                "type": "outgoing-payment",
+                "actions": ["create", "read"],
+                "identifier": deployment.alice,
+                "limits": {"debitAmount": {"value": str(DEPOSIT), "assetCode": "USD", "assetScale": 2}},
+            },
+        )
+        self._deployment = deployment
+        self._client = client
+        self._numbers = count()
+        self._answers = threading.Semaphore(0)
+
+    def quote(self, value: int) -> str:
+        """Quotes a new incoming payment of `value` euro cents; the quote's URL."""
+        amount = {"value": str(value), "assetCode": "EUR", "assetScale": 2}
+        receiver = self._create("/incoming-payments", walletAddress=self._deployment.bob, incomingAmount=amount)["id"]
+        quote = self._create("/quotes", walletAddress=self._deployment.alice, receiver=receiver, method="ilp")
+        return str(quote["id"])
+
+    def pay(self, quote: str) -> None:
+        """An outgoing payment for a quote."""
+        self._create("/outgoing-payments", walletAddress=self._deployment.alice, quoteId=quote)
+
+    def pay_until_cut_off(self, chance: Random) -> None:
+        """Creates one thing after the other until the server is gone."""
+        with suppress(httpx2.TransportError):
+            while True:
+                self.pay(self.quote(chance.randint(1, 500)))
+
+    def wait_for_answers(self, number: int) -> None:
+        """Returns when so many more creations have been acknowledged."""
+        for _ in range(number):
+            assert self._answers.acquire(timeout=PATIENCE_SECONDS), "the server does not answer"
+
+    def check(self) -> None:
+        """After a restart: all that was acknowledged is there, all payments end well, and nothing is there by half."""
+        self._ask_again()
+        self._wait_until_all_ended()
+        for creation in self.creations:
+            if creation.answer is not None:
+                found = self._client.get(creation.answer["id"], self.token)
+                assert (found.status_code, found.json()) == (200, self._expected(creation, creation.answer))
+        self._check_numbers()
+        self._check_money()
+
+    def stored(self, path: str) -> Counter[int]:
+        """The numbers of the payments in the database, `path` being that of their collection."""
+        rows = self._deployment.select(f"SELECT json_extract(metadata, '$.number') FROM {TABLES[path]}")
+        return Counter(number for (number,) in rows)
+
+    def acknowledged(self, path: str) -> Counter[int]:
+        """The numbers of the payments that the shop knows to exist."""
+        return Counter(one.body["metadata"]["number"] for one in self.creations if one.path == path and one.answer)
+
+    def _create(self, path: str, **body: Any) -> Json:
+        if path in TABLES:
+            body["metadata"] = {"number": next(self._numbers)}
+        creation = Creation(path, body)
+        self.creations.append(creation)
+        response = self._client.post(path, body, self.token)
+        assert response.status_code == 201, response.text
+        answer: Json = response.json()
+        creation.answer = answer
+        self._answers.release()
+        return answer
+
+    def _ask_again(self) -> None:
+        """An outgoing payment that was cut off has been made, or can be made as if it had never been asked for."""
+        stored = self.stored("/outgoing-payments")
+        for creation in self.creations:
+            if creation.path == "/outgoing-payments" and creation.answer is None:
+                response = self._client.post(creation.path, creation.body, self.token)
+                is_made = creation.body["metadata"]["number"] in stored
+                assert response.status_code == (409 if is_made else 201), response.text
+                creation.answer = None if is_made else response.json()
+
+    def _wait_until_all_ended(self) -> None:
+        deadline = monotonic() + PATIENCE_SECONDS
+        while self._deployment.select("SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"):
+            assert monotonic() < deadline, "payments are still under way"
+            assert self._client.get("/healthz").status_code == 200
+
+    def _expected(self, creation: Creation, answer: Json) -> Json:
+        """What an acknowledged resource looks like once everything is paid."""
+        if creation.path == "/outgoing-payments":
+            kept = {name: value for name, value in answer.items() if not name.startswith("grantSpent")}
+            return kept | {"sentAmount": answer["debitAmount"]}
+        if creation.path == "/incoming-payments" and answer["id"] in self._paid_receivers:
+            return answer | {"completed": True, "receivedAmount": answer["incomingAmount"], "methods": []}
+        return answer
+
+    @property
+    def _paid_receivers(self) -> set[str]:
+        quoted = {
+            one.answer["id"]: one.body["receiver"] for one in self.creations if one.path == "/quotes" and one.answer
+        }
+        return {quoted[one.body["quoteId"]] for one in self.creations if one.path == "/outgoing-payments"}
+
+    def _check_numbers(self) -> None:
+        """What is stored was asked for, once each; all outgoing payments were, since those cut off were asked again."""
+        asked = {
+            path: Counter(one.body["metadata"]["number"] for one in self.creations if one.path == path)
+            for path in TABLES
+        }
+        assert (
+            self.acknowledged("/incoming-payments") <= self.stored("/incoming-payments") <= asked["/incoming-payments"]
+        )
+        assert self.stored("/outgoing-payments") == asked["/outgoing-payments"]
+
+    def _check_money(self) -> None:
+        """Every payment was sent in full, its receiver has it, and both wallets and the grant hold the sums."""
+        payments = self._deployment.select(
+            "SELECT p.state, p.debit - p.sent, p.receive - p.delivered, cast(i.incoming_value AS integer) - i.received,"
+            " i.completed_at IS NULL FROM outgoing_payment p JOIN incoming_payment i ON i.id = p.incoming_payment_id"
+        )
+        assert set(payments) == {("completed", 0, 0, 0, 0)}
+        ((debit, receive),) = self._deployment.select("SELECT sum(debit), sum(receive) FROM outgoing_payment")
+        assert self._deployment.balance("alice") == (DEPOSIT - debit, 0)
+        assert self._deployment.balance("bob") == (receive, 0)
+        spent = self._client.get("/outgoing-payment-grant", self.token).json()
+        assert spent["spentDebitAmount"]["value"] == str(debit)
+        assert self._deployment.command("ledger", "check")["ok"]
+
+
+@pytest.fixture
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    """A running server. It and the commands get their settings from the environment, as in an operator's shell."""
+    for name in [name for name in os.environ if name.startswith("PAYRES_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    deployment = Deployment(tmp_path, free_port())
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PAYRES_DATABASE", str(deployment.database))
+    monkeypatch.setenv("PAYRES_PORT", str(deployment.port))
+    deployment.prepare()
+    try:
+        deployment.start()
+        yield deployment
+    finally:
+        deployment.kill()
+
+
+@pytest.fixture
+def shop(deployment: Deployment) -> Iterator[Client]:
+    """The client that pays."""
+    with closing(deployment.new_client()) as client:
+        yield client
+
+
+@pytest.fixture
+def journal(deployment: Deployment, shop: Client) -> Journal:
+    """An empty journal, and a token for all that it records."""
+    return Journal(deployment, shop)
+
+
+def free_port() -> int:
+    """A port that stays free between two starts: below the range that outgoing connections are given theirs from."""
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+@contextmanager
+def paying(journal: Journal, chance: Random) -> Iterator[None]:
+    """Threads that create payments side by side; the block must end the server, which ends them."""
+    with ThreadPoolExecutor(PAYERS) as threads:
+        payers = [threads.submit(journal.pay_until_cut_off, Random(chance.getrandbits(32))) for _ in range(PAYERS)]
+        yield
+    for payer in payers:
+        payer.result()
+
+
+def test_kill_between_creation_and_settlement_loses_nothing(deployment: Deployment, journal: Journal) -> None:
+    # No payment can end, so each that is acknowledged is still under way when the server dies.
+    deployment.execute(
+        "CREATE TRIGGER hold BEFORE UPDATE OF state ON outgoing_payment BEGIN SELECT RAISE(ABORT, 'held'); END"
+    )
+    for value in (1, 20, 300):
+        journal.pay(journal.quote(value))
+    deployment.kill()
+    assert deployment.select("SELECT state, sent FROM outgoing_payment") == [("sending", 0)] * 3
+    balance, reserved = deployment.balance("alice")
+    assert (balance, reserved) == (DEPOSIT, 2 + 40 + 600 + 3 * 10)
+    assert deployment.command("ledger", "check")["ok"]
+    deployment.execute("DROP TRIGGER hold")
+    deployment.start()
+    journal.check()
+
+
+def test_kill_at_the_first_answer_leaves_each_payment_whole_or_absent(deployment: Deployment, journal: Journal) -> None:
+    quotes = [journal.quote(value) for value in range(100, 116)]
+    with ThreadPoolExecutor(len(quotes)) as threads:
+        payments = [threads.submit(journal.pay, quote) for quote in quotes]
+        done, _ = wait(payments, PATIENCE_SECONDS, FIRST_COMPLETED)
+        deployment.kill()
+    assert done
+    assert {type(payment.exception()) for payment in done} == {type(None)}
+    assert all(isinstance(payment.exception(), httpx2.TransportError | None) for payment in payments)
+    deployment.start()
+    journal.check()
+
+
+def test_kill_at_random_moments_keeps_every_answer(deployment: Deployment, journal: Journal) -> None:
+    seed = int(os.environ.get("CRASH_SEED") or SystemRandom().getrandbits(32))
+    chance = Random(seed)
+    try:
+        for _ in range(KILLS):
+            with paying(journal, chance):
+                try:
+                    journal.wait_for_answers(chance.randint(1, 40))
+                    threading.Timer(chance.uniform(0, 0.02), deployment.signal, [signal.SIGKILL]).start()
+                    assert deployment.wait() == -signal.SIGKILL
+                finally:
+                    deployment.kill()
+            deployment.start()
+            journal.check()
+    except BaseException as error:
+        error.add_note(f"CRASH_SEED={seed} draws the same moments again")
+        raise
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_stop_answers_the_request_under_way(
+    number: signal.Signals, deployment: Deployment, journal: Journal, shop: Client
+) -> None:
+    body = json.dumps({"walletAddress": deployment.bob}).encode()
+    with request_under_way(shop, journal.token, body) as connection:
+        deployment.signal(number)
+        wait_until_refused(deployment.port)
+        connection.sendall(body)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        assert response.status == 201
+        created = json.load(response)
+    assert deployment.wait() == 0
+    assert deployment.side_files == []
+    assert deployment.log.read_text() == ""
+    deployment.start()
+    assert shop.get(created["id"], journal.token).json() == created
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_stop_under_load_has_done_what_was_answered_and_no_more(
+    number: signal.Signals, deployment: Deployment, journal: Journal
+) -> None:
+    with paying(journal, Random(1)):
+        try:
+            journal.wait_for_answers(20)
+            deployment.signal(number)
+            assert deployment.wait() == 0
+        finally:
+            deployment.kill()
+    assert deployment.side_files == []
+    for path in TABLES:
+        assert journal.stored(path) == journal.acknowledged(path)
+    deployment.start()
+    journal.check()
+
+
+def test_second_server_on_the_port_is_refused_in_a_sentence(deployment: Deployment, shop: Client) -> None:
+    refused = subprocess.run(SERVE, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"Error: Port {deployment.port} of 127.0.0.1 is in use; stop what uses it, or choose another with --port\n"
+    )
+    assert shop.get("/healthz").status_code == 200
+
+
+def test_newer_database_is_refused_in_a_sentence_and_left_as_it_is(deployment: Deployment) -> None:
+    deployment.signal(signal.SIGTERM)
+    assert deployment.wait() == 0
+    known = max(migrations())
+    deployment.execute(f"PRAGMA user_version = {known + 1}")
+    before = deployment.database.read_bytes()
+    refused = subprocess.run(SERVE, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(
+        f"Error: The database has version {known + 1}, this payres knows versions up to {known}: "
+    )
+    assert len(refused.stderr.splitlines()) == 1
+    assert deployment.database.read_bytes() == before
+    assert deployment.side_files == []
+
+
+def test_key_revoked_by_command_is_refused_at_the_next_request(
+    deployment: Deployment, journal: Journal, shop: Client
+) -> None:
+    journal.pay(journal.quote(100))
+    deployment.command("key", "revoke", "shop", "key-1")
+    refused = shop.get("/outgoing-payment-grant", journal.token)
+    assert (refused.status_code, reason(refused)) == (401, "unknown_key")
+
+
+def test_grant_revoked_by_command_is_refused_at_the_next_request(
+    deployment: Deployment, journal: Journal, shop: Client
+) -> None:
+    journal.pay(journal.quote(100))
+    (grant,) = deployment.command("grant", "list")["grants"]
+    deployment.command("grant", "revoke", grant["id"])
+    refused = shop.get("/outgoing-payment-grant", journal.token)
+    assert (refused.status_code, reason(refused)) == (401, "revoked_token")
+
+
+def test_wallet_deactivated_by_command_is_gone_at_the_next_request(deployment: Deployment, shop: Client) -> None:
+    assert shop.get("/bob").status_code == 200
+    deployment.command("wallet", "deactivate", "bob")
+    assert shop.get("/bob").status_code == 404
+    deployment.command("wallet", "activate", "bob")
+    assert shop.get("/bob").status_code == 200
+
+
+def test_deposit_by_command_can_be_spent_by_the_next_request(
+    deployment: Deployment, journal: Journal, shop: Client
+) -> None:
+    deployment.command("wallet", "withdraw", "alice", f"{DEPOSIT // 100}.00")
+    payment = {"walletAddress": deployment.alice, "quoteId": journal.quote(100)}
+    refused = shop.post("/outgoing-payments", payment, journal.token)
+    assert (refused.status_code, reason(refused)) == (403, "wallet")
+    deployment.command("wallet", "deposit", "alice", "2.10")
+    assert shop.post("/outgoing-payments", payment, journal.token).status_code == 201
+
+
+@contextmanager
+def request_under_way(client: Client, token: str, body: bytes) -> Iterator[socket.socket]:
+    """A signed request for an incoming payment whose body the server has begun to wait for."""
+    url = f"{client.base_url}/incoming-payments"
+    host, port = client.base_url.removeprefix("http://").split(":")
+    headers = {"authorization": f"GNAP {token}", "content-type": "application/json"}
+    message = Message("POST", url, [(name.encode(), value.encode()) for name, value in headers.items()], body)
+    headers |= sign(message, client.private_key, client.jwk.kid, SystemClock().now() // 1_000_000)
+    lines = [f"{name}: {value}\r\n" for name, value in (headers | {"expect": "100-continue", "host": host}).items()]
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS) as connection:
+        connection.sendall(f"POST /incoming-payments HTTP/1.1\r\n{''.join(lines)}\r\n".encode())
+        # Sent when the endpoint first asks for the body (RFC 9110 section 10.1.1).
+        assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield connection
+
+
+def wait_until_refused(port: int) -> None:
+    """Returns when nobody listens on the port any more."""
+    deadline = monotonic() + PATIENCE_SECONDS
+    with suppress(ConnectionRefusedError, ConnectionResetError):
+        while monotonic() < deadline:
+            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS).close()
+        raise AssertionError("the server still takes connections")
+
+
+def reason(refused: httpx2.Response) -> str:
+    """The stable word for why a request was refused."""
+    return str(refused.json()["error"]["details"]["reason"])

@@ -1,0 +1,465 @@
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payres import audit, ledger
+from payres.amounts import MAX_LEDGER
+from payres.errors import Refusal
+from payres.ledger import LedgerBroken, NotEnough
+from payres.store import accounts
+from payres.store.accounts import AccountRecord
+from payres.store.assets import ensure_asset
+from payres.store.clients import ensure_client
+from payres.store.database import Transaction, connect_writer, savepoint
+from payres.store.incoming import IncomingRecord, insert_incoming
+from payres.store.outgoing import OutgoingRecord, insert_outgoing
+
+NOW = 1_700_000_000_000_000
+OUTGOING, INCOMING = "outgoing-1", "incoming-1"
+
+
+class Books(NamedTuple):
+    """A database with an outgoing and an incoming payment, and the ids of accounts in two assets."""
+
+    tx: Transaction
+    euro: int
+    dollar: int
+    alice: int
+    bob: int
+    external: int
+    carol_in_dollars: int
+
+    def account(self, account_id: int) -> AccountRecord:
+        return accounts.account_by_id(self.tx, account_id)
+
+    def transfers(self) -> list[tuple[object, ...]]:
+        columns = "debit_account_id, credit_account_id, amount, kind, reservation_id, outgoing_payment_id"
+        rows = self.tx.execute(f"SELECT {columns}, incoming_payment_id, created_at FROM transfer ORDER BY id")
+        return rows.fetchall()
+
+
+@pytest.fixture
+def books() -> Iterator[Books]:
+    with closing(connect_writer(":memory:")) as connection:
+        yield open_books(connection)
+
+
+def open_books(tx: Transaction) -> Books:
+    euro, dollar = ensure_asset(tx, "EUR", 2).id, ensure_asset(tx, "USD", 2).id
+    alice, bob = (ledger.open_account(tx, "wallet", euro) for _ in range(2))
+    carol = ledger.open_account(tx, "wallet", dollar)
+    tx.execute(
+        "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', ?, ?, 1)",
+        (euro, alice),
+    )
+    client = ensure_client(tx, "client", "https://client.example", None, NOW).id
+    insert_incoming(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
+    insert_outgoing(tx, outgoing_payment(client))
+    return Books(tx, euro, dollar, alice, bob, ledger.operator_account(tx, euro, "external"), carol)
+
+
+def outgoing_payment(client: int) -> OutgoingRecord:
+    return OutgoingRecord(
+        id=OUTGOING,
+        wallet_address_id=1,
+        client_id=client,
+        grant_id=None,
+        window_start=0,
+        quote_id=None,
+        receiver="https://example.com/incoming-payments/1",
+        incoming_payment_id=None,
+        debit=1,
+        receive=1,
+        receive_code="EUR",
+        receive_scale=2,
+        fee=0,
+        sent=0,
+        delivered=0,
+        state="sending",
+        failure=None,
+        metadata=None,
+        created_at=NOW,
+        ended_at=None,
+    )
+
+
+def deposit(books: Books, amount: int, account: int | None = None) -> None:
+    ledger.transfer(books.tx, books.external, account or books.alice, amount, "deposit", NOW)
+
+
+def changes_nothing(books: Books, expected: type[Exception], act: Callable[[], object]) -> Exception:
+    """What `act` raises, after a look at the whole database from before."""
+    before = list(books.tx.iterdump())
+    with pytest.raises(expected) as caught:
+        act()
+    assert list(books.tx.iterdump()) == before
+    return caught.value
+
+
+# Accounts
+
+
+def test_new_account_is_empty(books: Books) -> None:
+    opened = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
+    assert books.account(opened) == AccountRecord(opened, "peer", books.euro, 0, 0, -500)
+    assert ledger.free_balance(books.account(opened)) == 500
+
+
+@pytest.mark.parametrize("kind", ["liquidity", "fees", "external"])
+def test_operator_account_is_made_once_for_each_asset(books: Books, kind: str) -> None:
+    first = ledger.operator_account(books.tx, books.euro, kind)
+    assert ledger.operator_account(books.tx, books.euro, kind) == first
+    other = ledger.operator_account(books.tx, books.dollar, kind)
+    assert other != first
+    assert books.account(first).floor == (None if kind == "external" else 0)
+    assert (books.account(first).kind, books.account(other).asset_id) == (kind, books.dollar)
+
+
+def test_only_the_external_account_has_no_floor(books: Books) -> None:
+    with pytest.raises(sqlite3.IntegrityError):
+        ledger.open_account(books.tx, "wallet", books.euro, None)
+    with pytest.raises(sqlite3.IntegrityError):
+        ledger.open_account(books.tx, "external", books.dollar, 0)
+
+
+# Transfers
+
+
+def test_transfer_moves_money_and_is_written_down(books: Books) -> None:
+    deposit(books, 1000)
+    ledger.transfer(books.tx, books.alice, books.bob, 300, "payment", NOW + 1, OUTGOING, INCOMING)
+    assert [books.account(n).balance for n in (books.external, books.alice, books.bob)] == [-1000, 700, 300]
+    assert books.transfers() == [
+        (books.external, books.alice, 1000, "deposit", None, None, None, NOW),
+        (books.alice, books.bob, 300, "payment", None, OUTGOING, INCOMING, NOW + 1),
+    ]
+
+
+def test_transfer_may_empty_an_account_and_no_more(books: Books) -> None:
+    deposit(books, 100)
+    lack = changes_nothing(
+        books, NotEnough, lambda: ledger.transfer(books.tx, books.alice, books.bob, 101, "payment", NOW)
+    )
+    assert isinstance(lack, NotEnough)
+    assert (lack.free, lack.account.id) == (100, books.alice)
+    ledger.transfer(books.tx, books.alice, books.bob, 100, "payment", NOW)
+    assert books.account(books.alice).balance == 0
+
+
+def test_transfer_may_use_a_credit_limit_and_no_more(books: Books) -> None:
+    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
+    ledger.transfer(books.tx, peer, books.alice, 450, "payment", NOW)
+    lack = changes_nothing(books, NotEnough, lambda: ledger.transfer(books.tx, peer, books.alice, 51, "payment", NOW))
+    assert isinstance(lack, NotEnough)
+    assert lack.free == 50
+    ledger.transfer(books.tx, peer, books.alice, 50, "payment", NOW)
+    assert books.account(peer).balance == -500
+
+
+def test_transfer_leaves_what_is_reserved(books: Books) -> None:
+    deposit(books, 100)
+    ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    lack = changes_nothing(
+        books, NotEnough, lambda: ledger.transfer(books.tx, books.alice, books.bob, 41, "withdrawal", NOW)
+    )
+    assert isinstance(lack, NotEnough)
+    assert lack.free == 40
+    ledger.transfer(books.tx, books.alice, books.bob, 40, "withdrawal", NOW)
+
+
+def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
+    deposit(books, MAX_LEDGER)
+    assert books.account(books.alice).balance == MAX_LEDGER == 2**63 - 1
+    assert books.account(books.external).balance == -MAX_LEDGER
+    refusal = changes_nothing(books, Refusal, lambda: deposit(books, 1, books.bob))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.code) == (400, "invalid_amount")
+    assert str(MAX_LEDGER) in refusal.description
+    ledger.transfer(books.tx, books.alice, books.bob, 5, "payment", NOW)
+    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
+    refusal = changes_nothing(books, Refusal, lambda: ledger.transfer(books.tx, peer, books.alice, 6, "payment", NOW))
+    ledger.transfer(books.tx, peer, books.alice, 5, "payment", NOW)
+    assert books.account(books.alice).balance == MAX_LEDGER
+
+
+@pytest.mark.parametrize("amount", [0, -1, MAX_LEDGER + 1, 2**64 - 1, 2**80])
+def test_amount_that_no_figure_holds_is_refused(books: Books, amount: int) -> None:
+    deposit(books, 100)
+    reservation = ledger.reserve(books.tx, books.alice, 50, OUTGOING, NOW)
+    acts = (
+        lambda: ledger.transfer(books.tx, books.alice, books.bob, amount, "payment", NOW),
+        lambda: ledger.transfer(books.tx, books.external, books.bob, amount, "deposit", NOW),
+        lambda: ledger.reserve(books.tx, books.alice, amount, OUTGOING, NOW),
+        lambda: ledger.post(books.tx, reservation, books.bob, amount, "payment", NOW),
+    )
+    for act in acts:
+        refusal = changes_nothing(books, Refusal, act)
+        assert isinstance(refusal, Refusal)
+        assert (refusal.status, refusal.code) == (400, "invalid_amount")
+
+
+@pytest.mark.parametrize("target", ["carol_in_dollars", "alice"])
+def test_transfer_between_assets_or_to_itself_is_a_fault(books: Books, target: str) -> None:
+    deposit(books, 100)
+    credit: int = getattr(books, target)
+    changes_nothing(books, LedgerBroken, lambda: ledger.transfer(books.tx, books.alice, credit, 1, "payment", NOW))
+
+
+# Reservations
+
+
+def test_reserve_promises_and_post_moves(books: Books) -> None:
+    deposit(books, 1000)
+    reservation = ledger.reserve(books.tx, books.alice, 600, OUTGOING, NOW)
+    assert books.account(books.alice).reserved == 600
+    assert ledger.free_balance(books.account(books.alice)) == 400
+    ledger.post(books.tx, reservation, books.bob, 250, "payment", NOW + 1, INCOMING)
+    assert (books.account(books.alice).balance, books.account(books.alice).reserved) == (750, 350)
+    assert accounts.reservation_by_id(books.tx, reservation).remaining == 350
+    ledger.post(books.tx, reservation, books.external, 350, "withdrawal", NOW + 2)
+    assert (books.account(books.alice).balance, books.account(books.alice).reserved) == (400, 0)
+    assert books.account(books.bob).balance == 250
+    assert books.transfers()[1:] == [
+        (books.alice, books.bob, 250, "payment", reservation, OUTGOING, INCOMING, NOW + 1),
+        (books.alice, books.external, 350, "withdrawal", reservation, OUTGOING, None, NOW + 2),
+    ]
+
+
+def test_reserve_takes_what_is_free_and_no_more(books: Books) -> None:
+    deposit(books, 100)
+    ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    lack = changes_nothing(books, NotEnough, lambda: ledger.reserve(books.tx, books.alice, 41, OUTGOING, NOW))
+    assert isinstance(lack, NotEnough)
+    assert lack.free == 40
+    ledger.reserve(books.tx, books.alice, 40, OUTGOING, NOW)
+    assert books.account(books.alice).reserved == 100
+
+
+def test_reserve_past_the_largest_figure_is_refused(books: Books) -> None:
+    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-MAX_LEDGER)
+    deposit(books, 1000, peer)
+    ledger.reserve(books.tx, peer, MAX_LEDGER, OUTGOING, NOW)
+    assert ledger.free_balance(books.account(peer)) == 1000
+    refusal = changes_nothing(books, Refusal, lambda: ledger.reserve(books.tx, peer, 1, OUTGOING, NOW))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, refusal.code) == (400, "invalid_amount")
+
+
+def test_post_more_than_is_reserved_is_a_fault(books: Books) -> None:
+    deposit(books, 100)
+    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    ledger.post(books.tx, reservation, books.bob, 50, "payment", NOW)
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, books.bob, 11, "payment", NOW))
+    ledger.post(books.tx, reservation, books.bob, 10, "payment", NOW)
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, books.bob, 1, "payment", NOW))
+
+
+@pytest.mark.parametrize("target", ["carol_in_dollars", "alice"])
+def test_post_to_another_asset_or_back_is_a_fault(books: Books, target: str) -> None:
+    deposit(books, 100)
+    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    credit: int = getattr(books, target)
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, credit, 1, "payment", NOW))
+
+
+def test_post_to_a_full_account_is_refused(books: Books) -> None:
+    deposit(books, MAX_LEDGER - 100, books.bob)
+    deposit(books, 100)
+    reservation = ledger.reserve(books.tx, books.alice, 100, OUTGOING, NOW)
+    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
+    ledger.transfer(books.tx, peer, books.bob, 1, "payment", NOW)
+    refusal = changes_nothing(
+        books, Refusal, lambda: ledger.post(books.tx, reservation, books.bob, 100, "payment", NOW)
+    )
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "invalid_amount"
+    ledger.post(books.tx, reservation, books.bob, 99, "payment", NOW)
+    assert books.account(books.bob).balance == MAX_LEDGER
+
+
+def test_release_gives_back_what_was_not_posted_once(books: Books) -> None:
+    deposit(books, 100)
+    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    ledger.post(books.tx, reservation, books.bob, 25, "payment", NOW)
+    assert ledger.release(books.tx, reservation) == 35
+    assert ledger.release(books.tx, reservation) == 0
+    assert (books.account(books.alice).balance, books.account(books.alice).reserved) == (75, 0)
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, books.bob, 1, "payment", NOW))
+
+
+# What the database itself forbids, were the code above wrong
+
+
+@pytest.mark.parametrize(
+    ("balance_change", "reserved_change"), [(-101, 0), (0, 101), (-50, 51), (0, -1), (MAX_LEDGER, 0), (-60, -60)]
+)
+def test_database_refuses_figures_that_cannot_be(books: Books, balance_change: int, reserved_change: int) -> None:
+    deposit(books, 100)
+    changes_nothing(
+        books,
+        sqlite3.IntegrityError,
+        lambda: accounts.change_account(books.tx, books.alice, balance_change, reserved_change),
+    )
+
+
+def test_database_refuses_to_post_more_than_is_reserved(books: Books) -> None:
+    deposit(books, 100)
+    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    changes_nothing(books, sqlite3.IntegrityError, lambda: accounts.reduce_reservation(books.tx, reservation, 61))
+
+
+# Against a plain model
+
+
+class Step(NamedTuple):
+    """One operation: `source` is an account for transfers and reservations, a reservation for the others."""
+
+    operation: str
+    source: int
+    target: int
+    amount: int
+
+
+class Account:
+    def __init__(self, asset: str, floor: int | None) -> None:
+        self.asset = asset
+        self.floor = floor
+        self.balance = 0
+        self.reserved = 0
+
+    def has(self, amount: int) -> bool:
+        return self.floor is None or self.balance - self.reserved - self.floor >= amount
+
+
+class Model:
+    """The ledger as plain numbers. Accounts and reservations are numbered from 0."""
+
+    def __init__(self) -> None:
+        self.accounts = [
+            *(Account("EUR", None), Account("EUR", 0), Account("EUR", 0)),
+            *(Account("EUR", -500), Account("EUR", -MAX_LEDGER)),
+            *(Account("USD", None), Account("USD", 0)),
+        ]
+        self.reservations: list[tuple[Account, int]] = []  # whose, and how much remains
+
+    def forbidding(self, step: Step) -> set[type[Exception]]:
+        """Every reason against the step; none when it must succeed."""
+        reasons: set[type[Exception]] = set()
+        if step.operation != "release" and not 0 < step.amount <= MAX_LEDGER:
+            reasons.add(Refusal)
+        if step.operation == "reserve":
+            source = self.accounts[step.source]
+            reasons |= set() if source.has(step.amount) else {NotEnough}
+            reasons |= {Refusal} if source.reserved + step.amount > MAX_LEDGER else set()
+        if step.operation == "transfer":
+            source = self.accounts[step.source]
+            reasons |= set() if source.has(step.amount) else {NotEnough}
+            reasons |= self._against_move(source, self.accounts[step.target], step.amount)
+        if step.operation == "post":
+            source, remaining = self.reservations[step.source]
+            reasons |= {LedgerBroken} if remaining < step.amount else set()
+            reasons |= self._against_move(source, self.accounts[step.target], step.amount)
+        return reasons
+
+    def _against_move(self, source: Account, target: Account, amount: int) -> set[type[Exception]]:
+        reasons: set[type[Exception]] = set()
+        if source is target or source.asset != target.asset:
+            reasons.add(LedgerBroken)
+        if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
+            reasons.add(Refusal)
+        return reasons
+
+    def apply(self, step: Step) -> None:
+        if step.operation == "reserve":
+            self.accounts[step.source].reserved += step.amount
+            self.reservations.append((self.accounts[step.source], step.amount))
+        elif step.operation == "transfer":
+            self.accounts[step.source].balance -= step.amount
+            self.accounts[step.target].balance += step.amount
+        else:
+            source, remaining = self.reservations[step.source]
+            taken = step.amount if step.operation == "post" else remaining
+            source.reserved -= taken
+            self.reservations[step.source] = (source, remaining - taken)
+            if step.operation == "post":
+                source.balance -= taken
+                self.accounts[step.target].balance += taken
+
+
+AMOUNTS = st.one_of(
+    st.integers(1, 600),
+    st.sampled_from([-1, 0, MAX_LEDGER - 300, MAX_LEDGER, MAX_LEDGER + 1]),
+    st.integers(MAX_LEDGER - 600, MAX_LEDGER),
+)
+STEPS = st.builds(
+    Step,
+    st.sampled_from(["transfer", "transfer", "reserve", "post", "release"]),
+    st.integers(0, 6),
+    st.integers(0, 6),
+    AMOUNTS,
+)
+
+
+def take(tx: Transaction, ids: Sequence[int], reservations: list[int], step: Step) -> None:
+    """Runs the step on the ledger, as a part of a unit that goes on when it is refused."""
+    with savepoint(tx):
+        if step.operation == "transfer":
+            ledger.transfer(tx, ids[step.source], ids[step.target], step.amount, "payment", NOW)
+        elif step.operation == "reserve":
+            reservations.append(ledger.reserve(tx, ids[step.source], step.amount, OUTGOING, NOW))
+        elif step.operation == "post":
+            ledger.post(tx, reservations[step.source], ids[step.target], step.amount, "payment", NOW)
+        else:
+            ledger.release(tx, reservations[step.source])
+
+
+def assert_agreement(tx: Transaction, ids: Sequence[int], reservations: Sequence[int], model: Model) -> None:
+    for account_id, account in zip(ids, model.accounts, strict=True):
+        record = accounts.account_by_id(tx, account_id)
+        assert (record.balance, record.reserved, record.floor) == (account.balance, account.reserved, account.floor)
+        assert record.floor is None or record.balance - record.reserved >= record.floor
+        held = [remaining for holder, remaining in model.reservations if holder is account]
+        assert record.reserved == sum(held)
+    for reservation, (_, remaining) in zip(reservations, model.reservations, strict=True):
+        assert accounts.reservation_by_id(tx, reservation).remaining == remaining
+    for asset in ("EUR", "USD"):
+        assert sum(account.balance for account in model.accounts if account.asset == asset) == 0
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(STEPS, max_size=30))
+def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
+    with closing(connect_writer(":memory:")) as tx:
+        tx.execute("BEGIN")
+        books, model = open_books(tx), Model()
+        ids = [
+            *(books.external, books.alice, books.bob),
+            *(ledger.open_account(tx, "peer", books.euro, floor) for floor in (-500, -MAX_LEDGER)),
+            *(ledger.operator_account(tx, books.dollar, "external"), books.carol_in_dollars),
+        ]
+        reservations: list[int] = []
+        for step in steps:
+            if step.operation == "reserve" and model.accounts[step.source].floor is None:
+                continue  # nobody reserves money of the world outside
+            if step.operation in ("post", "release") and step.source >= len(reservations):
+                continue
+            forbidding = tuple(model.forbidding(step))
+            if forbidding:
+                with pytest.raises(forbidding):
+                    take(tx, ids, reservations, step)
+            else:
+                take(tx, ids, reservations, step)
+                model.apply(step)
+            assert_agreement(tx, ids, reservations, model)
+        assert_audited(tx)
+
+
+def assert_audited(tx: Transaction) -> None:
+    findings = {finding.name: finding.breaches for finding in audit.check(tx)}
+    for name in ("zero_sum", "balances", "transfers", "reserved", "floors", "references", "file"):
+        assert not findings[name]
