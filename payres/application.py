@@ -1,10 +1,12 @@
 """The application: settings, database, routes and workers wired into one Starlette app."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import Route
@@ -32,7 +34,16 @@ from payres.routes.context import Context
 from payres.settings import Settings
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret
-from payres.urls import ROOT_WALLET_PATH, Urls
+from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH, Urls
+
+
+class WalletPath(PathConvertor):
+    """A path that a wallet can have, so that a wrong method on a path of the API is a 405 and not an unknown wallet."""
+
+    regex = rf"(?!(?:{'|'.join(map(re.escape, sorted(RESERVED_SEGMENTS)))})(?:/|$)).+|{re.escape(ROOT_WALLET_PATH)}"
+
+
+register_url_convertor("wallet", WalletPath())
 
 ROUTES = [
     Route("/incoming-payments/{id}", incoming_payments.read, methods=["GET"]),
@@ -53,8 +64,8 @@ ROUTES = [
     *consent.ROUTES,
     Route("/healthz", health.healthz, methods=["GET"]),
     # Wallet addresses come last: they take every path that is left.
-    Route("/{path:path}/jwks.json", wallet_addresses.read_keys, methods=["GET"]),
-    Route("/{path:path}", wallet_addresses.read, methods=["GET"]),
+    Route("/{path:wallet}/jwks.json", wallet_addresses.read_keys, methods=["GET"]),
+    Route("/{path:wallet}", wallet_addresses.read, methods=["GET"]),
 ]
 assert ROOT_WALLET_PATH == ".well-known/pay", "served by the wallet address routes like any other path"
 

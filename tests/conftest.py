@@ -10,8 +10,6 @@ from hypothesis import settings
 from payres.errors import CODES
 from payres.testing.instance import Instance, run_instance
 
-pytest_plugins = ["pytester"]
-
 # No deadline: on a machine that does several things at once it measures the others.
 settings.register_profile("payres", deadline=None, max_examples=100)
 settings.load_profile("payres")
@@ -29,6 +27,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """
     with run_instance(tmp_path_factory.mktemp("shared") / "payres.db") as instance:
         yield instance
+
+
+@pytest.fixture(scope="session")
+def stranger() -> Iterator[httpx2.Client]:
+    """Sends requests without a signature."""
+    with httpx2.Client(timeout=10, verify=False) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

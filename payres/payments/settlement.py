@@ -19,7 +19,7 @@ from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 
 BATCH = 128
-RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1
 
 log = logging.getLogger("payres.settlement")
 

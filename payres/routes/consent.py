@@ -91,7 +91,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
         session = await context.database.write(unit)
     except Refusal as refusal:
         if refusal.status != 401:
-            raise
+            return refusal_page(request, refusal, _path(request))
         return _show_sign_in(request, found, refusal.description, 401)
     response = redirect(_path(request))
     keep_session(request, response, session, LIFETIME // SECOND)

@@ -5,6 +5,7 @@ import logging
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from payres.errors import Refusal
 from payres.routes.context import context_of
@@ -35,7 +36,15 @@ async def render_routing(request: Request, exception: Exception) -> Response:
     assert isinstance(exception, HTTPException)
     code, description = ROUTING.get(exception.status_code, ("invalid_request", "The request cannot be understood"))
     status = exception.status_code if exception.status_code in ROUTING else 400
-    return await render_refusal(request, Refusal(status, code, description, headers=exception.headers))
+    headers = {"Allow": _allowed_methods(request)} if status == 405 else exception.headers
+    return await render_refusal(request, Refusal(status, code, description, headers=headers))
+
+
+def _allowed_methods(request: Request) -> str:
+    """What every route at this address takes (RFC 9110 section 10.2.1); Starlette names those of the first alone."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    matching = [route.methods or () for route in routes if route.path_regex.match(request.scope["path"])]
+    return ", ".join(sorted({method for methods in matching for method in methods}))
 
 
 async def render_fault(request: Request, exception: Exception) -> Response:

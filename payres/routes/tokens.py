@@ -53,15 +53,16 @@ async def _prove_holder(request: Request, token_id: str) -> None:
     context = context_of(request)
     body = await read_body(request)
     unverified = parse_signature(request, body)
-    sent = request.headers.get("authorization", "").partition(" ")[2].strip()
+    sent = hash_secret(request.headers.get("authorization", "").partition(" ")[2].strip())
+    now = context.clock.now()
 
     def unit(tx: Transaction) -> tuple[ClientRecord, bool]:
         token = tokens.find_token(tx, token_id)
         grant = grants.find_grant(tx, token.grant_id) if token else None
         if token is None or grant is None:
             raise rules.invalid_rotation() if request.method == "POST" else not_found("There is no token at this URL")
-        other = token.value_hash != hash_secret(sent) and tokens.find_holder(tx, hash_secret(sent)) is not None
-        return clients.client_by_id(tx, grant.client_id), other
+        holder = tokens.find_holder(tx, sent) if sent != token.value_hash else None
+        return clients.client_by_id(tx, grant.client_id), holder is not None and holder.in_force(now)
 
     client, is_other_token = await context.database.read(unit)
     await prove_client(context, unverified, client)

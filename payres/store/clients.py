@@ -39,9 +39,10 @@ def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
 def ensure_client(
     tx: Transaction, identity: str, wallet_address: str | None, jwk: str | None, now: int
 ) -> ClientRecord:
-    """The client, remembered from its first request on."""
+    """The client, remembered from its first request on; of a key that came with another kid, the newest counts."""
     tx.execute(
-        "INSERT INTO client (identity, wallet_address, jwk, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO client (identity, wallet_address, jwk, created_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET jwk = excluded.jwk WHERE jwk <> excluded.jwk",
         (identity, wallet_address, jwk, now),
     )
     client = find_client(tx, identity)

@@ -29,6 +29,10 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_wallet_address: str | None
     client_jwk: str | None
 
+    def in_force(self, now: int) -> bool:
+        """Whether the token is good: neither it nor its grant has ended."""
+        return self.revoked_at is None and self.grant_state == "issued" and now < self.expires_at
+
 
 COLUMNS = "id, grant_id, value_hash, created_at, expires_at, revoked_at"
 

@@ -1,6 +1,7 @@
 """A client of Open Payments that signs its requests, for tests: the flow in a few calls, or any request by hand."""
 
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -36,7 +37,8 @@ class Client:
         self.base_url = base_url
         self._clock = clock
         self._approve = approve
-        self._http = httpx2.Client(timeout=10)
+        # Loopback speaks plain HTTP; loading the machine's certificates would take longer than the whole flow.
+        self._http = httpx2.Client(timeout=10, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
     def request(
         self,

@@ -10,7 +10,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -18,8 +18,8 @@ from playwright.sync_api import sync_playwright
 HERE = Path(__file__).parent
 PASSWORD = "correct horse battery staple"
 CONTINUE_WAIT = "1"  # seconds; the default of 5 would only make the tests slow
-STOP_SECONDS = 20
-PAGE_MILLISECONDS = 15_000
+STOP_SECONDS = 30  # this and the next are generous, so that a busy machine fails no test
+PAGE_MILLISECONDS = 30_000
 CHROMIUM_FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -27,13 +27,9 @@ CHROMIUM_FLAGS = (
 
 Json = dict[str, Any]
 Command = Callable[..., Json]
-Choice = Literal["approve", "deny"]
-Decide = Callable[[str], None]  # takes the URL that the owner is sent to
-Owner = Callable[[Choice], Decide]
-RunNode = Callable[[str, Json, Decide | None], list[Json]]
+Decide = Callable[[str, str], None]  # makes a choice, `approve` or `deny`, at the URL that the owner is sent to
 RunStory = Callable[..., dict[str, Json]]
 OpenWallet = Callable[..., str]
-OpenApp = Callable[[str], Json]
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +58,7 @@ def base_url(environment: dict[str, str]) -> Iterator[str]:
             environment["PAYRES_BASE_URL"] = base_url
             yield base_url
             process.send_signal(signal.SIGTERM)
-            assert process.wait(STOP_SECONDS) == 0
+            assert process.wait(STOP_SECONDS) == 0, log.read_text()
         finally:
             process.kill()
     assert "Traceback" not in log.read_text()
@@ -76,7 +72,7 @@ def payres(base_url: str, environment: Mapping[str, str]) -> Command:
     def run(*arguments: str) -> Json:
         command = [sys.executable, "-m", "payres", *arguments, "--json"]
         directory = Path(environment["PAYRES_DATABASE"]).parent
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         resource: Json = json.loads(done.stdout)
         return resource
@@ -100,23 +96,23 @@ def open_wallet(payres: Command) -> OpenWallet:
     return open_one
 
 
-@pytest.fixture
-def open_app(payres: Command, open_wallet: OpenWallet, tmp_path: Path) -> OpenApp:
-    """Opens the wallet of an app and makes its key; returns what a story needs to be that app."""
-
-    def open_one(name: str) -> Json:
-        wallet_address, private_key, kid = open_wallet(name), tmp_path / f"{name}.pem", f"{name}-key"
-        payres("key", "generate", wallet_address, "--out", str(private_key), "--kid", kid)
-        return {"walletAddress": wallet_address, "privateKey": str(private_key), "kid": kid}
-
-    return open_one
+@pytest.fixture(scope="session")
+def app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json:
+    """A client: what a story needs to sign in its name. It has nothing of its own that tests could quarrel about."""
+    return _open_app(payres, "app", tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="session")
-def run_node() -> RunNode:
-    """Runs a story in Node, with settings on its standard input; returns the JSON lines that it prints.
+def other_app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json:
+    """Another client, which the first one's grants are no business of."""
+    return _open_app(payres, "other-app", tmp_path_factory.mktemp("keys"))
 
-    A line with `decide` is a URL for the wallet's owner, who decides before the next line is read.
+
+@pytest.fixture(scope="session")
+def run_story() -> RunStory:
+    """Runs a story in Node, with settings on its standard input; returns its steps by name, in their order.
+
+    A step with `decide` sends the wallet's owner to that URL, who decides before the next step is read.
     """
     if not (HERE / "node_modules").is_dir():
         pytest.fail("tests/interop/node_modules is missing: run `make test`, which installs the official client")
@@ -124,9 +120,9 @@ def run_node() -> RunNode:
     if node is None:
         pytest.fail("The official client needs Node 20 or later, and there is no `node` on the PATH")
 
-    def run(story: str, settings: Json, decide: Decide | None) -> list[Json]:
+    def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
         command = [node, str(HERE / "stories" / f"{story}.mjs")]
-        lines: list[Json] = []
+        steps: dict[str, Json] = {}
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
             try:
                 assert process.stdin is not None
@@ -134,56 +130,43 @@ def run_node() -> RunNode:
                 process.stdin.write(json.dumps(settings))
                 process.stdin.close()
                 for line in process.stdout:
-                    lines.append(json.loads(line))
-                    if "decide" in lines[-1]:
+                    step: Json = json.loads(line)
+                    name = step.pop("step")
+                    assert name not in steps, f"{story} has two steps {name!r}"
+                    steps[name] = step
+                    if "decide" in step:
                         assert decide is not None, f"{story} asks for consent and there is nobody to decide"
-                        decide(lines[-1]["decide"])
-                assert process.wait(STOP_SECONDS) == 0, f"{story} broke off after {lines[-1:]}"
+                        decide(step["decide"], step["choice"])
+                assert process.wait(STOP_SECONDS) == 0, f"{story} broke off after {list(steps)[-1:]}"
             finally:
                 process.kill()
-        return lines
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def run_story(run_node: RunNode) -> RunStory:
-    """Runs a story and returns its steps by name, in their order."""
-
-    def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
-        steps = run_node(story, settings, decide)
-        named = {step.pop("step"): step for step in steps}
-        assert len(named) == len(steps), "two steps have the same name"
-        return named
+        return steps
 
     return run
 
 
 @pytest.fixture(params=["owner_at_command_line", "owner_in_browser"])
-def owner(request: pytest.FixtureRequest) -> Owner:
+def owner(request: pytest.FixtureRequest) -> Decide:
     """A wallet's owner, who decides in either of two ways."""
-    found: Owner = request.getfixturevalue(request.param)
-    return found
+    decide: Decide = request.getfixturevalue(request.param)
+    return decide
 
 
 @pytest.fixture
-def owner_at_command_line(payres: Command) -> Owner:
+def owner_at_command_line(payres: Command) -> Decide:
     """The operator decides for the owner; then the owner's browser goes where the command says, if anywhere."""
 
-    def choose(choice: Choice) -> Decide:
-        def decide(url: str) -> None:
-            redirect = payres("grant", choice, url)["redirect"]
-            if redirect is not None:
-                with urllib.request.urlopen(redirect, timeout=10) as page:
-                    assert page.status == 200
+    def decide(url: str, choice: str) -> None:
+        redirect = payres("grant", choice, url)["redirect"]
+        if redirect is not None:
+            with urllib.request.urlopen(redirect, timeout=30) as page:
+                assert page.status == 200
 
-        return decide
-
-    return choose
+    return decide
 
 
 @pytest.fixture
-def owner_in_browser() -> Owner:
+def owner_in_browser() -> Iterator[Decide]:
     """The owner signs in on the consent page, in Chromium, and decides there."""
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -191,25 +174,28 @@ def owner_in_browser() -> Owner:
         if "REQUIRE_BROWSER" in os.environ:
             pytest.fail(missing)
         pytest.skip(missing)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
 
-    def choose(choice: Choice) -> Decide:
-        def decide(url: str) -> None:
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-                try:
-                    page = browser.new_page()
-                    page.set_default_timeout(PAGE_MILLISECONDS)
-                    page.goto(url)
-                    page.get_by_label("Password").fill(PASSWORD)
-                    page.get_by_role("button", name="Sign in", exact=True).click()
-                    page.get_by_role("button", name=choice.capitalize(), exact=True).click()
-                    page.get_by_role("heading", name="Back in the app").wait_for()
-                finally:
-                    browser.close()
+        def decide(url: str, choice: str) -> None:
+            page = browser.new_page()
+            page.set_default_timeout(PAGE_MILLISECONDS)
+            page.goto(url)
+            page.get_by_label("Password").fill(PASSWORD)
+            page.get_by_role("button", name="Sign in", exact=True).click()
+            page.get_by_role("button", name=choice.capitalize(), exact=True).click()
+            page.get_by_role("heading", name="Back in the app").wait_for()
+            page.close()
 
-        return decide
+        yield decide
+        browser.close()
 
-    return choose
+
+def _open_app(payres: Command, name: str, directory: Path) -> Json:
+    private_key, kid = str(directory / "private.pem"), f"{name}-key"
+    wallet = payres("wallet", "create", name, "--asset", "USD", "--scale", "2", "--name", name.capitalize())
+    payres("key", "generate", name, "--out", private_key, "--kid", kid)
+    return {"walletAddress": wallet["walletAddress"], "privateKey": private_key, "kid": kid}
 
 
 def _lines_of_object(stream: Any) -> Iterator[bytes]:

@@ -186,9 +186,9 @@ def test_read_shows_its_maker_the_payment_with_methods(shared: Instance) -> None
     assert (answer.status_code, answer.json()) == (200, created)
 
 
-def test_read_without_authorization_shows_the_public_form(shared: Instance) -> None:
+def test_read_without_authorization_shows_the_public_form(shared: Instance, stranger: httpx2.Client) -> None:
     created = create(shared, token_for(shared, "create"), incomingAmount=usd(100)).json()
-    answer = httpx2.get(created["id"])
+    answer = stranger.get(created["id"])
     assert answer.status_code == 200
     assert answer.json() == {"receivedAmount": usd(0), "authServer": f"{shared.base_url}/"}
 
@@ -205,10 +205,12 @@ def test_read_hides_other_clients_payments_unless_all_may_be_read(shared: Instan
 
 
 @pytest.mark.parametrize("identifier", ["01a1fc79-0911-70a0-a0fa-6dccf4c9252b", "none", "%00", "%ff", "..%2f", "😀"])
-def test_read_does_not_find_what_is_not_there(shared: Instance, refused: Refused, identifier: str) -> None:
+def test_read_does_not_find_what_is_not_there(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, identifier: str
+) -> None:
     path = f"/incoming-payments/{identifier}"
     refused(shared.client.get(path, token_for(shared, "read-all", wallet=None)), 404, "not_found")
-    refused(httpx2.get(shared.base_url + path), 404, "not_found")
+    refused(stranger.get(shared.base_url + path), 404, "not_found")
 
 
 def test_expired_payment_stays_readable_and_takes_nothing(shared: Instance, refused: Refused) -> None:

@@ -93,7 +93,7 @@ def test_create_directly_from_an_incoming_payment(shared: Instance, payer: str) 
     assert second.json()["grantSpentDebitAmount"] == second.json()["grantSpentReceiveAmount"] == usd(600)
 
 
-def test_payment_is_sent_whole_and_its_receiver_completed(shared: Instance) -> None:
+def test_payment_is_sent_whole_and_its_receiver_completed(shared: Instance, stranger: httpx2.Client) -> None:
     sender, taker = shared.create_wallet("sender", deposit="10.00"), shared.create_wallet("taker")
     receiver = shared.client.create_incoming_payment(taker, usd(750))["id"]
     payment = shared.client.pay(sender, receiver)
@@ -105,7 +105,7 @@ def test_payment_is_sent_whole_and_its_receiver_completed(shared: Instance) -> N
         receiver, shared.client.grant({"type": "incoming-payment", "actions": ["read"]})
     ).json()
     assert (received["completed"], received["receivedAmount"], received["methods"]) == (True, usd(750), [])
-    assert httpx2.get(receiver).json()["receivedAmount"] == usd(750)
+    assert stranger.get(receiver).json()["receivedAmount"] == usd(750)
     assert (shared.balance("sender"), shared.balance("taker")) == ("2.50", "7.50")
     shared.check_ledger()
 

@@ -663,10 +663,11 @@ def test_failed_open_does_not_outlast_its_loop(path: str) -> None:
         assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("hold", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
-def test_first_change_to_write_ahead_logging_waits_for_other_programs(path: str, hold: str) -> None:
+def test_first_change_to_write_ahead_logging_waits_for_other_programs(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = sqlite3.connect(path, isolation_level=None)
-    other.execute(hold)
+    other.execute("BEGIN IMMEDIATE")
     waited = threading.Event()
 
     def trace(statement: str) -> None:
@@ -674,12 +675,11 @@ def test_first_change_to_write_ahead_logging_waits_for_other_programs(path: str,
             other.execute("COMMIT")
             waited.set()
 
-    with closing(other), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
-        connection.set_trace_callback(trace)
-        database_module._enter_wal(connection)
+    monkeypatch.setattr(database_module, "refuse_newer", lambda connection: connection.set_trace_callback(trace))
+    with closing(other), closing(connect_writer(path)) as connection:
         assert waited.is_set()
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert not connection.in_transaction
+        assert connection.execute("PRAGMA user_version").fetchone() > (0,)
 
 
 @pytest.mark.parametrize("hold", ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM of_another"])

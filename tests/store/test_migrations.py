@@ -198,7 +198,7 @@ def test_programs_that_open_a_fresh_file_at_once_all_succeed(path: str, expected
 
 def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) -> None:
     """The same, often enough to meet the moments in which SQLite answers that the file is locked."""
-    rounds, together = 25, 4
+    rounds, together = 15, 4
     barrier = threading.Barrier(together)
     found: list[int] = []
 

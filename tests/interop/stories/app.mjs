@@ -8,11 +8,13 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 import { createAuthenticatedClient, isPendingGrant, OpenPaymentsClientError } from '@interledger/open-payments'
 
-const SETTLEMENT_MS = 10_000
+// Generous, so that a busy machine fails no test.
+const REQUEST_MS = 30_000
+const SETTLEMENT_MS = 30_000
 
 export const settings = JSON.parse(readFileSync(0, 'utf8'))
 
-/** Tells the test what happened. A step with `decide` waits for the wallet's owner at that URL. */
+/** Tells the test what happened. A step with `decide` sends the wallet's owner to that URL, to make that `choice`. */
 export function step(name, facts) {
   process.stdout.write(`${JSON.stringify({ step: name, ...facts })}\n`)
 }
@@ -27,9 +29,15 @@ export async function refused(name, answer) {
   step(name, { status, code, description, details, validationErrors })
 }
 
-/** The official client of an app, with its defaults: responses are validated. */
+/** The official client of an app. By default it validates every response. */
 export function connect({ walletAddress, privateKey, kid }) {
-  return createAuthenticatedClient({ walletAddressUrl: walletAddress, privateKey, keyId: kid, useHttp: true })
+  return createAuthenticatedClient({
+    walletAddressUrl: walletAddress,
+    privateKey,
+    keyId: kid,
+    useHttp: true,
+    requestTimeoutMs: REQUEST_MS
+  })
 }
 
 /** Asks for access that is given at once, and returns the token's value. */
@@ -48,9 +56,9 @@ export async function grant(client, url, ...access) {
 
 /**
  * Asks for what only the wallet's owner can give, sends the owner to decide, and waits for the return. `answer` is what
- * came with it, `expectedHash` what its hash must be (RFC 9635 section 4.2.3).
+ * came with it, `expectedHash` what its hash must be (RFC 9635 section 4.2.3), `continuation` where to go on.
  */
-export async function askConsent(name, client, url, request) {
+export async function askConsent(name, client, url, request, choice = 'approve') {
   const page = await openFinishPage()
   const nonce = randomUUID()
   const pending = await client.grant.request(
@@ -60,10 +68,16 @@ export async function askConsent(name, client, url, request) {
   if (!isPendingGrant(pending)) {
     throw new Error(`${name}: no consent was asked`)
   }
-  step(name, { ...pending, decide: pending.interact.redirect })
+  step(name, { ...pending, decide: pending.interact.redirect, choice })
   const answer = await page.visited
   const parts = [nonce, pending.interact.finish, answer.interact_ref, url]
-  return { pending, answer, expectedHash: createHash('sha256').update(parts.join('\n')).digest('base64') }
+  const expectedHash = createHash('sha256').update(parts.join('\n')).digest('base64')
+  return { answer, expectedHash, continuation: continuation(pending) }
+}
+
+/** Where the client continues or cancels a grant. */
+export function continuation({ continue: { uri, access_token: token } }) {
+  return { url: uri, accessToken: token.value }
 }
 
 /** Watches an outgoing payment until it has ended. */

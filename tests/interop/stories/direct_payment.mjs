@@ -13,7 +13,7 @@ const atDave = { url: dave.resourceServer, accessToken: receiveToken }
 const tip = await client.incomingPayment.create(atDave, { walletAddress: dave.id })
 const other = await client.incomingPayment.create(atDave, { walletAddress: dave.id })
 
-const { pending, answer } = await askConsent('ask for an outgoing-payment grant', client, carol.authServer, {
+const { answer, continuation } = await askConsent('ask for an outgoing-payment grant', client, carol.authServer, {
   access_token: {
     access: [
       {
@@ -25,10 +25,7 @@ const { pending, answer } = await askConsent('ask for an outgoing-payment grant'
     ]
   }
 })
-const sending = await client.grant.continue(
-  { url: pending.continue.uri, accessToken: pending.continue.access_token.value },
-  { interact_ref: answer.interact_ref }
-)
+const sending = await client.grant.continue(continuation, { interact_ref: answer.interact_ref })
 const sendToken = sending.access_token.value
 const atCarol = { url: carol.resourceServer, accessToken: sendToken }
 const pay = (incomingPayment, value) =>

@@ -2,14 +2,13 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 
-import { askConsent, connect, grant, refused, settings, step, token } from './app.mjs'
+import { askConsent, connect, continuation, grant, refused, settings, step, token } from './app.mjs'
 
 const client = await connect(settings.app)
 const other = await connect(settings.other)
 const bob = await client.walletAddress.get({ url: settings.bob })
 const access = { type: 'incoming-payment', actions: ['create', 'list'], identifier: bob.id }
 const atBob = (accessToken) => ({ url: bob.resourceServer, accessToken, walletAddress: bob.id })
-const continuation = (answer) => ({ url: answer.continue.uri, accessToken: answer.continue.access_token.value })
 const management = (answer) => ({ url: answer.access_token.manage, accessToken: answer.access_token.value })
 
 const mine = await grant(client, bob.authServer, access)
@@ -40,22 +39,17 @@ await refused('cancel twice', client.grant.cancel(continuation(doomed)))
 
 const all = { type: 'incoming-payment', actions: ['list-all'], identifier: bob.id }
 const subject = { sub_ids: [{ id: bob.id, format: 'uri' }] }
-const { pending, answer } = await askConsent('ask for all payments and a subject', client, bob.authServer, {
+const asked = await askConsent('ask for all payments and a subject', client, bob.authServer, {
   access_token: { access: [all] },
   subject
 })
-await refused('continue with another reference', client.grant.continue(continuation(pending), { interact_ref: 'x' }))
-await refused('continue without a reference', client.grant.continue(continuation(pending)))
-await refused(
-  'continue as another app',
-  other.grant.continue(continuation(pending), { interact_ref: answer.interact_ref })
-)
-const seeing = await client.grant.continue(continuation(pending), { interact_ref: answer.interact_ref })
+const { interact_ref } = asked.answer
+await refused('continue with another reference', client.grant.continue(asked.continuation, { interact_ref: 'x' }))
+await refused('continue without a reference', client.grant.continue(asked.continuation))
+await refused('continue as another app', other.grant.continue(asked.continuation, { interact_ref }))
+const seeing = await client.grant.continue(asked.continuation, { interact_ref })
 step('continue', seeing)
-await refused(
-  'continue twice',
-  client.grant.continue(continuation(pending), { interact_ref: answer.interact_ref })
-)
+await refused('continue twice', client.grant.continue(asked.continuation, { interact_ref }))
 step('list all', await client.incomingPayment.list(atBob(seeing.access_token.value)))
 
 const polled = await client.grant.request(
@@ -65,7 +59,7 @@ const polled = await client.grant.request(
 await refused('poll at once', client.grant.continue(continuation(polled)))
 await delay(polled.continue.wait * 1000)
 const undecided = await client.grant.continue(continuation(polled))
-step('poll before the decision', { ...undecided, decide: polled.interact.redirect })
+step('poll before the decision', { ...undecided, decide: polled.interact.redirect, choice: 'approve' })
 let decided = undecided
 while (!decided.access_token) {
   await delay(polled.continue.wait * 1000)

@@ -1,8 +1,8 @@
-// The whole of a payment: an app that alice uses pays bob, in three ways, with alice's consent.
+// The whole of a payment: an app that alice uses pays bob, in three ways, with alice's consent, which she refuses at first.
 
 import { createUnauthenticatedClient } from '@interledger/open-payments'
 
-import { askConsent, connect, grant, settings, settle, step, token } from './app.mjs'
+import { askConsent, connect, grant, refused, settings, settle, step, token } from './app.mjs'
 
 const usd = (value) => ({ value, assetCode: 'USD', assetScale: 2 })
 
@@ -59,7 +59,7 @@ const quotes = {
 step('quote it', quotes)
 step('read a quote', { quote: await client.quote.get({ url: quotes.inferred.id, accessToken: quoteToken }) })
 
-const { pending, answer, expectedHash } = await askConsent('ask for an outgoing-payment grant', client, alice.authServer, {
+const wanted = {
   access_token: {
     access: [
       {
@@ -70,12 +70,18 @@ const { pending, answer, expectedHash } = await askConsent('ask for an outgoing-
       }
     ]
   }
-})
-step('return from consent', { answer, expectedHash })
-const sending = await client.grant.continue(
-  { url: pending.continue.uri, accessToken: pending.continue.access_token.value },
-  { interact_ref: answer.interact_ref }
+}
+const denied = await askConsent('ask for a grant that is denied', client, alice.authServer, wanted, 'deny')
+step('return from denial', { answer: denied.answer })
+await refused('continue after denial', client.grant.continue(denied.continuation))
+await refused(
+  'continue after denial all the same',
+  client.grant.continue(denied.continuation, { interact_ref: 'made-up' })
 )
+
+const { answer, expectedHash, continuation } = await askConsent('ask again', client, alice.authServer, wanted)
+step('return from consent', { answer, expectedHash })
+const sending = await client.grant.continue(continuation, { interact_ref: answer.interact_ref })
 step('continue', sending)
 const sendToken = sending.access_token.value
 const atAlice = { url: alice.resourceServer, accessToken: sendToken }

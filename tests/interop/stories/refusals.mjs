@@ -78,13 +78,10 @@ await refused('quote more than the receiver takes', quote(payment.id, { debitAmo
 await refused('quote in another asset', quote(open.id, { debitAmount: eur('1') }))
 
 // Outgoing payments
-const { pending, answer } = await askConsent('ask to spend', client, alice.authServer, {
+const { answer, continuation } = await askConsent('ask to spend', client, alice.authServer, {
   access_token: { access: [{ ...outgoingAccess, limits: { debitAmount: usd('9000') } }] }
 })
-const { access_token: spending } = await client.grant.continue(
-  { url: pending.continue.uri, accessToken: pending.continue.access_token.value },
-  { interact_ref: answer.interact_ref }
-)
+const { access_token: spending } = await client.grant.continue(continuation, { interact_ref: answer.interact_ref })
 const pay = (body, accessToken = spending.value) =>
   client.outgoingPayment.create({ url: server, accessToken }, { walletAddress: alice.id, ...body })
 const direct = (value) => ({ incomingPayment: open.id, debitAmount: usd(value) })

@@ -1,0 +1,118 @@
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+
+from payres.testing.instance import Instance, run_instance
+
+ARGUMENTS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+PATIENCE_MS = 15_000  # for a machine that does several things at once
+PASSWORD = "correct horse"
+
+OpenPage = Callable[..., Any]
+
+
+class ClientSite:
+    """A client's web server: it remembers the finish redirects that arrive and serves pages that a test sets."""
+
+    def __init__(self, port: int) -> None:
+        # Its host is another site than that of payres, which a browser reaches as 127.0.0.1.
+        self.url = f"http://localhost:{port}"
+        self.arrivals: list[str] = []
+        self.pages: dict[str, str] = {}
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        target = head.split(" ", 2)[1]
+        path, _, query = target.partition("?")
+        if path == "/hop":  # a server that keeps its finish URI and its pages on different origins
+            writer.write(_response("302 Found", "", f"Location: {self.url}/done?{query}\r\n"))
+        elif path == "/done":
+            self.arrivals.append(target)
+            writer.write(_response("200 OK", "<h1>Back at the shop</h1>"))
+        elif path in self.pages:
+            writer.write(_response("200 OK", self.pages[path]))
+        else:
+            writer.write(_response("404 Not Found", ""))
+        await writer.drain()
+        writer.close()
+
+
+def _response(status: str, body: str, headers: str = "") -> bytes:
+    content = f"<!doctype html><title>Shop</title>{body}".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(content)}\r\nConnection: close\r\n"
+    return f"{head}{headers}\r\n".encode() + content
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chromium() -> AsyncIterator[Browser]:
+    """One browser for all tests of a worker."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        sentence = "there is no chromium on the PATH; install it to run the browser tests"
+        if os.environ.get("REQUIRE_BROWSER"):
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def open_page(chromium: Browser) -> AsyncIterator[OpenPage]:
+    """Opens a tab of a browser that nobody has used; `options` are those of a browser context.
+
+    Scripts are off unless a test measures with them. The pages may break no policy of theirs.
+    """
+    broken: list[str] = []
+    contexts = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if "Content Security Policy" in message.text and "frame-ancestors" not in message.text:
+            broken.append(message.text)
+
+    async def open_tab(**options: Any) -> Page:
+        context = await chromium.new_context(**{"java_script_enabled": False} | options)
+        context.set_default_timeout(PATIENCE_MS)
+        context.on("console", listen)
+        contexts.append(context)
+        return await context.new_page()
+
+    yield open_tab
+    for context in contexts:
+        await context.close()
+    assert not broken
+
+
+@pytest.fixture(scope="session")
+def wallet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A payres with a wallet carol whose owner can sign in."""
+    with run_instance(tmp_path_factory.mktemp("consent") / "payres.db") as instance:
+        instance.create_wallet("carol", name="Carol", deposit="50.00", password=PASSWORD)
+        yield instance
+
+
+@asynccontextmanager
+async def _serve_client() -> AsyncIterator[ClientSite]:
+    sites: list[ClientSite] = []
+    server = await asyncio.start_server(lambda *streams: sites[0].answer(*streams), "127.0.0.1", 0)
+    sites.append(ClientSite(server.sockets[0].getsockname()[1]))
+    async with server:
+        yield sites[0]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def client_site() -> AsyncIterator[ClientSite]:
+    """The web server of the client that asks for consent."""
+    async with _serve_client() as site:
+        yield site

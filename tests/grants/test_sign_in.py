@@ -1,0 +1,96 @@
+import asyncio
+import threading
+
+import pytest
+
+from payres.clock import MINUTE, SECOND
+from payres.errors import Refusal
+from payres.grants import sign_in
+from payres.grants.sign_in import HASHING_AT_ONCE, MAX_WRONG, SignInGuard
+from payres.store.wallets import WalletRecord
+
+NOW = 1_800_000_000 * SECOND
+
+
+def wallet(number: int = 1) -> WalletRecord:
+    return WalletRecord(number, f"wallet{number}", None, 1, "USD", 2, number, "hash", "active", NOW)
+
+
+@pytest.fixture(autouse=True)
+def _compare_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right password is `right`, and saying so takes no time."""
+    monkeypatch.setattr(sign_in, "verify_password", lambda wallet, password: password == "right")
+
+
+async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1) -> int:
+    try:
+        await guard.check_password(wallet(number), password, now)
+    except Refusal as refusal:
+        return refusal.status
+    return 200
+
+
+async def test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too() -> None:
+    guard = SignInGuard()
+
+    assert [await status_of(guard, "wrong", NOW) for _ in range(MAX_WRONG + 1)] == [401] * MAX_WRONG + [429]
+    assert await status_of(guard, "right", NOW) == 429
+    assert await status_of(guard, "right", NOW, number=2) == 200
+
+
+async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> None:
+    guard = SignInGuard()
+    for second in range(MAX_WRONG):
+        await status_of(guard, "wrong", NOW + second * SECOND)
+
+    with pytest.raises(Refusal) as caught:
+        await guard.check_password(wallet(), "right", NOW + 10 * MINUTE)
+
+    wait = int(caught.value.headers["Retry-After"])
+    assert wait == 5 * 60
+    assert "in 5 minutes" in caught.value.description
+    assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND - 1) == 429
+    assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND) == 200
+
+
+async def test_check_password_forgives_after_the_right_one() -> None:
+    guard = SignInGuard()
+    for password in ["wrong"] * (MAX_WRONG - 1) + ["right"] + ["wrong"] * MAX_WRONG:
+        assert await status_of(guard, password, NOW) in {200, 401}
+
+    assert await status_of(guard, "right", NOW) == 429
+
+
+async def test_check_password_counts_guesses_that_come_at_once() -> None:
+    guard = SignInGuard()
+
+    statuses = await asyncio.gather(*(status_of(guard, "wrong", NOW) for _ in range(20)))
+
+    assert sorted(statuses) == [401] * MAX_WRONG + [429] * (20 - MAX_WRONG)
+
+
+async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, release, lock = threading.Semaphore(0), threading.Event(), threading.Lock()
+    running = most = 0
+
+    def slow(wallet: WalletRecord, password: str) -> bool:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        entered.release()
+        assert release.wait(10)
+        with lock:
+            running -= 1
+        return True
+
+    monkeypatch.setattr(sign_in, "verify_password", slow)
+    guard = SignInGuard()
+    checks = [asyncio.create_task(status_of(guard, "right", NOW, number)) for number in range(6)]
+    for _ in range(HASHING_AT_ONCE):
+        assert await asyncio.to_thread(entered.acquire, timeout=10)
+    assert not any(check.done() for check in checks)
+    release.set()
+
+    assert await asyncio.gather(*checks) == [200] * 6
+    assert most == HASHING_AT_ONCE

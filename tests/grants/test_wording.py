@@ -1,0 +1,222 @@
+import unicodedata
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.grants.access import encode_access
+from payres.grants.wording import (
+    ACTIONS,
+    MAX_NAME_LENGTH,
+    Permitted,
+    describe_access,
+    describe_subject,
+    visible_name,
+    visible_url,
+)
+from payres.wire import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
+
+ALICE = "https://pay.example/alice"
+MONTHLY = "R11/2026-01-01T00:00:00Z/P1M"
+USD = {"assetCode": "USD", "assetScale": 2}
+RECEIVER = "https://shop.example/incoming-payments/0198c0de"
+
+
+def describe_items(*items: dict[str, Any]) -> list[Permitted]:
+    return list(describe_access(encode_access(msgspec.convert(items, list[Access])), ALICE))
+
+
+def outgoing(limits: dict[str, Any] | None = None, *actions: str) -> dict[str, Any]:
+    item = {"type": "outgoing-payment", "actions": list(actions or ["create"]), "identifier": ALICE}
+    return item if limits is None else item | {"limits": limits}
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ({"debitAmount": {"value": "2000"} | USD}, "up to USD 20.00 in total"),
+        ({"debitAmount": {"value": "123456789"} | USD}, "up to USD 1,234,567.89 in total"),
+        ({"debitAmount": {"value": "5", "assetCode": "JPY", "assetScale": 0}}, "up to JPY 5 in total"),
+        (
+            {"debitAmount": {"value": "2000"} | USD, "interval": MONTHLY},
+            "up to USD 20.00 every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC",
+        ),
+        (
+            {"debitAmount": {"value": "2000"} | USD, "interval": "R0/2026-01-01T00:00:00Z/P1D"},
+            "up to USD 20.00 once, from 1 January 2026 00:00 UTC until 2 January 2026 00:00 UTC",
+        ),
+        (
+            {"debitAmount": {"value": "1"} | USD, "interval": "R/2026-01-01T00:00:00Z/P2W"},
+            "up to USD 0.01 every 2 weeks, from 1 January 2026 00:00 UTC, without an end",
+        ),
+        (
+            {"receiveAmount": {"value": "1000", "assetCode": "EUR", "assetScale": 3}},
+            "what it takes for the receiver to get up to EUR 1.000 in total",
+        ),
+        (
+            {
+                "receiveAmount": {"value": "1", "assetCode": "EUR", "assetScale": 3},
+                "interval": "R/2026-01-01T00:00Z/P1D",
+            },
+            "what it takes for the receiver to get up to EUR 0.001"
+            " every day, from 1 January 2026 00:00 UTC, without an end",
+        ),
+    ],
+)
+def test_spending_names_amount_and_period(limits: dict[str, Any], sentence: str) -> None:
+    spending = describe_items(outgoing(limits))[0].spending
+
+    assert spending is not None
+    assert f"{spending.most} {spending.period}" == sentence
+    assert not spending.unlimited
+
+
+@pytest.mark.parametrize(
+    ("limits", "period"),
+    [
+        (None, "as often as it likes"),
+        ({}, "as often as it likes"),
+        ({"receiver": RECEIVER}, "as often as it likes"),
+        ({"interval": "R/2026-01-01T00:00:00Z/P1M"}, "every month, from 1 January 2026 00:00 UTC, without an end"),
+    ],
+)
+def test_spending_without_an_amount_is_called_unlimited(limits: dict[str, Any] | None, period: str) -> None:
+    spending = describe_items(outgoing(limits))[0].spending
+
+    assert spending is not None
+    assert (spending.most, spending.period, spending.unlimited) == ("any amount", period, True)
+
+
+@pytest.mark.parametrize(("limits", "receiver"), [({"receiver": RECEIVER}, RECEIVER), ({}, None), (None, None)])
+def test_spending_names_the_only_receiver(limits: dict[str, Any] | None, receiver: str | None) -> None:
+    spending = describe_items(outgoing(limits))[0].spending
+
+    assert spending is not None
+    assert spending.receiver == receiver
+
+
+def test_spending_is_absent_where_nothing_may_be_spent() -> None:
+    [permitted] = describe_items(outgoing({"debitAmount": {"value": "1"} | USD}, "read", "list-all"))
+
+    assert permitted.spending is None
+    assert permitted.actions == [
+        "List every payment, also those made by other apps",
+        "See the details of the payments that it made itself",
+    ]
+
+
+def test_asset_code_of_a_receiver_cannot_turn_text_around() -> None:
+    amount = {"value": "1", "assetCode": "U\u202eDSU", "assetScale": 0}
+
+    spending = describe_items(outgoing({"receiveAmount": amount}))[0].spending
+
+    assert spending is not None
+    assert spending.most.isascii()
+
+
+@pytest.mark.parametrize(
+    ("kind", "actions"),
+    [
+        ("outgoing-payment", OUTGOING_ACTIONS),
+        ("incoming-payment", INCOMING_ACTIONS),
+        ("quote", QUOTE_ACTIONS),
+    ],
+)
+def test_every_action_has_words(kind: str, actions: Any) -> None:
+    said = set(ACTIONS[kind]) | ({"create"} if kind == "outgoing-payment" else set())
+
+    assert said == set(actions.__args__)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "heading"),
+    [
+        (ALICE, "Payments into your wallet"),
+        ("https://PAY.example:443/alice/", "Payments into your wallet"),
+        ("https://pay.example/bob", "Payments into https://pay.example/bob"),
+        (None, "Payments into any wallet of this server"),
+    ],
+)
+def test_heading_names_the_wallet(identifier: str | None, heading: str) -> None:
+    item = {"type": "incoming-payment", "actions": ["create"]} | ({"identifier": identifier} if identifier else {})
+
+    assert describe_items(item)[0].heading == heading
+
+
+def test_spending_comes_first_whatever_the_order_asked() -> None:
+    items = ({"type": "quote", "actions": ["create"]}, {"type": "incoming-payment", "actions": ["read"]}, outgoing())
+
+    assert [item.heading for item in describe_items(*items)] == [
+        "Payments from your wallet",
+        "Prices of payments from any wallet of this server",
+        "Payments into any wallet of this server",
+    ]
+
+
+def test_including_action_says_the_included_one_too() -> None:
+    [permitted] = describe_items({"type": "quote", "actions": ["read", "read-all", "create"]})
+
+    assert permitted.actions == [
+        "Ask what a payment would cost",
+        "See every price that was asked for, also by other apps",
+    ]
+
+
+def test_subject_is_the_wallet_address_that_it_confirms() -> None:
+    assert describe_subject('{"sub_ids":[{"id":"https://pay.example/alice","format":"uri"}]}') == ALICE
+    assert describe_subject(None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Super Shop", "Super Shop"),
+        ("  Super \r\n\t Shop  ", "Super Shop"),
+        ("a\u2028b\u2029c\x85d", "a b c d"),
+        ("evil\u202etxt.exe\u202c", "eviltxt.exe"),
+        ("\u2066Shop\u2069\u200f\u200e\ufeff\u00ad", "Shop"),
+        ("Shop\x00\x1b[31m", "Shop[31m"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("\u200b\u200d\u3164\u2800", None),
+        ("\u0301", None),
+        ("   ", None),
+        ("", None),
+        (None, None),
+        ("https://shop.example/pay", None),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 199 + "…"),
+    ],
+)
+def test_visible_name_keeps_what_can_be_seen(name: str | None, shown: str | None) -> None:
+    assert visible_name(name, "https://shop.example/pay") == shown
+
+
+@given(st.text(max_size=400))
+def test_visible_name_is_short_and_on_one_line(name: str) -> None:
+    shown = visible_name(name, None)
+
+    if shown is not None:
+        assert 0 < len(shown) <= MAX_NAME_LENGTH
+        assert not {unicodedata.category(c) for c in shown if c not in "\u200c\u200d"} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+        assert shown == shown.strip()
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("https://shop.example/pay", ("https://", "shop.example", "/pay")),
+        ("http://http/http", ("http://", "http", "/http")),
+        ("http://127.0.0.1:8080", ("http://", "127.0.0.1:8080", "")),
+        ("https://[::1]:1/a?b=c#d", ("https://", "[::1]:1", "/a?b=c#d")),
+        ("https://paypаl.example/", ("https://", "payp%D0%B0l.example", "/")),
+        ("https://a.example/\u202egpj", ("https://", "a.example", "/%E2%80%AEgpj")),
+        ("https://a.example/%20x\\<>", ("https://", "a.example", "/%20x%5C%3C%3E")),
+    ],
+)
+def test_visible_url_stresses_the_host_in_ascii(url: str, parts: tuple[str, str, str]) -> None:
+    shown = visible_url(url)
+
+    assert (shown.before, shown.host, shown.after) == parts
+    assert shown.text == "".join(parts)

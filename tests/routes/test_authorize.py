@@ -1,0 +1,443 @@
+"""Who may do what: every reason for which a signed request is refused before its body is looked at."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote as percent_encoded
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from payres import keys, wallets
+from payres.grants.tokens import revoke_grant
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.store.database import Transaction
+from payres.testing.client import Client
+from payres.testing.instance import Instance, run_instance
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+Visit = Callable[[str, Instance], Client]
+
+SECOND = 1_000_000
+COVERED = ("@method", "@target-uri", "authorization", "content-digest", "content-length", "content-type")
+INCOMING = ("create", "complete", "read", "read-all", "list", "list-all")
+OUTGOING = ("create", "read", "read-all", "list", "list-all")
+QUOTE = ("create", "read", "read-all")
+
+
+class Attempt:
+    """A POST to /incoming-payments, signed by hand after RFC 9421 section 2.5, whose every part can be another."""
+
+    def __init__(self, instance: Instance, http: httpx2.Client) -> None:
+        self.instance = instance
+        self.http = http
+        self.url = f"{instance.base_url}/incoming-payments"
+        self.body = json.dumps({"walletAddress": instance.wallet("bob")}).encode()
+        self.token = instance.client.grant({"type": "incoming-payment", "actions": ["create"]})
+
+    def send(
+        self,
+        components: tuple[str, ...] = COVERED,
+        parameters: str = ';created={created};keyid="key-1"',
+        age: int = 0,
+        url: str | None = None,
+        sent: dict[str, str | None] | None = None,
+        body: bytes | None = None,
+        signer: Client | None = None,
+    ) -> httpx2.Response:
+        """The answer when `components` are signed over `url`, `age` seconds ago; `sent` and `body` are what goes out
+        instead of what was signed."""
+        digest = base64.b64encode(hashlib.sha512(self.body).digest()).decode()
+        headers = {
+            "authorization": f"GNAP {self.token}",
+            "content-type": "application/json",
+            "content-length": str(len(self.body)),
+            "content-digest": f"sha-512=:{digest}:",
+        }
+        created = self.instance.clock.now() // SECOND - age
+        names = " ".join(f'"{name}"' for name in components)
+        params = f"({names}){parameters.format(created=created)}"
+        values = {"@method": "POST", "@target-uri": url or self.url} | headers
+        lines = [f'"{name}": {values.get(name, "")}' for name in components]
+        base = "\n".join([*lines, f'"@signature-params": {params}'])
+        signature = (signer or self.instance.client).private_key.sign(base.encode())
+        signed = {
+            "signature-input": f"sig1={params}",
+            "signature": f"sig1=:{base64.b64encode(signature).decode()}:",
+        }
+        going: dict[str, str | None] = {**headers, **signed, **(sent or {})}
+        content = self.body if body is None else body
+        going["content-length"] = str(len(content))
+        return self.http.post(
+            self.url, content=content, headers=[(k.encode(), v.encode()) for k, v in going.items() if v is not None]
+        )
+
+
+@pytest.fixture
+def attempt(shared: Instance, stranger: httpx2.Client) -> Attempt:
+    return Attempt(shared, stranger)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"components": COVERED[::-1]},
+        {"components": COVERED[:4]},
+        {"age": 298},
+        {"age": -59},
+        {"parameters": ';keyid="key-1";created={created};alg="ed25519";tag="gnap"'},
+        {"parameters": ';created={created};keyid="key-1";expires=99999999999'},
+        {"parameters": ';created={created};keyid="key-1";purpose="lunch"'},
+    ],
+    ids=str,
+)
+def test_signature_that_keeps_every_rule_is_accepted(attempt: Attempt, how: Json) -> None:
+    answer = attempt.send(**how)
+    assert answer.status_code == 201, answer.text
+
+
+@pytest.mark.parametrize(
+    ("how", "reason", "component"),
+    [
+        ({"sent": {"signature": None, "signature-input": None}}, "missing_signature", None),
+        ({"sent": {"signature": None}}, "missing_signature", None),
+        ({"sent": {"signature": "sig2=:AAAA:"}}, "missing_signature", None),
+        ({"sent": {"signature": "sig1=:AAAA:"}}, "malformed_signature", None),
+        ({"sent": {"signature-input": 'sig1=("@method";'}}, "malformed_signature_input", None),
+        ({"components": COVERED[1:]}, "missing_component", "@method"),
+        ({"components": ("@method", *COVERED[2:])}, "missing_component", "@target-uri"),
+        ({"components": (*COVERED[:2], *COVERED[3:])}, "missing_component", "authorization"),
+        ({"components": COVERED[:3]}, "missing_component", "content-digest"),
+        ({"components": COVERED[:3], "sent": {"content-digest": None}}, "missing_digest", "content-digest"),
+        ({"components": (*COVERED, "@method")}, "duplicate_component", "@method"),
+        ({"components": (*COVERED, "@status")}, "unsupported_component", "@status"),
+        ({"components": (*COVERED, "x-absent")}, "component_not_in_message", "x-absent"),
+        ({"parameters": ";created={created}"}, "missing_keyid", None),
+        ({"parameters": ';created={created};keyid=""'}, "missing_keyid", None),
+        ({"parameters": ';created={created};keyid="key-2"'}, "unknown_key", None),
+        ({"parameters": ';keyid="key-1"'}, "missing_created", None),
+        ({"age": 302}, "created_too_old", None),
+        ({"age": -63}, "created_in_future", None),
+        ({"parameters": ';created={created};keyid="key-1";expires={created}'}, "expired", None),
+        ({"parameters": ';created={created};keyid="key-1";alg="hmac-sha256"'}, "unsupported_algorithm", None),
+        ({"parameters": ';created={created};keyid="key-1";tag="other"'}, "unsupported_tag", None),
+        ({"parameters": ';created={created};keyid="key-1";nonce=1'}, "malformed_nonce", None),
+        ({"sent": {"content-digest": "sha-512=:AAA"}}, "digest_malformed", "content-digest"),
+        ({"sent": {"content-digest": "md5=:AAAA:"}}, "digest_unsupported", "content-digest"),
+        ({"body": b'{"walletAddress": "changed"}'}, "digest_mismatch", "content-digest"),
+        ({"body": b""}, "digest_mismatch", "content-digest"),
+    ],
+    ids=str,
+)
+def test_signature_that_breaks_a_rule_is_refused_with_the_reason(
+    attempt: Attempt, refused: Refused, how: Json, reason: str, component: str | None
+) -> None:
+    refused(attempt.send(**how), 401, "invalid_client", reason=reason, component=component)
+
+
+def test_signature_that_does_not_verify_comes_with_the_base_to_compare(
+    attempt: Attempt, shared: Instance, refused: Refused
+) -> None:
+    other = shared.new_client("forger")
+    for how in (
+        {"signer": other},
+        {"url": f"{attempt.url}/"},
+        {"url": attempt.url.replace("http:", "https:")},
+        {"sent": {"content-type": "application/json; charset=utf-8"}},
+    ):
+        answer = attempt.send(**how)
+        error = refused(answer, 401, "invalid_client", reason="signature_mismatch")
+        assert f'"@target-uri": {attempt.url}\n' in error["details"]["signatureBase"]
+
+
+@pytest.mark.parametrize(
+    ("signature_input", "signature"),
+    [
+        ("undefined", "undefined"),
+        ("", ""),
+        ("sig1", "sig1"),
+        ("sig1=()", "sig1=::"),
+        ('sig1=("@method" "@target-uri");created=1;keyid="k"', "sig1=1"),
+        (";;;", "====="),
+        ("sig1=" + "(" * 2000, "sig1=:" + "A" * 2000 + ":"),
+        (", ".join(f'sig{n}=("@method")' for n in range(100)), ", ".join(f"sig{n}=:AAAA:" for n in range(100))),
+        ('sig1=("\N{LATIN SMALL LETTER E WITH ACUTE}");created=1', "sig1=:\N{LATIN SMALL LETTER E WITH ACUTE}:"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_garbage_signatures_are_refused(
+    attempt: Attempt, refused: Refused, method: str, signature_input: str, signature: str
+) -> None:
+    sent = {"authorization": f"GNAP {attempt.token}", "signature-input": signature_input, "signature": signature}
+    headers = [(name.encode(), value.encode()) for name, value in sent.items()]
+    refused(attempt.http.request(method, attempt.url, headers=headers), 401, "invalid_client")
+
+
+@pytest.mark.parametrize("value", [None, "", "undefined", "GNAP", "Bearer abc", "GNAPabc", "abc GNAP"])
+def test_request_without_a_token_is_refused(attempt: Attempt, refused: Refused, value: str | None) -> None:
+    refused(attempt.send(sent={"authorization": value}), 401, "invalid_token", reason="missing_token")
+
+
+@pytest.mark.parametrize("value", ["GNAP none", "GNAP é", "GNAP a b", f"GNAP {'x' * 4000}"])
+def test_unknown_token_is_refused(attempt: Attempt, refused: Refused, value: str) -> None:
+    refused(attempt.send(sent={"authorization": value}), 401, "invalid_token", reason="unknown_token")
+
+
+def test_token_scheme_is_written_in_any_case(attempt: Attempt) -> None:
+    refusal = attempt.send(sent={"authorization": f"gnap {attempt.token}"}).json()["error"]
+    assert refusal["details"]["reason"] == "signature_mismatch"  # the token was found, and another text was signed
+
+
+def test_token_of_another_client_is_refused(shared: Instance, attempt: Attempt, refused: Refused) -> None:
+    thief = shared.new_client("thief")
+    answer = thief.post("/incoming-payments", {"walletAddress": shared.wallet("bob")}, attempt.token)
+    refused(answer, 401, "invalid_client", reason="signature_mismatch")
+
+
+def test_token_ends_with_its_lifetime(shared: Instance, attempt: Attempt, refused: Refused) -> None:
+    shared.clock.advance(shared.context.settings.access_token_lifetime - 5)
+    assert attempt.send().status_code == 201
+    shared.clock.advance(5)
+    refused(attempt.send(), 401, "invalid_token", reason="expired_token")
+
+
+def test_token_ends_when_it_is_revoked(shared: Instance, refused: Refused) -> None:
+    token = shared.client.obtain_grant({"type": "quote", "actions": ["read"]})["access_token"]
+    assert shared.client.get("/quotes/none", token["value"]).status_code == 404
+    assert shared.client.delete(token["manage"], token["value"]).status_code == 204
+    refused(shared.client.get("/quotes/none", token["value"]), 401, "invalid_token", reason="revoked_token")
+
+
+def test_token_ends_with_its_grant(shared: Instance, refused: Refused) -> None:
+    answer = shared.client.obtain_grant({"type": "quote", "actions": ["read"]})
+    grant_id = answer["continue"]["uri"].rpartition("/")[2]
+    now = shared.clock.now()
+    shared.write(partial(revoke_grant, grant_id=grant_id, now=now))
+    token = answer["access_token"]["value"]
+    refused(shared.client.get("/quotes/none", token), 401, "invalid_token", reason="revoked_token")
+
+
+def test_key_ends_when_it_is_revoked(shared: Instance, refused: Refused) -> None:
+    client = shared.new_client("careless")
+    token = client.grant({"type": "quote", "actions": ["read"]})
+    now = shared.clock.now()
+    shared.write(lambda tx: keys.revoke_key(tx, "careless", "key-1", now))
+    refused(client.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
+    refused(client.request_grant({"type": "quote", "actions": ["read"]}), 401, "invalid_client", reason="unknown_key")
+
+
+def test_key_may_be_any_in_force_of_the_client(shared: Instance) -> None:
+    client = shared.new_client("rotating")
+    token = client.grant({"type": "quote", "actions": ["read"]})
+    client.private_key = generate_private_key()
+    client.jwk = jwk_from_public_bytes("key-2", client.private_key.public_key().public_bytes_raw())
+    now = shared.clock.now()
+    shared.write(lambda tx: keys.add_key(tx, "rotating", client.jwk, now))
+    assert client.get("/quotes/none", token).status_code == 404
+
+
+def test_keys_end_with_their_wallet_address(shared: Instance, refused: Refused) -> None:
+    client = shared.new_client("departed")
+    token = client.grant({"type": "quote", "actions": ["read"]})
+    shared.write(lambda tx: wallets.deactivate(tx, "departed"))
+    refused(client.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
+
+
+def test_nonce_is_good_once_for_a_key(shared: Instance, attempt: Attempt, refused: Refused) -> None:
+    parameters = ';created={created};keyid="key-1";nonce="single"'
+    assert attempt.send(parameters=parameters).status_code == 201
+    refused(attempt.send(parameters=parameters), 401, "invalid_client", reason="nonce_reused")
+    refused(attempt.send(parameters=parameters, age=5), 401, "invalid_client", reason="nonce_reused")
+    assert attempt.send(parameters=parameters.replace("single", "another")).status_code == 201
+    shared.clock.advance(shared.context.settings.signature_max_age + 1)
+    assert attempt.send(parameters=parameters).status_code == 201
+
+
+def test_nonce_of_a_signature_that_does_not_verify_is_not_used_up(shared: Instance, attempt: Attempt) -> None:
+    parameters = ';created={created};keyid="key-1";nonce="precious"'
+    assert attempt.send(parameters=parameters, signer=shared.new_client("burner")).status_code == 401
+    assert attempt.send(parameters=parameters).status_code == 201
+
+
+ENDPOINTS = [
+    ("POST", "/incoming-payments", "incoming-payment", "create"),
+    ("GET", "/incoming-payments?wallet-address={wallet}", "incoming-payment", "list"),
+    ("GET", "/incoming-payments/{id}", "incoming-payment", "read"),
+    ("POST", "/incoming-payments/{id}/complete", "incoming-payment", "complete"),
+    ("POST", "/quotes", "quote", "create"),
+    ("GET", "/quotes/{id}", "quote", "read"),
+    ("POST", "/outgoing-payments", "outgoing-payment", "create"),
+    ("GET", "/outgoing-payments?wallet-address={wallet}", "outgoing-payment", "list"),
+    ("GET", "/outgoing-payments/{id}", "outgoing-payment", "read"),
+    ("GET", "/outgoing-payment-grant", "outgoing-payment", "create"),
+]
+ACTIONS = {"incoming-payment": INCOMING, "quote": QUOTE, "outgoing-payment": OUTGOING}
+
+
+@pytest.mark.parametrize(("method", "path", "kind", "action"), ENDPOINTS)
+def test_each_endpoint_needs_its_action(
+    shared: Instance, refused: Refused, method: str, path: str, kind: str, action: str
+) -> None:
+    """With it, or its -all form, the request comes to its body or resource; with all others, it does not."""
+    alice = shared.wallet("alice")
+    url = path.format(wallet=percent_encoded(alice, ""), id=UUID(int=0))
+    enough = {action, f"{action}-all"} & set(ACTIONS[kind])
+    others = [{"type": name, "actions": list(actions), "identifier": alice} for name, actions in ACTIONS.items()]
+    [item] = [item for item in others if item["type"] == kind]
+    item["actions"] = [one for one in ACTIONS[kind] if one not in enough]
+    answer = shared.client.request(method, url, None, shared.client.grant(*others))
+    refused(answer, 403, "insufficient_access", reason="action", type=kind, action=action)
+    for one in enough:
+        token = shared.client.grant({"type": kind, "actions": [one], "identifier": alice})
+        assert shared.client.request(method, url, None, token).status_code in {200, 400, 404}
+
+
+@pytest.mark.parametrize(("method", "path", "kind", "action"), ENDPOINTS)
+def test_each_endpoint_needs_a_token_and_a_signature(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, method: str, path: str, kind: str, action: str
+) -> None:
+    url = path.format(wallet=percent_encoded(shared.wallet("alice"), ""), id=UUID(int=0))
+    if (method, kind, action) != ("GET", "incoming-payment", "read"):  # which has a public form
+        refused(shared.client.request(method, url), 401, "invalid_token", reason="missing_token")
+    token = shared.client.grant({"type": kind, "actions": [action], "identifier": shared.wallet("alice")})
+    answer = stranger.request(method, shared.base_url + url, headers={"authorization": f"GNAP {token}"})
+    refused(answer, 401, "invalid_client", reason="missing_signature")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "action", "body"),
+    [
+        ("POST", "/incoming-payments", "incoming-payment", "create", {"walletAddress": "{other}"}),
+        ("GET", "/incoming-payments?wallet-address={encoded}", "incoming-payment", "list", None),
+        ("GET", "/incoming-payments?wallet-address={encoded}", "incoming-payment", "list-all", None),
+        ("POST", "/quotes", "quote", "create", {"walletAddress": "{other}", "receiver": "{other}", "method": "ilp"}),
+        ("POST", "/outgoing-payments", "outgoing-payment", "create", {"walletAddress": "{other}"}),
+        ("GET", "/outgoing-payments?wallet-address={encoded}", "outgoing-payment", "list", None),
+    ],
+)
+def test_each_endpoint_needs_the_wallet_address_of_its_grant(
+    shared: Instance, refused: Refused, method: str, path: str, kind: str, action: str, body: Json | None
+) -> None:
+    other = shared.wallet("bob")
+    url = path.format(encoded=percent_encoded(other, ""))
+    token = shared.client.grant({"type": kind, "actions": [action], "identifier": shared.wallet("alice")})
+    sent = body and {name: value.format(other=other) for name, value in body.items()}
+    refused(shared.client.request(method, url, sent, token), 403, "insufficient_access", reason="identifier")
+
+
+def test_own_resource_needs_the_wallet_address_of_its_grant(shared: Instance, refused: Refused) -> None:
+    payment = shared.client.create_incoming_payment(shared.wallet("bob"))
+    item = {"type": "incoming-payment", "actions": ["read", "complete"], "identifier": shared.wallet("alice")}
+    token = shared.client.grant(item)
+    refused(shared.client.get(payment["id"], token), 403, "insufficient_access", reason="identifier")
+    complete = shared.client.post(f"{payment['id']}/complete", None, token)
+    refused(complete, 403, "insufficient_access", reason="identifier")
+
+
+def test_refusals_come_in_order(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    """Size, then signature and token, then access, then body, then existence."""
+    nonsense = b"{" * 100
+    url = f"{shared.base_url}/quotes"
+    large = b"{" * (shared.context.settings.max_body_bytes + 1)
+    refused(stranger.post(url, content=large, headers={"content-type": "application/json"}), 413, "too_large")
+    refused(stranger.post(url, content=nonsense, headers={"content-type": "application/json"}), 401, "invalid_token")
+    reading = shared.client.grant({"type": "quote", "actions": ["read"]})
+    refused(shared.client.request("POST", "/quotes", raw=nonsense, token=reading), 403, "insufficient_access")
+    creating = shared.client.grant({"type": "quote", "actions": ["create"], "identifier": shared.wallet("alice")})
+    refused(shared.client.request("POST", "/quotes", raw=nonsense, token=creating), 400, "invalid_request")
+    body = {"walletAddress": shared.wallet("bob"), "receiver": "nowhere", "method": "ilp"}
+    refused(shared.client.post("/quotes", body, creating), 403, "insufficient_access", reason="identifier")
+    body["walletAddress"] = shared.wallet("alice")
+    refused(shared.client.post("/quotes", body, creating), 400, "invalid_receiver")
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """Another server, where clients of the first keep their keys."""
+    with run_instance(tmp_path_factory.mktemp("elsewhere") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture
+def visit(elsewhere: Instance) -> Iterator[Visit]:
+    """Makes a client with a wallet address elsewhere that sends its requests to an instance."""
+    visitors: list[Client] = []
+
+    def make(path: str, host: Instance) -> Client:
+        resident = elsewhere.new_client(path, name="A Visitor")
+        about = (resident.wallet_address, resident.private_key, resident.jwk)
+        visitors.append(Client(*about, host.base_url, host.clock, host.approve))
+        return visitors[-1]
+
+    yield make
+    for visitor in visitors:
+        visitor.close()
+
+
+def test_client_of_another_server_is_known_by_the_keys_there(shared: Instance, visit: Visit, refused: Refused) -> None:
+    visitor = visit("visitor", shared)
+    payment = visitor.create_incoming_payment(shared.wallet("bob"))
+    token = visitor.grant({"type": "incoming-payment", "actions": ["read"]})
+    assert visitor.get(payment["id"], token).json() == payment
+    visitor.private_key = generate_private_key()
+    refused(visitor.get(payment["id"], token), 401, "invalid_client", reason="signature_mismatch")
+
+
+def test_new_key_of_a_remote_client_is_fetched_when_it_appears(
+    shared: Instance, elsewhere: Instance, visit: Visit, refused: Refused
+) -> None:
+    visitor = visit("renewing", shared)
+    token = visitor.grant({"type": "quote", "actions": ["read"]})
+    visitor.private_key = generate_private_key()
+    visitor.jwk = jwk_from_public_bytes("key-2", visitor.private_key.public_key().public_bytes_raw())
+    refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
+    now = elsewhere.clock.now()
+    elsewhere.write(lambda tx: keys.add_key(tx, "renewing", visitor.jwk, now))
+    assert visitor.get("/quotes/none", token).status_code == 404
+
+
+def test_revoked_key_of_a_remote_client_ends_when_it_is_fetched_again(
+    shared: Instance, elsewhere: Instance, visit: Visit, refused: Refused
+) -> None:
+    visitor = visit("revoking", shared)
+    token = visitor.grant({"type": "quote", "actions": ["read"]})
+    now = elsewhere.clock.now()
+    elsewhere.write(lambda tx: keys.revoke_key(tx, "revoking", "key-1", now))
+    shared.clock.advance(301)
+    refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
+
+
+def test_remote_client_without_a_wallet_there_is_refused(
+    shared: Instance, elsewhere: Instance, visit: Visit, refused: Refused
+) -> None:
+    client = visit("short-lived", shared)
+    client.wallet_address = elsewhere.wallet("nobody")
+    error = refused(client.request_grant({"type": "quote", "actions": ["read"]}), 401, "invalid_client")
+    assert error["details"] == {"reason": "unknown_key"}
+
+
+def test_remote_client_is_named_to_the_owner_as_its_server_names_it(shared: Instance, visit: Visit) -> None:
+    visitor = visit("named", shared)
+    item = {"type": "outgoing-payment", "actions": ["read"], "identifier": shared.wallet("alice")}
+    grant_id = visitor.request_grant(item).json()["continue"]["uri"].rpartition("/")[2]
+
+    def unit(tx: Transaction) -> str:
+        name: str = tx.execute('SELECT client_name FROM "grant" WHERE id = ?', (grant_id,)).fetchone()[0]
+        return name
+
+    assert shared.read(unit) == "A Visitor"
+
+
+def test_private_hosts_are_not_asked_unless_the_operator_allows_it(
+    tmp_path: Path, visit: Visit, refused: Refused
+) -> None:
+    with run_instance(tmp_path / "payres.db", allow_private_hosts=False) as instance:
+        visitor = visit("private", instance)
+        refused(visitor.request_grant({"type": "quote", "actions": ["read"]}), 401, "invalid_client")

@@ -1,0 +1,692 @@
+import base64
+import hashlib
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, quote, urlsplit
+
+import httpx2
+import msgspec
+import pytest
+from argon2 import PasswordHasher
+from starlette.applications import Starlette
+
+from payres import wallets
+from payres.application import create_app
+from payres.clock import MovableClock
+from payres.errors import Refusal
+from payres.grants import continuation, owner_session, tokens
+from payres.grants.clients import Client
+from payres.grants.requests import request_grant
+from payres.identifiers import hash_secret
+from payres.routes.context import Context
+from payres.settings import Settings
+from payres.store import grants
+from payres.store import wallets as wallet_store
+from payres.store.database import Transaction
+from payres.wire import GrantRequest, GrantResponse
+
+T = TypeVar("T")
+BASE = "https://pay.example"
+SHOP = "https://shop.example/pay"
+PASSWORD = "correct horse"  # as cheap to check as Argon2 allows, so that the tests need not wait for it
+PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
+FINISH = "https://shop.example/done?order=17"
+SPEND = {"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"}
+LIMITED = SPEND | {"limits": {"debitAmount": {"value": "2000", "assetCode": "USD", "assetScale": 2}}}
+COOKIE = "__Host-payres_session"
+
+
+class Site:
+    """A server with wallets alice and bob, whose clock stands still, and a browser that keeps its cookies."""
+
+    def __init__(self, app: Starlette, clock: MovableClock) -> None:
+        self.app = app
+        self.clock = clock
+        self.context: Context = app.state.context
+        self.browser = self.new_browser()
+        self.grants: dict[str, GrantResponse] = {}
+
+    def new_browser(self) -> httpx2.AsyncClient:
+        transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False)
+        return httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base)
+
+    async def execute(self, statement: str) -> None:
+        """Changes a row behind the program's back."""
+
+        def unit(tx: Transaction) -> None:
+            tx.execute(statement)
+
+        await self.write(unit)
+
+    async def write(self, unit: Callable[[Transaction], T]) -> T:
+        return await self.context.database.write(unit)
+
+    async def ask(
+        self, *access: Any, name: str | None = "Super Shop", finish: str | None = FINISH, subject: str | None = None
+    ) -> str:
+        """Asks for a grant as the shop; the path of the consent page."""
+        interact: dict[str, Any] = {"start": ["redirect"]}
+        if finish is not None:
+            interact["finish"] = {"method": "redirect", "uri": finish, "nonce": "client-nonce"}
+        body: dict[str, Any] = {"client": SHOP, "interact": interact}
+        if access or not subject:
+            body["access_token"] = {"access": list(access) or [LIMITED]}
+        if subject:
+            body["subject"] = {"sub_ids": [{"id": subject, "format": "uri"}]}
+        context, asked = self.context, msgspec.convert(body, GrantRequest)
+        client = Client(SHOP, SHOP, None)
+        answer = await self.write(
+            lambda tx: request_grant(
+                tx, context.urls, context.settings, asked, client, name, context.identifiers, self.clock.now()
+            )
+        )
+        assert answer.interact
+        path = urlsplit(answer.interact.redirect).path
+        self.grants[path] = answer
+        return path
+
+    async def state(self, path: str) -> str:
+        """Where the grant behind a consent page stands."""
+
+        def unit(tx: Transaction) -> str:
+            grant = grants.find_grant(tx, self.grant_id(path))
+            assert grant
+            return grant.state
+
+        return await self.context.database.read(unit)
+
+    async def continue_grant(self, path: str, reference: str) -> GrantResponse:
+        """What the client does once the browser is back."""
+        follow_up = self.grants[path].continue_
+        context = self.context
+        return await self.write(
+            lambda tx: continuation.continue_grant(
+                tx,
+                context.urls,
+                context.settings,
+                self.grant_id(path),
+                follow_up.access_token.value,
+                reference,
+                context.identifiers,
+                self.clock.now(),
+            )
+        )
+
+    def grant_id(self, path: str) -> str:
+        return self.grants[path].continue_.uri.rsplit("/", 1)[1]
+
+    async def submit(self, path: str, choice: str, **fields: str) -> httpx2.Response:
+        """Sends a form; `fields` are its other fields."""
+        return await self.browser.post(path, data={"choice": choice} | fields)
+
+    async def sign_in(self, path: str, password: str = PASSWORD) -> httpx2.Response:
+        return await self.submit(path, "sign-in", password=password)
+
+    async def open_signed_in(self, path: str) -> dict[str, str]:
+        """Signs in and opens the page; the hidden fields of the form that decides."""
+        assert (await self.sign_in(path)).status_code == 303
+        return hidden_fields(await self.browser.get(path))
+
+
+def hidden_fields(page: httpx2.Response) -> dict[str, str]:
+    assert page.status_code == 200, page.text
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)">', page.text))
+
+
+def text_of(page: httpx2.Response) -> str:
+    """The words of a page, as they are read."""
+    body = page.text.partition("<body>")[2]
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(p|h\d|li|div)>", " ", body))).split())
+
+
+@asynccontextmanager
+async def open_site(path: Path, **settings: Any) -> AsyncIterator[Site]:
+    clock = MovableClock(1_800_000_000_000_000, frozen=True)
+    options = {"base_url": BASE, "interaction_lifetime": 3600, "database": str(path)} | settings
+    app = create_app(msgspec.convert(options, Settings), clock=clock)
+    async with app.router.lifespan_context(app):
+        site = Site(app, clock)
+
+        def unit(tx: Transaction) -> None:
+            for name in ("alice", "bob"):
+                wallet = wallets.create_wallet(tx, name, "USD", 2, name.capitalize(), None, clock.now())
+                wallet_store.set_password_hash(tx, wallet.id, PASSWORD_HASH)
+
+        await site.write(unit)
+        yield site
+        await site.browser.aclose()
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with open_site(tmp_path / "payres.db") as opened:
+        yield opened
+
+
+async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> None:
+    page = await site.browser.get(await site.ask())
+
+    assert page.status_code == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "set-cookie" not in page.headers
+    assert "It calls itself Super Shop https://shop.example/pay address verified" in text_of(page)
+    assert "https://pay.example/alice" in text_of(page)
+    assert "<script" not in page.text
+
+
+async def test_sign_in_starts_a_session_that_is_stored_hashed(site: Site) -> None:
+    path = await site.ask()
+
+    answer = await site.sign_in(path)
+
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    cookie, *attributes = answer.headers["set-cookie"].split("; ")
+    name, _, value = cookie.partition("=")
+    assert name == COOKIE
+    assert sorted(attributes) == ["HttpOnly", "Max-Age=900", "Path=/", "SameSite=lax", "Secure"]
+    assert len(value) >= 43
+    stored = await site.write(lambda tx: tx.execute("SELECT id_hash FROM session").fetchall())
+    assert stored == [(hash_secret(value),)]
+
+
+async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Path) -> None:
+    async with open_site(tmp_path / "payres.db", base_url="http://127.0.0.1:8080") as site:
+        path = await site.ask(SPEND | {"identifier": "http://127.0.0.1:8080/alice"})
+
+        answer = await site.sign_in(path)
+
+        assert answer.headers["set-cookie"].startswith("payres_session=")
+        assert "Secure" not in answer.headers["set-cookie"]
+        assert "Do you allow this?" in text_of(await site.browser.get(path))
+
+
+async def test_consent_page_says_what_is_asked(site: Site) -> None:
+    limits = {
+        "debitAmount": {"value": "2000", "assetCode": "USD", "assetScale": 2},
+        "interval": "R11/2026-01-01T00:00:00Z/P1M",
+        "receiver": "https://shop.example/incoming-payments/1",
+    }
+    quote_item = {"type": "quote", "actions": ["create"], "identifier": f"{BASE}/alice"}
+    path = await site.ask(SPEND | {"limits": limits}, quote_item, subject=f"{BASE}/alice")
+    await site.sign_in(path)
+
+    words = text_of(await site.browser.get(path))
+
+    for part in (
+        "It calls itself Super Shop https://shop.example/pay address verified",
+        "Your wallet Alice https://pay.example/alice",
+        "Send up to USD 20.00 every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC",
+        "To this receiver only: https://shop.example/incoming-payments/1",
+        "Ask what a payment would cost",
+        "Confirm that you own https://pay.example/alice",
+        "You can answer until 15 January 2027 09:00 UTC",
+        "Afterwards you go to https://shop.example,",
+    ):
+        assert part in words
+
+
+async def test_consent_page_without_limits_warns(site: Site) -> None:
+    path = await site.ask(SPEND, finish=None)
+    await site.sign_in(path)
+
+    words = text_of(await site.browser.get(path))
+
+    assert "Send any amount as often as it likes To anyone it chooses Only the balance of your wallet" in words
+    assert "Afterwards" not in words
+
+
+async def test_pages_escape_what_a_client_chose(site: Site) -> None:
+    hostile = "<script>alert(1)</script>\u202e\"'><img src=x>"
+    path = await site.ask(LIMITED, name=hostile, finish="https://shop.example/'><script>?a=\"<b>")
+    pages = [await site.browser.get(path)]
+    fields = await site.open_signed_in(path)
+    pages.append(await site.browser.get(path))
+    await site.submit(path, "approve", **fields)
+    pages.append(await site.browser.get(path))
+
+    for page in pages:
+        assert "<script" not in page.text
+        assert "<img" not in page.text
+        assert "\u202e" not in page.text
+        assert "<script>alert(1)</script>\"'><img src=x>" in unescape(page.text)
+
+
+async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> None:
+    path = await site.ask()
+    answer = await site.submit(path, "approve", **await site.open_signed_in(path))
+
+    assert answer.status_code == 303
+    location = urlsplit(answer.headers["location"])
+    assert location._replace(query="").geturl() == "https://shop.example/done"
+    query = {name: values[0] for name, values in parse_qs(location.query).items()}
+    asked = site.grants[path].interact
+    assert asked
+    base = "\n".join(("client-nonce", asked.finish, query["interact_ref"], f"{BASE}/"))
+    assert query == {
+        "order": "17",
+        "hash": base64.b64encode(hashlib.sha256(base.encode()).digest()).decode(),
+        "interact_ref": query["interact_ref"],
+    }
+    assert (await site.continue_grant(path, query["interact_ref"])).access_token
+
+
+async def test_deny_redirects_to_the_client_without_a_reference(site: Site) -> None:
+    path = await site.ask()
+    answer = await site.submit(path, "deny", **await site.open_signed_in(path))
+
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{FINISH}&result=grant_rejected")
+    assert await site.state(path) == "denied"
+
+
+@pytest.mark.parametrize(
+    ("choice", "title"), [("approve", "Approved"), ("deny", "Denied")]
+)  # fmt: skip
+async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: str, title: str) -> None:
+    path = await site.ask(finish=None)
+    answer = await site.submit(path, choice, **await site.open_signed_in(path))
+
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    page = await site.browser.get(path)
+    assert page.status_code == 200
+    assert title in text_of(page)
+    assert "You may close this window" in text_of(page)
+
+
+async def test_finish_uri_with_other_letters_is_sent_in_ascii(site: Site) -> None:
+    path = await site.ask(finish="https://shop.example/fertig?für=alle")
+    answer = await site.submit(path, "deny", **await site.open_signed_in(path))
+
+    assert answer.headers["location"] == f"https://shop.example/fertig?{quote('für')}=alle&result=grant_rejected"
+
+
+@pytest.mark.parametrize("password", ["wrong", "", PASSWORD + " ", "\0", "x" * 5000])
+async def test_wrong_password_shows_the_form_again(site: Site, password: str) -> None:
+    answer = await site.sign_in(await site.ask(), password)
+
+    assert answer.status_code == 401
+    assert "This is not the password of this wallet." in text_of(answer)
+    assert 'name="password"' in answer.text
+    assert "set-cookie" not in answer.headers
+
+
+async def test_sign_in_without_password_field_is_a_wrong_password(site: Site) -> None:
+    assert (await site.submit(await site.ask(), "sign-in")).status_code == 401
+
+
+async def test_sixth_guess_has_to_wait(site: Site) -> None:
+    path = await site.ask()
+    for _ in range(5):
+        assert (await site.sign_in(path, "wrong")).status_code == 401
+
+    answer = await site.sign_in(path)
+
+    assert answer.status_code == 429
+    assert answer.headers["retry-after"] == "900"
+    assert "Try again in 15 minutes" in text_of(answer)
+    site.clock.advance(900)
+    assert (await site.sign_in(path)).status_code == 303
+
+
+async def test_wallet_without_password_is_decided_by_the_operator(site: Site) -> None:
+    path = await site.ask()
+    await site.execute("UPDATE wallet_address SET password_hash = NULL")
+
+    page, answer = await site.browser.get(path), await site.sign_in(path)
+
+    assert (page.status_code, answer.status_code) == (200, 409)
+    for one in (page, answer):
+        assert f"payres grant approve {site.grant_id(path)}" in text_of(one)
+        assert "<form" not in one.text
+
+
+@pytest.mark.parametrize("second", ["approve", "deny"])
+async def test_second_decision_changes_nothing_and_links_to_the_first_redirect(site: Site, second: str) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    location = (await site.submit(path, "approve", **fields)).headers["location"]
+
+    answer = await site.submit(path, second, **fields)
+
+    assert answer.status_code == 409
+    assert "Already approved" in text_of(answer)
+    assert f'href="{location.replace("&", "&amp;")}"' in answer.text
+    assert await site.state(path) == "approved"
+
+
+async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Site) -> None:
+    path = await site.ask()
+    location = (await site.submit(path, "approve", **await site.open_signed_in(path))).headers["location"]
+    await site.continue_grant(path, parse_qs(urlsplit(location).query)["interact_ref"][0])
+
+    page = await site.browser.get(path)
+
+    assert page.status_code == 200
+    assert "interact_ref" not in page.text
+    assert "Approved" in text_of(page)
+
+
+async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) -> None:
+    path = await site.ask()
+    await site.submit(path, "approve", **await site.open_signed_in(path))
+
+    async with site.new_browser() as stranger:
+        pages = [await stranger.get(path), await stranger.post(path, data={"choice": "approve"})]
+
+    assert [page.status_code for page in pages] == [200, 409]
+    for page in pages:
+        assert "Already answered" in text_of(page)
+        assert "shop.example" not in page.text
+
+
+@pytest.mark.parametrize("choice", ["sign-in", "approve", "deny"])
+async def test_expired_request_is_refused_kindly(site: Site, choice: str) -> None:
+    path = await site.ask()
+    site.clock.advance(3590)
+    fields = await site.open_signed_in(path)
+    site.clock.advance(10)
+
+    for answer in (await site.browser.get(path), await site.submit(path, choice, password=PASSWORD, **fields)):
+        assert answer.status_code == 400
+        assert "This request has expired; the app can ask again." in text_of(answer)
+    assert await site.state(path) == "pending"
+
+
+async def test_cancelled_request_cannot_be_decided(site: Site) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    await site.write(lambda tx: tokens.revoke_grant(tx, site.grant_id(path), site.clock.now()))
+
+    answer = await site.submit(path, "approve", **fields)
+
+    assert answer.status_code == 409
+    assert "Already cancelled" in text_of(answer)
+    assert await site.state(path) == "revoked"
+
+
+async def test_unknown_requests_are_not_found(site: Site) -> None:
+    path = await site.ask()
+
+    for wrong in (path[:-1], f"{path}x", "/interact/nothing/here", "/interact/%00/%F0%9F%92%B8"):
+        answer = await site.browser.get(wrong)
+        assert answer.status_code == 404
+        assert "There is no such request" in text_of(answer)
+
+
+async def test_inactive_wallet_allows_nothing(site: Site) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    await site.write(lambda tx: wallets.deactivate(tx, "alice"))
+
+    for answer in (await site.browser.get(path), await site.submit(path, "approve", **fields)):
+        assert answer.status_code == 409
+        assert "This wallet is not active" in text_of(answer)
+    assert await site.state(path) == "pending"
+
+
+@pytest.mark.parametrize("choice", ["approve", "deny", "sign-out"])
+@pytest.mark.parametrize("token", ["", "0" * 64, "ü"])
+async def test_form_without_the_sessions_token_is_refused(site: Site, choice: str, token: str) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+
+    answer = await site.submit(path, choice, **fields | {"csrf": token})
+
+    assert answer.status_code == 403
+    assert "Nothing was decided" in text_of(answer)
+    assert await site.state(path) == "pending"
+    assert "Do you allow this?" in text_of(await site.browser.get(path))
+
+
+async def test_token_of_an_earlier_session_is_refused(site: Site) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    await site.sign_in(path)
+
+    assert (await site.submit(path, "approve", **fields)).status_code == 403
+    assert await site.state(path) == "pending"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"origin": "https://evil.example"},
+        {"origin": "http://pay.example"},
+        {"origin": "https://pay.example.evil.example", "sec-fetch-site": "same-origin"},
+        {"origin": "null", "sec-fetch-site": "cross-site"},
+    ],
+)
+async def test_form_of_another_site_is_refused(site: Site, headers: dict[str, str]) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+
+    for choice in ("approve", "sign-in"):
+        data = {"choice": choice, "password": PASSWORD} | fields
+        assert (await site.browser.post(path, data=data, headers=headers)).status_code == 403
+    assert await site.state(path) == "pending"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "https://pay.example"},
+        {"origin": "null", "sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "none"},
+    ],
+)
+async def test_form_of_this_site_is_taken(site: Site, headers: dict[str, str]) -> None:
+    path = await site.ask()
+    data = {"choice": "approve"} | await site.open_signed_in(path)
+
+    assert (await site.browser.post(path, data=data, headers=headers)).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE \"grant\" SET access = replace(access, '2000', '200000')",
+        'UPDATE "grant" SET subject = \'{"sub_ids":[{"id":"https://pay.example/alice","format":"uri"}]}\'',
+        "UPDATE \"grant\" SET client_name = 'Your bank'",
+        "UPDATE client SET identity = 'https://evil.example/pay'",
+    ],
+)
+async def test_consent_is_for_what_was_shown(site: Site, change: str) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    await site.execute(change)
+
+    answer = await site.submit(path, "approve", **fields)
+
+    assert answer.status_code == 409
+    assert "not the request that you were shown" in text_of(answer)
+    assert f'href="{path}"' in answer.text
+    assert await site.state(path) == "pending"
+
+
+async def test_what_was_shown_of_another_request_is_not_consent(site: Site) -> None:
+    shown, path = await site.ask(), await site.ask()
+    fields = await site.open_signed_in(shown)
+
+    assert (await site.submit(path, "approve", **fields)).status_code == 409
+    assert await site.state(path) == "pending"
+
+
+async def test_session_of_another_wallet_has_to_sign_in(site: Site) -> None:
+    path = await site.ask()
+    bobs = await site.ask(SPEND | {"identifier": f"{BASE}/bob"})
+    fields = await site.open_signed_in(path)
+
+    assert "Sign in to your wallet" in text_of(await site.browser.get(bobs))
+    answer = await site.submit(bobs, "approve", **fields)
+    assert answer.status_code == 401
+    assert 'name="password"' in answer.text
+    assert await site.state(bobs) == "pending"
+
+
+async def test_session_ends_after_a_quarter_of_an_hour(site: Site) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    site.clock.advance(900)
+
+    answer = await site.submit(path, "approve", **fields)
+
+    assert answer.status_code == 401
+    assert "You are signed out by now" in text_of(answer)
+    assert await site.state(path) == "pending"
+    assert "Sign in to your wallet" in text_of(await site.browser.get(path))
+
+
+async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(site: Site) -> None:
+    path = await site.ask()
+    await site.sign_in(path)
+    before = site.browser.cookies[COOKIE]
+    await site.sign_in(path)
+
+    assert site.browser.cookies[COOKIE] != before
+    async with site.new_browser() as other:
+        assert "Sign in to" in text_of(await other.get(path, headers={"cookie": f"{COOKIE}={before}"}))
+
+
+async def test_planted_session_is_not_adopted(site: Site) -> None:
+    path = await site.ask()
+    headers = {"cookie": f"{COOKIE}=planted-by-somebody"}
+    async with site.new_browser() as browser:
+        answer = await browser.post(path, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
+    assert answer.status_code == 303
+
+    async with site.new_browser() as attacker:
+        assert "Sign in to" in text_of(await attacker.get(path, headers=headers))
+
+
+async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    session = site.browser.cookies[COOKIE]
+
+    answer = await site.submit(path, "sign-out", csrf=fields["csrf"])
+
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    async with site.new_browser() as browser:
+        assert "Sign in to" in text_of(await browser.get(path, headers={"cookie": f"{COOKIE}={session}"}))
+    assert (await site.submit(path, "sign-out")).status_code == 303
+
+
+async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None:
+    await site.ask()
+    verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
+    await site.write(lambda tx: wallets.set_password(tx, "alice", "new"))
+
+    with pytest.raises(Refusal) as caught:
+        await site.write(lambda tx: owner_session.open_session(tx, verified, None, site.context.identifiers, 0))
+
+    assert caught.value.status == 401
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "status"),
+    [
+        (b"choice=approve&csrf=" + b"x" * 16_384, "application/x-www-form-urlencoded", 413),
+        (b'{"choice":"approve"}', "application/json", 415),
+        (b"--x\r\n\r\n--x--", "multipart/form-data; boundary=x", 415),
+        (b"", "", 415),
+        (b"", "application/x-www-form-urlencoded", 400),
+        (b"choice", "application/x-www-form-urlencoded", 400),
+        (b"choice=dance", "application/x-www-form-urlencoded", 400),
+        (b"choice=approve&choice=deny", "application/x-www-form-urlencoded", 400),
+        (b"choice=%ff", "application/x-www-form-urlencoded", 400),
+        (b"choice=\xff", "application/x-www-form-urlencoded", 400),
+        (b"&".join(b"f%d=1" % number for number in range(9)), "application/x-www-form-urlencoded", 400),
+    ],
+)
+async def test_malformed_forms_are_refused_with_a_page(
+    site: Site, content: bytes, media_type: str, status: int
+) -> None:
+    answer = await site.browser.post(await site.ask(), content=content, headers={"content-type": media_type})
+
+    assert answer.status_code == status
+    assert answer.text.startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "BREW"])
+async def test_other_methods_are_refused_with_a_page(site: Site, method: str) -> None:
+    answer = await site.browser.request(method, await site.ask())
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert answer.text.startswith("<!doctype html>")
+
+
+async def test_head_answers_as_get_does(site: Site) -> None:
+    path = await site.ask()
+
+    for target in (path, "/interact/nothing/here"):
+        head, get = await site.browser.head(target), await site.browser.get(target)
+        assert (head.status_code, head.headers) == (get.status_code, get.headers)
+
+
+async def test_trailing_slash_is_accepted(site: Site) -> None:
+    assert (await site.browser.get(await site.ask() + "/")).status_code == 200
+
+
+async def test_fault_is_a_page_that_says_nothing_of_the_inside(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = await site.ask()
+    monkeypatch.setattr(owner_session, "find_request", lambda *_: 1 // 0)
+
+    with caplog.at_level(logging.ERROR):
+        answer = await site.browser.get(path)
+
+    assert answer.status_code == 500
+    assert "Something went wrong here" in text_of(answer)
+    assert "division" not in answer.text
+    assert "ZeroDivisionError" in caplog.text
+    assert path not in caplog.text
+
+
+async def test_every_answer_keeps_out_of_frames_and_caches(site: Site) -> None:
+    path = await site.ask()
+    sign_in = await site.browser.get(path)
+    signed_in = await site.sign_in(path)
+    page = await site.browser.get(path)
+    approved = await site.submit(path, "approve", **hidden_fields(page))
+
+    for answer in (sign_in, signed_in, page, approved, await site.browser.get("/interact/nothing/here")):
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        if answer.status_code != 303:
+            policy = answer.headers["content-security-policy"].split("; ")
+            assert {"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} <= set(policy)
+            style = re.search(r"<style>(.*)</style>", answer.text, re.DOTALL)
+            assert style
+            digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+            assert f"style-src 'sha256-{digest}'" in policy
+
+
+@pytest.mark.parametrize(
+    ("finish", "policy"),
+    [
+        (None, "form-action 'self'"),
+        ("https://shop.example/done", "form-action 'self' https:"),
+        ("HTTP://127.0.0.1:8000/done", "form-action 'self' http: https:"),
+        ("https://shop.example/;script-src%20*", "form-action 'self' https:"),
+    ],
+)
+async def test_policy_lets_forms_lead_to_the_client(site: Site, finish: str | None, policy: str) -> None:
+    path = await site.ask(finish=finish)
+    sign_in = await site.browser.get(path)
+    await site.sign_in(path)
+    page = await site.browser.get(path)
+
+    assert "form-action 'self'" in sign_in.headers["content-security-policy"].split("; ")
+    assert policy in page.headers["content-security-policy"].split("; ")
+    assert "script" not in page.headers["content-security-policy"]

@@ -1,0 +1,209 @@
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote as percent_encoded
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from payres.errors import Refusal
+from payres.payments import quotes
+from payres.routes import health
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+
+USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/", "POST"),
+        ("/incoming-payments", "GET, HEAD, POST"),
+        ("/incoming-payments/1", "GET, HEAD"),
+        ("/incoming-payments/1/complete", "POST"),
+        ("/quotes", "POST"),
+        ("/quotes/1", "GET, HEAD"),
+        ("/outgoing-payments", "GET, HEAD, POST"),
+        ("/outgoing-payments/1", "GET, HEAD"),
+        ("/outgoing-payment-grant", "GET, HEAD"),
+        ("/continue/1", "DELETE, POST"),
+        ("/token/1", "DELETE, POST"),
+        ("/healthz", "GET, HEAD"),
+        ("/alice", "GET, HEAD"),
+        ("/alice/jwks.json", "GET, HEAD"),
+        ("/.well-known/pay", "GET, HEAD"),
+    ],
+)
+def test_wrong_method_is_refused_with_those_allowed(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, allowed: str
+) -> None:
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - set(allowed.split(", ")):
+        for spelling in (path, f"{path}/" if path != "/" else path):
+            answer = stranger.request(method, shared.base_url + spelling)
+            refused(answer, 405, "method_not_allowed")
+            assert answer.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nowhere",
+        "/quotes/1/2",
+        "/incoming-payments/1/cancel",
+        "/continue",
+        "/token/1/2",
+        "/ilp/1",
+        "/admin",
+        "/discovery",
+        "/jwks.json",
+        "/.well-known/other",
+        "//",
+        "/alice//",
+        "/a%0Ab",
+        "/%F0%9F%98%80",
+        f"/{'x' * 4000}",
+        "/nowhere?redirect=1",
+    ],
+)
+def test_unknown_path_is_not_found(shared: Instance, stranger: httpx2.Client, refused: Refused, path: str) -> None:
+    refused(stranger.get(shared.base_url + path), 404, "not_found")
+
+
+@pytest.mark.parametrize("media_type", [None, "", "text/plain", "application/jsonx", "application/gnap+json"])
+@pytest.mark.parametrize("path", ["/", "/incoming-payments", "/quotes", "/outgoing-payments", "/continue/1"])
+def test_body_that_is_not_declared_json_is_refused(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, media_type: str | None
+) -> None:
+    headers = {} if media_type is None else {"content-type": media_type}
+    answer = stranger.post(shared.base_url + path, content=b"{}", headers=headers)
+    refused(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8", "application/json;v=1"])
+def test_json_is_declared_in_several_ways(shared: Instance, media_type: str) -> None:
+    token = shared.client.grant({"type": "incoming-payment", "actions": ["create"]})
+    body, headers = {"walletAddress": shared.wallet("bob")}, {"content-type": media_type}
+    answer = shared.client.request("POST", "/incoming-payments", body, token, headers)
+    assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(
+    "path", ["/", "/incoming-payments", "/incoming-payments/1/complete", "/quotes", "/outgoing-payments", "/token/1"]
+)
+def test_long_body_is_refused(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, chunked: bool
+) -> None:
+    size = shared.context.settings.max_body_bytes
+
+    def pieces() -> Iterator[bytes]:
+        yield b" " * size
+        yield b"{"
+
+    content = pieces() if chunked else b" " * (size + 1)
+    refused(stranger.post(shared.base_url + path, content=content, headers=JSON), 413, "too_large")
+
+
+def test_longest_body_is_taken(shared: Instance) -> None:
+    token = shared.client.grant({"type": "incoming-payment", "actions": ["create"]})
+    start = f'{{"walletAddress": "{shared.wallet("bob")}", "metadata": {{"note": "'.encode()
+    body = start + b"x" * (shared.context.settings.max_body_bytes - len(start) - 3) + b'"}}'
+    answer = shared.client.request("POST", "/incoming-payments", raw=body, token=token)
+    assert answer.status_code == 201
+
+
+def test_fault_is_answered_without_the_inside_and_logged_with_it(
+    shared: Instance, refused: Refused, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("the secret inside")
+
+    monkeypatch.setattr(quotes, "create_quote", broken)
+    body = {"walletAddress": shared.wallet("alice"), "receiver": "http://h/incoming-payments/1", "method": "ilp"}
+    token = shared.client.grant({"type": "quote", "actions": ["create"]})
+    with caplog.at_level(logging.ERROR, "payres.routes"):
+        answer = shared.client.post("/quotes", body, token)
+    refused(answer, 500, "internal_error")
+    assert "secret" not in answer.text
+    assert "the secret inside" in caplog.text
+    monkeypatch.undo()
+    refused(shared.client.post("/quotes", body, token), 400, "invalid_receiver")
+
+
+def test_refusal_carries_its_headers(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopping(*_: object) -> None:
+        raise Refusal(503, "unavailable", "The server is stopping", headers={"Retry-After": "5"})
+
+    monkeypatch.setattr(health, "context_of", stopping)
+    answer = stranger.get(f"{shared.base_url}/healthz")
+    refused(answer, 503, "unavailable")
+    assert answer.headers["retry-after"] == "5"
+
+
+class SlashClient(Client):
+    """Puts a slash at the end of every path, as one SDK does with grant and continuation URLs."""
+
+    def request(self, method: str, url: str, *arguments: Any, **options: Any) -> httpx2.Response:
+        path, mark, query = (url if "://" in url else self.base_url + url).partition("?")
+        answer = super().request(method, f"{path.rstrip('/')}/{mark}{query}", *arguments, **options)
+        assert urlsplit(str(answer.request.url)).path.endswith("/")
+        assert not answer.history
+        assert not answer.has_redirect_location
+        return answer
+
+
+@pytest.fixture
+def slashes(shared: Instance) -> Iterator[SlashClient]:
+    known = shared.client
+    client = SlashClient(
+        known.wallet_address, known.private_key, known.jwk, shared.base_url, shared.clock, shared.approve
+    )
+    yield client
+    client.close()
+
+
+def test_every_address_takes_a_trailing_slash(
+    shared: Instance, slashes: SlashClient, stranger: httpx2.Client, refused: Refused
+) -> None:
+    sender, taker = shared.create_wallet("slash-sender", deposit="5.00"), shared.create_wallet("slash-taker")
+    receiver = slashes.create_incoming_payment(taker, USD_1)
+    assert stranger.get(f"{receiver['id']}/").status_code == 200
+    quote = slashes.create_quote(sender, f"{receiver['id']}/")
+    payment = slashes.create_outgoing_payment(f"{sender}/", f"{quote['id']}/")
+    shared.settle()
+    incoming = slashes.grant({"type": "incoming-payment", "actions": ["read", "list", "complete"]})
+    asked = {"type": "outgoing-payment", "actions": ["create", "read", "list"], "identifier": f"{sender}/"}
+    granted = slashes.obtain_grant(asked)
+    outgoing = granted["access_token"]
+    reading = slashes.grant({"type": "quote", "actions": ["read"]})
+    for url, token in (
+        (receiver["id"], incoming),
+        (f"/incoming-payments?wallet-address={percent_encoded(taker, '')}", incoming),
+        (quote["id"], reading),
+        (payment["id"], outgoing["value"]),
+        (f"/outgoing-payments?wallet-address={percent_encoded(sender, '')}", outgoing["value"]),
+        ("/outgoing-payment-grant", outgoing["value"]),
+    ):
+        assert slashes.get(url, token).status_code == 200, url
+    assert slashes.post(f"{receiver['id']}/complete", None, incoming).json()["completed"] is True
+    rotated = slashes.post(outgoing["manage"], None, outgoing["value"]).json()["access_token"]
+    assert slashes.delete(rotated["manage"], rotated["value"]).status_code == 204
+    assert slashes.delete(granted["continue"]["uri"], granted["continue"]["access_token"]["value"]).status_code == 204
+    for path in ("alice/", "alice/jwks.json/", "healthz/"):
+        assert stranger.get(f"{shared.base_url}/{path}").status_code == 200
+
+
+def test_trailing_slash_is_part_of_what_is_signed(shared: Instance, refused: Refused) -> None:
+    token = shared.client.grant({"type": "quote", "actions": ["read"]})
+    url = f"{shared.base_url}/quotes/{UUID(int=0)}"
+    error = refused(shared.client.get(f"{url}/", token), 404, "not_found")
+    assert "quote" in error["description"]

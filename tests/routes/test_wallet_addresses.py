@@ -1,0 +1,82 @@
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres import keys, wallets
+from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.testing.instance import Instance
+
+Refused = Callable[..., dict[str, Any]]
+
+
+def new_key(kid: str) -> JWK:
+    return jwk_from_public_bytes(kid, generate_private_key().public_key().public_bytes_raw())
+
+
+def test_wallet_address_says_what_payers_and_clients_need(shared: Instance, stranger: httpx2.Client) -> None:
+    wallet_address = shared.create_wallet("yen", "JPY", 0, name="Yen & Söhne")
+    answer = stranger.get(wallet_address)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "public, max-age=60"
+    assert answer.json() == {
+        "id": wallet_address,
+        "publicName": "Yen & Söhne",
+        "assetCode": "JPY",
+        "assetScale": 0,
+        "authServer": f"{shared.base_url}/",
+        "resourceServer": shared.base_url,
+    }
+
+
+def test_wallet_address_without_a_name_leaves_it_out(shared: Instance, stranger: httpx2.Client) -> None:
+    body = stranger.get(shared.create_wallet("nameless")).json()
+    assert body.keys() == {"id", "assetCode", "assetScale", "authServer", "resourceServer"}
+
+
+@pytest.mark.parametrize("path", ["house", "accounts/house", ".well-known/pay", "~house/a.b_c-d"])
+def test_wallet_address_has_other_spellings_and_one_id(shared: Instance, stranger: httpx2.Client, path: str) -> None:
+    wallet_address = shared.create_wallet(path)
+    for spelling in (path, f"{path}/", path.upper(), path.replace("e", "%65")):
+        answer = stranger.get(f"{shared.base_url}/{spelling}")
+        assert (answer.status_code, answer.json().get("id")) == (200, wallet_address)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "nobody", "alice/bob", "alice/did.json", "ALICE/keys", "%00", "%ff", "a//b", "..%2Fx"]
+)
+@pytest.mark.parametrize("suffix", ["", "/jwks.json"])
+def test_wallet_address_that_does_not_exist_is_not_found(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, suffix: str
+) -> None:
+    refused(stranger.get(f"{shared.base_url}/{path}{suffix}"), 404, "not_found")
+
+
+def test_wallet_address_that_is_inactive_is_not_found(
+    shared: Instance, stranger: httpx2.Client, refused: Refused
+) -> None:
+    wallet_address = shared.create_wallet("resting")
+    shared.write(lambda tx: wallets.deactivate(tx, "resting"))
+    refused(stranger.get(wallet_address), 404, "not_found")
+    refused(stranger.get(f"{wallet_address}/jwks.json"), 404, "not_found")
+    shared.write(lambda tx: wallets.activate(tx, "resting"))
+    assert stranger.get(wallet_address).status_code == 200
+
+
+def test_keys_are_those_in_force(shared: Instance, stranger: httpx2.Client) -> None:
+    wallet_address = shared.create_wallet("keyed")
+    first, second = new_key("key-1"), new_key("key-2")
+    now = shared.clock.now()
+    assert stranger.get(f"{wallet_address}/jwks.json").json() == {"keys": []}
+    for key in (first, second):
+        shared.write(partial(keys.add_key, path="keyed", jwk=key, now=now))
+    answer = stranger.get(f"{wallet_address}/jwks.json")
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "public, max-age=10"
+    shown = [{"kid": key.kid, "x": key.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"} for key in (first, second)]
+    assert answer.json() == {"keys": shown}
+    shared.write(lambda tx: keys.revoke_key(tx, "keyed", "key-1", now))
+    assert stranger.get(f"{wallet_address}/jwks.json/").json() == {"keys": shown[1:]}
