@@ -150,6 +150,7 @@ create table session (
   expires_at integer not null
 ) strict, without rowid;
 create index session_expiry on session (expires_at);
+create index session_of_wallet on session (wallet_address_id);
 
 -- Incoming payments. received is the total paid in; `payres ledger check` proves that the transfers agree.
 create table incoming_payment (

@@ -20,7 +20,7 @@ from payres.identifiers import SystemIdentifiers
 from payres.ledger import LedgerBroken
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.database import Transaction, connect_writer
-from payres.store.migrations import NewerDatabase
+from payres.store.migrations import UnusableDatabase
 from payres.urls import Urls
 
 P = ParamSpec("P")
@@ -113,7 +113,7 @@ def sentences() -> Iterator[None]:
         yield
     except Refusal as refusal:
         raise click.ClickException(refusal.description) from refusal
-    except (SettingsError, NewerDatabase) as error:
+    except (SettingsError, UnusableDatabase) as error:
         raise click.ClickException(_capitalised(str(error))) from error
     except LedgerBroken as error:
         raise click.ClickException(f"The ledger does not add up ({error}); run `payres ledger check`") from error

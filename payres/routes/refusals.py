@@ -50,4 +50,6 @@ def _allowed_methods(request: Request) -> str:
 async def render_fault(request: Request, exception: Exception) -> Response:
     """The answer for a fault of ours; the log has the whole of it, the caller none."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=exception)
-    return await render_refusal(request, Refusal(500, "internal_error", "The server failed; the fault is not yours"))
+    sentence = "The server failed; the fault is not yours"
+    # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
+    return await render_refusal(request, Refusal(500, "internal_error", sentence, headers={"Connection": "close"}))

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from payres.errors import Refusal, unavailable
-from payres.store.migrations import migrate, refuse_newer
+from payres.store.migrations import migrate, refuse_unusable
 
 T = TypeVar("T")
 Transaction = sqlite3.Connection
@@ -43,7 +43,7 @@ class Database:
     async def open(cls, path: str) -> "Database":
         """Opens the file, creating or migrating it as needed.
 
-        Raises payres.store.migrations.NewerDatabase when a later payres wrote it, sqlite3.Error when it cannot be used.
+        Raises UnusableDatabase when it is not this program's, sqlite3.Error when it cannot be used.
         """
         lanes: list[Lane] = []
         try:
@@ -279,7 +279,7 @@ def answers(tx: Transaction) -> bool:
 
 
 def connect_writer(path: str) -> sqlite3.Connection:
-    """The one connection that writes; creates and migrates the file first. Raises NewerDatabase, sqlite3.Error."""
+    """The one connection that writes; creates and migrates the file first. Raises UnusableDatabase, sqlite3.Error."""
     if path != ":memory:":
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if not Path(path).exists():
@@ -308,12 +308,12 @@ def _connect(path: str, prepare: Callable[[sqlite3.Connection], object]) -> sqli
 
 
 def _prepare_writer(connection: sqlite3.Connection) -> None:
-    refuse_newer(connection)  # before anything touches a file that is not for us
+    refuse_unusable(connection)  # before anything touches a file that is not for us
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
-    connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA journal_size_limit = 67108864")
     migrate(connection)
+    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:

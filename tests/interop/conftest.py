@@ -168,10 +168,10 @@ def owner_at_command_line(payres: Command) -> Decide:
 @pytest.fixture
 def owner_in_browser() -> Iterator[Decide]:
     """The owner signs in on the consent page, in Chromium, and decides there."""
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         missing = "The consent page needs a browser, and there is no `chromium` on the PATH"
-        if "REQUIRE_BROWSER" in os.environ:
+        if os.environ.get("REQUIRE_BROWSER"):
             pytest.fail(missing)
         pytest.skip(missing)
     with sync_playwright() as playwright:

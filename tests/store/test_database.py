@@ -675,7 +675,7 @@ def test_first_change_to_write_ahead_logging_waits_for_other_programs(
             other.execute("COMMIT")
             waited.set()
 
-    monkeypatch.setattr(database_module, "refuse_newer", lambda connection: connection.set_trace_callback(trace))
+    monkeypatch.setattr(database_module, "refuse_unusable", lambda connection: connection.set_trace_callback(trace))
     with closing(other), closing(connect_writer(path)) as connection:
         assert waited.is_set()
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -688,7 +688,7 @@ def test_first_change_to_write_ahead_logging_waits_no_longer_than_allowed(
 ) -> None:
     monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("CREATE TABLE of_another (x)")
+        other.executescript("CREATE TABLE of_another (x); PRAGMA user_version = 1")
         for statement in hold.split("; "):
             other.execute(statement).fetchall()
         with pytest.raises(sqlite3.OperationalError, match="locked"):

@@ -11,7 +11,7 @@ import pytest
 
 from payres.store import migrations
 from payres.store.database import Database, connect_writer
-from payres.store.migrations import NewerDatabase, execute_script, migrate
+from payres.store.migrations import ForeignDatabase, NewerDatabase, execute_script, migrate
 
 SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
 NEWEST = max(migrations.migrations())
@@ -246,3 +246,13 @@ def test_script_that_breaks_off_is_refused(script: str) -> None:
         connection.execute("BEGIN")
         with pytest.raises(sqlite3.OperationalError):
             execute_script(connection, script)
+
+
+def test_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute("CREATE TABLE note (text)")
+    before = path.read_bytes()
+    with pytest.raises(ForeignDatabase, match="another program"):
+        connect_writer(str(path))
+    assert path.read_bytes() == before

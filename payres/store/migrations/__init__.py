@@ -10,23 +10,37 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 
-class NewerDatabase(Exception):  # noqa: N818 - names what was found
+class UnusableDatabase(Exception):  # noqa: N818 - names what was found
+    """The file is not one that this program may use; the text says why and what to do."""
+
+
+class NewerDatabase(UnusableDatabase):
     """The file was written by a later payres; the text names both versions."""
 
 
+class ForeignDatabase(UnusableDatabase):
+    """The file is another program's."""
+
+
 def migrate(connection: sqlite3.Connection) -> None:
-    """Brings the database to the newest version, in one transaction. Raises NewerDatabase, sqlite3.Error."""
+    """Brings the database to the newest version, in one transaction. Raises UnusableDatabase, sqlite3.Error.
+
+    Foreign keys must be off on this connection, or a step could not rebuild a table that others refer to; they are
+    checked as a whole before the commit.
+    """
     steps = migrations()
     newest = max(steps)
     if _version(connection) == newest:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        refuse_newer(connection)
+        refuse_unusable(connection)
         found = _version(connection)  # again, now that no other process can be migrating
         scripts = [schema()] if found == 0 else [steps[n] for n in range(found + 1, newest + 1)]
         for script in scripts:
             execute_script(connection, script)
+        if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise sqlite3.IntegrityError("after the migration some rows would refer to rows that do not exist")
         connection.execute(f"PRAGMA user_version = {newest:d}")
         connection.execute("COMMIT")
     except BaseException:
@@ -35,8 +49,14 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def refuse_newer(connection: sqlite3.Connection) -> None:
-    """Raises NewerDatabase when a later payres wrote the file; changes nothing."""
+def refuse_unusable(connection: sqlite3.Connection) -> None:
+    """Raises UnusableDatabase when a later payres or another program wrote the file; changes nothing."""
+    # One statement, one snapshot: another payres may be making the tables at this moment.
+    is_foreign = connection.execute(
+        "SELECT user_version = 0 AND EXISTS (SELECT 1 FROM sqlite_master) FROM pragma_user_version"
+    ).fetchone()[0]
+    if is_foreign:
+        raise ForeignDatabase("the file is a database of another program: name a file of its own for payres")
     found, newest = _version(connection), max(migrations())
     if found > newest:
         raise NewerDatabase(

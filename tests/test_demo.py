@@ -1,0 +1,34 @@
+"""The narrated payment of `make demo`."""
+
+import re
+import subprocess
+import sys
+
+from payres.demo import Demonstration
+from payres.testing.instance import Instance
+
+
+def test_demo_tells_every_step_with_its_amounts(payres: Instance) -> None:
+    lines: list[str] = []
+    Demonstration(payres, lines.append).run()
+    told = "\n".join(lines)
+    assert [int(number) for number in re.findall(r"^(\d+)\. ", told, re.M)] == list(range(1, 9))
+    asked = re.findall(r"-> ((?:GET|POST) /[\w-]*)", told)
+    assert asked == [
+        *("POST /", "POST /incoming-payments", "POST /quotes", "POST /", "POST /continue"),
+        *("POST /outgoing-payments", "GET /outgoing-payments", "GET /incoming-payments"),
+    ]
+    # 25.00 and the fee: 0.10 and 0.5 % of 25.00, which is 0.125 and rounds up.
+    assert "debitAmount     USD 25.23" in told
+    assert "sentAmount      USD 25.23, failed: no" in told
+    assert "receivedAmount  USD 25.00, completed: yes" in told
+    assert "alice has USD 974.77, bob has USD 1025.00." in told
+    assert (payres.balance("alice"), payres.balance("bob")) == ("974.77", "1025.00")
+    assert max(map(len, lines)) <= 160
+
+
+def test_demo_runs_by_itself_where_pytest_is_missing() -> None:
+    program = "import sys; sys.modules['pytest'] = None; from payres.demo import main; main([])"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("One payment over Open Payments")

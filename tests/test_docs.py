@@ -1,0 +1,228 @@
+"""The documents against the program: what is documented exists, what exists is documented, and what is shown runs."""
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from payres.cli import main
+from payres.cli.session import SETTING_FLAGS
+from payres.errors import CODES
+from payres.settings import Settings
+from payres.signatures.reasons import Reason
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+# Refusals built by these functions carry their first argument as details.reason.
+GIVES_REASON = {"invalid_client", "invalid_token", "insufficient_access", "_exceeded"}
+# The reason is the limit concerned, which stands in a variable there.
+LIMIT_REASONS = {"debitAmount", "receiveAmount"}
+COMMON_OPTIONS = {"--database", "--json", "--help"}
+
+
+@cache
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def rows(document: str) -> Iterator[list[str]]:
+    """The cells of every table row of a document, without the header's rule."""
+    for line in text_of(document).splitlines():
+        if line.startswith("|") and not line.startswith("|---"):
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def first_words(document: str) -> set[str]:
+    """What stands as code in the first cell of some table row."""
+    return {word for cells in rows(document) for word in re.findall(r"`([^`]+)`", cells[0])}
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced code blocks in a language; an empty one is for the shell."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
+    return [content for named, content in fenced if named == language]
+
+
+def shell_lines(text: str) -> list[str]:
+    return [line for block in blocks(text, "") for line in block.splitlines()]
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by its full name."""
+
+    def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            yield name, command
+            return
+        context = click.Context(command)
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found is not None
+            yield from walk(found, f"{name} {below}")
+
+    return walk(main, "payres")
+
+
+COMMANDS = dict(commands())
+EXAMPLES = sorted(
+    {
+        line
+        for document in DOCUMENTS
+        for line in shell_lines(document.read_text(encoding="utf-8"))
+        if re.match(r"(sudo -u payres )?payres ", line)
+    }
+)
+# Documents say of these that they are not there yet.
+NOT_YET = {"payres backup"}
+
+
+def heading_ids(text: str) -> set[str]:
+    """The anchors that GitHub gives the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        assert target.exists(), f"{document.name} links to {link}"
+        if anchor:
+            assert anchor in heading_ids(target.read_text(encoding="utf-8")), f"{document.name} links to {link}"
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\(((?:docs/)?[\w-]+\.md)\)", text_of("README.md")))
+    assert {path.relative_to(ROOT).as_posix() for path in DOCUMENTS} - {"README.md"} <= linked
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    documented = {cells[0].strip("`"): cells[1].strip("`") for cells in rows("docs/settings.md")}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+    shown = {name: str(value).lower() if value is False else str(value) for name, value in defaults.items()}
+    assert {name: documented.get(name) for name in shown} == shown
+    assert documented.keys() - {"setting"} == shown.keys()
+
+
+def test_template_shows_every_setting_with_its_default() -> None:
+    shown = dict(re.findall(r"^# (\w+) = (.+)$", text_of("payres/templates/payres.toml"), re.M))
+    expected = {field.name: msgspec.json.encode(field.default).decode() for field in msgspec.structs.fields(Settings)}
+    assert shown == expected
+
+
+def test_setting_flags_are_documented() -> None:
+    for name in SETTING_FLAGS:
+        assert f"`--{name.replace('_', '-')}`" in text_of("docs/settings.md")
+
+
+def test_settings_file_in_deploy_is_what_init_writes() -> None:
+    assert text_of("deploy/payres.toml") == text_of("payres/templates/payres.toml")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_is_documented_with_its_options_and_an_example(name: str) -> None:
+    section = re.search(rf"^### `{name}`$(.*?)(?=^##|\Z)", text_of("docs/commands.md"), re.M | re.S)
+    assert section is not None, f"docs/commands.md has no section on {name}"
+    options = {opt for parameter in COMMANDS[name].params for opt in parameter.opts if opt.startswith("--")}
+    assert {option for option in options - COMMON_OPTIONS if option not in section[1]} == set()
+    assert any(
+        line.startswith(f"{name} ") or line == name
+        for block in blocks(section[1], "")
+        for line in [*block.splitlines()]
+    )
+
+
+def test_documented_commands_exist() -> None:
+    assert set(re.findall(r"^### `(.+)`$", text_of("docs/commands.md"), re.M)) == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("line", EXAMPLES)
+def test_shown_command_is_understood(line: str) -> None:
+    words = shlex.split(line.removeprefix("sudo -u payres "))
+    name = max((name for name in COMMANDS if words[: len(name.split())] == name.split()), key=len, default=None)
+    assert name is not None, line
+    command = COMMANDS[name]
+    command.make_parser(click.Context(command)).parse_args(words[len(name.split()) :])
+
+
+def test_commands_named_in_sentences_exist() -> None:
+    for document in DOCUMENTS:
+        for name in re.findall(r"`(payres [a-z]+(?: [a-z]+)?)", document.read_text(encoding="utf-8")):
+            known = any(command == name or command.startswith(f"{name} ") for command in COMMANDS)
+            runs = any(name.startswith(f"{command} ") or name == command for command in COMMANDS)
+            assert known or runs or name == "payres backup", f"{document.name} names {name}"
+
+
+def test_every_code_is_documented_with_its_statuses() -> None:
+    documented: dict[str, set[int]] = {}
+    for cells in rows("docs/errors.md"):
+        if len(cells) == 4 and cells[1].isdigit():
+            documented.setdefault(cells[0].strip("`"), set()).add(int(cells[1]))
+    assert documented == {code: set(statuses) for code, statuses in CODES.items()}
+
+
+def test_every_reason_is_documented_and_no_other() -> None:
+    documented = {
+        cells[0].strip("`") for cells in rows("docs/errors.md") if len(cells) == 3 and cells[0].startswith("`")
+    }
+    assert documented == {reason.value for reason in Reason} | LIMIT_REASONS | set(written_reasons())
+
+
+def written_reasons() -> Iterator[str]:
+    """Every word that the code gives as details.reason."""
+    for path in (ROOT / "payres").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in GIVES_REASON and node.args:
+                yield from constant(node.args[0])
+            elif isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and key.value == "reason":
+                        yield from constant(value)
+
+
+def constant(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+
+
+def test_every_make_target_is_documented() -> None:
+    targets = set(re.findall(r"^([a-z]+):.*##", text_of("Makefile"), re.M))
+    assert {f"make {target}" for target in targets} == {
+        word for word in first_words("CONTRIBUTING.md") if word.startswith("make ")
+    }
+    for document in DOCUMENTS:
+        named = set(re.findall(r"`make ([a-z]+)`", document.read_text(encoding="utf-8")))
+        shown = {
+            line[5:]
+            for block in blocks(document.read_text(encoding="utf-8"), "")
+            for line in block.splitlines()
+            if line.startswith("make ")
+        }
+        assert named | shown <= targets, document.name
+
+
+def test_packaged_version_is_the_newest_in_the_changelog() -> None:
+    from payres import __version__
+
+    assert re.findall(r"^## (\S+)$", text_of("CHANGELOG.md"), re.M)[0] == __version__
+    assert re.search(rf'^version = "{re.escape(__version__)}"$', text_of("pyproject.toml"), re.M)
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/testing.md"])
+def test_shown_tests_pass(document: str, pytester: pytest.Pytester) -> None:
+    examples = blocks(text_of(document), "python")
+    assert examples
+    for number, example in enumerate(examples):
+        pytester.path.joinpath(f"test_example_{number}.py").write_text(example, encoding="utf-8")
+    shown = sum(example.count("\ndef test_") + example.startswith("def test_") for example in examples)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=shown)
