@@ -1,4 +1,4 @@
-"""The wheel of this checkout: what is in it, and that it works away from the checkout. Built offline, with no network."""
+"""The wheel of this checkout: what is in it, and that it works away from the checkout. Built offline."""
 
 import os
 import re

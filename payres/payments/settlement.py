@@ -38,26 +38,28 @@ class SettlementWorker:
         self._woken.set()
 
     async def run(self) -> None:
-        """Settles for ever. A failure of storage is logged and tried again."""
+        """Settles for ever. What storage or a fault of ours held up is logged and tried again."""
         while True:
             await self._woken.wait()
             self._woken.clear()
             try:
-                while await self._settle_batch():
-                    pass
+                await self._settle_all()
             except Exception:
                 log.exception("settlement stumbled and tries again in %s s", RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()
 
-    async def _settle_batch(self) -> int:
-        payments = await self._database.read(lambda tx: outgoing.sending_outgoing(tx, BATCH))
-        units = [partial(settle, payment_id=payment.id, clock=self._clock) for payment in payments]
-        outcomes = await asyncio.gather(*map(self._database.write, units), return_exceptions=True)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if failures:
-            raise failures[0]
-        return len(payments)
+    async def _settle_all(self) -> None:
+        """Tries every payment under way once, oldest first, so that one that cannot be settled holds up no other."""
+        problems: list[BaseException] = []
+        after = ""
+        while payments := await self._database.read(partial(outgoing.sending_outgoing, limit=BATCH, after=after)):
+            units = [partial(settle, payment_id=payment.id, clock=self._clock) for payment in payments]
+            outcomes = await asyncio.gather(*map(self._database.write, units), return_exceptions=True)
+            problems += [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+            after = payments[-1].id
+        if problems:
+            raise problems[0]
 
 
 def settle(tx: Transaction, payment_id: str, clock: Clock) -> None:

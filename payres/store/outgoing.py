@@ -66,9 +66,11 @@ def page_of_outgoing(
     return [OutgoingRecord(*row) for row in rows], bounds
 
 
-def sending_outgoing(tx: Transaction, limit: int) -> Sequence[OutgoingRecord]:
-    """Payments under way, oldest first."""
-    rows = tx.execute(f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' ORDER BY id LIMIT ?", (limit,))
+def sending_outgoing(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
+    """Payments under way, oldest first, from the one that follows id `after`."""
+    rows = tx.execute(
+        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND id > ? ORDER BY id LIMIT ?", (after, limit)
+    )
     return [OutgoingRecord(*row) for row in rows]
 
 

@@ -129,6 +129,7 @@ def test_fault_is_answered_without_the_inside_and_logged_with_it(
     with caplog.at_level(logging.ERROR, "payres.routes"):
         answer = shared.client.post("/quotes", body, token)
     refused(answer, 500, "internal_error")
+    assert answer.headers["connection"] == "close"
     assert "secret" not in answer.text
     assert "the secret inside" in caplog.text
     monkeypatch.undo()

@@ -1,0 +1,90 @@
+"""The files in deploy/, as far as they can be checked without systemd, Caddy and a container engine."""
+
+import json
+import re
+import shlex
+from configparser import ConfigParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from payres.application import ROUTES
+from payres.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+FIELDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+
+
+@pytest.fixture(scope="module")
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile with what follows them, each on one line."""
+    text = re.sub(r"^\s*#.*\n", "", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), flags=re.M)
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines if line)]
+
+
+def test_image_copies_what_exists_and_is_not_ignored(instructions: list[tuple[str, str]]) -> None:
+    let_in = re.findall(r"^!(.+)$", (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8"), re.M)
+    copied = {
+        source
+        for name, rest in instructions
+        for source in rest.split()[:-1]
+        if name == "COPY" and not rest.startswith("--from")
+    }
+    assert copied == set(let_in)
+    assert {source for source in copied if not (ROOT / source).exists()} == set()
+
+
+def test_image_keeps_none_of_the_tools_that_only_build(instructions: list[tuple[str, str]]) -> None:
+    [removed] = [
+        set(re.findall(r"uninstall --yes (.+)", rest)[0].split()) for _, rest in instructions if "uninstall" in rest
+    ]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    packages = re.findall(r"^([\w.-]+)==(?:.*\n)((?:[ ]+.*\n)+)", lock, re.M)
+    wanted_by = {name: set(re.findall(r"# +(?:via )?([\w.-]+)", lines)) - {"via"} for name, lines in packages}
+    for_building = {"editables", "hatchling"} | {name for name, users in wanted_by.items() if users == {"hatchling"}}
+    assert removed == for_building | {"pip", "setuptools"}
+
+
+def test_image_runs_without_root_with_settings_that_exist(instructions: list[tuple[str, str]]) -> None:
+    users = [rest for name, rest in instructions if name == "USER"]
+    assert users == ["payres"]
+    variables = dict(pair.split("=", 1) for name, rest in instructions if name == "ENV" for pair in rest.split())
+    settings = {name.removeprefix("PAYRES_").lower(): value for name, value in variables.items() if "PAYRES_" in name}
+    assert settings
+    for name, value in settings.items():
+        msgspec.convert(value, FIELDS[name], strict=False)
+
+
+def test_health_check_of_the_image_asks_an_address_that_exists(instructions: list[tuple[str, str]]) -> None:
+    [check] = [rest for name, rest in instructions if name == "HEALTHCHECK"]
+    command = json.loads(check[check.index("[") :])
+    assert command[:2] == ["python", "-c"]
+    compile(command[2], "HEALTHCHECK", "exec")
+    assert "/healthz'" in command[2]
+    assert any(route.path == "/healthz" for route in ROUTES)
+
+
+def test_unit_runs_serve_with_nothing_to_gain() -> None:
+    unit = ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of names
+    unit.read(DEPLOY / "payres.service", encoding="utf-8")
+    service = unit["Service"]
+    assert shlex.split(service["ExecStart"]) == ["/opt/payres/bin/payres", "serve"]
+    assert service["User"] == "payres"
+    assert service["WorkingDirectory"] == "/etc/payres"
+    assert (service["ProtectSystem"], service["NoNewPrivileges"], service["CapabilityBoundingSet"]) == (
+        "strict",
+        "yes",
+        "",
+    )
+
+
+def test_proxy_leaves_the_request_as_it_was_signed() -> None:
+    text = re.sub(r"#.*", "", (DEPLOY / "Caddyfile").read_text(encoding="utf-8"))
+    assert text.count("{") == text.count("}")
+    assert text.strip().startswith("{"), "the global options must come first"
+    assert not re.search(r"^\s*(uri|rewrite|handle_path|redir|route|encode|header)\b", text, re.M)
+    assert re.search(rf"reverse_proxy {Settings().host}:{Settings().port}$", text, re.M)
