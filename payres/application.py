@@ -44,6 +44,7 @@ class WalletPath(PathConvertor):
 
 
 register_url_convertor("wallet", WalletPath())
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 ROUTES = [
     Route("/incoming-payments/{id}", incoming_payments.read, methods=["GET"]),
@@ -64,8 +65,9 @@ ROUTES = [
     *consent.ROUTES,
     Route("/healthz", health.healthz, methods=["GET"]),
     # Wallet addresses come last: they take every path that is left.
-    Route("/{path:wallet}/jwks.json", wallet_addresses.read_keys, methods=["GET"]),
-    Route("/{path:wallet}", wallet_addresses.read, methods=["GET"]),
+    # They take every method, because a path without a wallet is unknown whatever the method.
+    Route("/{path:wallet}/jwks.json", wallet_addresses.read_keys, methods=METHODS),
+    Route("/{path:wallet}", wallet_addresses.read, methods=METHODS),
 ]
 assert ROOT_WALLET_PATH == ".well-known/pay", "served by the wallet address routes like any other path"
 

@@ -89,6 +89,12 @@ def not_found(description: str) -> Refusal:
     return Refusal(404, "not_found", description)
 
 
+def method_not_allowed(allowed: str) -> Refusal:
+    """There is something at the address, but it takes other methods."""
+    description = f"This address takes {allowed} only"
+    return Refusal(405, "method_not_allowed", description, headers={"Allow": allowed})
+
+
 def wrong_state(description: str, **details: Any) -> Refusal:
     """The resource has moved on and the request no longer fits."""
     return Refusal(409, "wrong_state", description, details or None)

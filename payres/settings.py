@@ -107,12 +107,23 @@ def _checked(origin: str, name: str, value: object) -> object:
     try:
         converted = msgspec.convert(value, field.type, strict=origin != "environment")
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{shown} = {value!r} ({origin}) is not allowed: {error}") from error
+        wanted = _wanted(field.type) or str(error)
+        raise SettingsError(f"{shown} = {value!r} ({origin}) is not allowed: {wanted}") from error
     if name == "base_url":
         return _checked_base_url(shown, origin, str(converted))
     if name == "ilp_address" and not (ILP_ADDRESS.fullmatch(str(converted)) and len(str(converted)) <= 800):
         raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
     return converted
+
+
+def _wanted(kind: Any) -> str | None:
+    """What a setting of this type takes, in words; None for the types whose own error says it."""
+    if kind is bool:
+        return "it must be true or false"
+    meta = next((m for m in getattr(kind, "__metadata__", ()) if isinstance(m, msgspec.Meta)), None)
+    if meta is not None and meta.le is not None:
+        return f"it must be a whole number from {meta.ge} to {meta.le}"
+    return None
 
 
 def _checked_base_url(shown: str, origin: str, url: str) -> str:

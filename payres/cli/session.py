@@ -114,14 +114,10 @@ def sentences() -> Iterator[None]:
     except Refusal as refusal:
         raise click.ClickException(refusal.description) from refusal
     except (SettingsError, UnusableDatabase) as error:
-        raise click.ClickException(_capitalised(str(error))) from error
+        raise click.ClickException(str(error)) from error
     except LedgerBroken as error:
         raise click.ClickException(f"The ledger does not add up ({error}); run `payres ledger check`") from error
     except BrokenPipeError:
         raise  # whoever read our output has had enough; click ends quietly
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror or error}") from error
-
-
-def _capitalised(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

@@ -25,7 +25,9 @@ def wallet() -> None:
 @click.argument("path")
 @click.option("--asset", required=True, metavar="CODE", help="The currency, such as USD.")
 @click.option("--scale", required=True, type=click.IntRange(0, 255), help="Its number of decimals: 2 for cents.")
-@click.option("--name", metavar="TEXT", help="The name that others see. Apps that ask for consent must have one.")
+@click.option(
+    "--name", metavar="TEXT", help="The name that others see, and that an app shows when it asks for consent."
+)
 @click.option("--password", metavar="TEXT", help="What the owner signs in with to give consent.")
 @with_session
 def create(session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None) -> None:

@@ -61,7 +61,7 @@ def _check_wait(grant: GrantRecord, interaction: InteractionRecord, wait: int, n
     left = grant.waits_from + wait * MICROSECONDS - now
     if left > 0:
         seconds = -(-left // MICROSECONDS)  # rounded up: after that many whole seconds the time has come
-        raise Refusal(400, "too_fast", f"Wait {seconds} more seconds before continuing", {"wait": seconds})
+        raise Refusal(400, "too_fast", f"Too early: continue in {seconds} s", {"wait": seconds})
 
 
 def _still_pending(

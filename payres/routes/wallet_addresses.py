@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import not_found
+from payres.errors import method_not_allowed, not_found
 from payres.grants.clients import local_jwk
 from payres.routes.context import context_of
 from payres.routes.messages import json_response
@@ -21,8 +21,7 @@ KEYS_CACHE = {"Cache-Control": "public, max-age=10"}
 async def read(request: Request) -> Response:
     """GET {wallet address}: 404 when it is unknown or inactive."""
     context = context_of(request)
-    path = request.path_params["path"]
-    wallet = await context.database.read(lambda tx: _find(tx, path))
+    wallet = await context.database.read(lambda tx: _find(tx, request))
     body = WalletAddress(
         id=context.urls.wallet(wallet.path),
         **({"public_name": wallet.public_name} if wallet.public_name else {}),
@@ -37,16 +36,17 @@ async def read(request: Request) -> Response:
 async def read_keys(request: Request) -> Response:
     """GET {wallet address}/jwks.json: the keys in force."""
     context = context_of(request)
-    path = request.path_params["path"]
 
     def unit(tx: Transaction) -> list[JWK]:
-        return [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, _find(tx, path).id)]
+        return [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, _find(tx, request).id)]
 
     return json_response({"keys": await context.database.read(unit)}, headers=KEYS_CACHE)
 
 
-def _find(tx: Transaction, path: str) -> WalletRecord:
-    wallet = wallets.find_wallet(tx, path.strip("/").lower())
+def _find(tx: Transaction, request: Request) -> WalletRecord:
+    wallet = wallets.find_wallet(tx, request.path_params["path"].strip("/").lower())
     if wallet is None or not wallet.active:
         raise not_found("There is nothing at this address")
+    if request.method not in {"GET", "HEAD"}:
+        raise method_not_allowed("GET, HEAD")
     return wallet

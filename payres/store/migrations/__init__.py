@@ -56,11 +56,11 @@ def refuse_unusable(connection: sqlite3.Connection) -> None:
         "SELECT user_version = 0 AND EXISTS (SELECT 1 FROM sqlite_master) FROM pragma_user_version"
     ).fetchone()[0]
     if is_foreign:
-        raise ForeignDatabase("the file is a database of another program: name a file of its own for payres")
+        raise ForeignDatabase("The file is a database of another program: name a file of its own for payres")
     found, newest = _version(connection), max(migrations())
     if found > newest:
         raise NewerDatabase(
-            f"the database has version {found}, this payres knows versions up to {newest}: "
+            f"The database has version {found}, this payres knows versions up to {newest}: "
             "install the payres that wrote it, or restore a backup from before the upgrade"
         )
 

@@ -1,0 +1,294 @@
+"""Payments between assets: rates, scales, fees and liquidity, to the last minor unit."""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+
+from payres import ledger
+from payres.amounts import Asset
+from payres.assets import set_fee, set_rate
+from payres.errors import Refusal
+from payres.operator_accounts import deposit_liquidity
+from payres.payments.exchange import rate_between, value_in
+from payres.store import accounts, assets
+from payres.store.database import Transaction, connect_writer
+from payres.testing.instance import Instance
+from payres.wire import Amount
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+
+FRESH = count()
+
+
+class Market:
+    """Two wallets in assets that no other test uses, with money, and liquidity on both sides."""
+
+    def __init__(self, instance: Instance, scales: tuple[int, int], rate: str | None, one_code: bool = False) -> None:
+        number = next(FRESH)
+        self.instance = instance
+        self.source = Asset(f"S{number}", scales[0])
+        self.target = Asset(f"S{number}" if one_code else f"T{number}", scales[1])
+        self.sender = instance.create_wallet(f"sender-{number}", self.source.code, self.source.scale, deposit="1000")
+        self.taker = instance.create_wallet(f"taker-{number}", self.target.code, self.target.scale)
+        self.paths = f"sender-{number}", f"taker-{number}"
+        self.receiver = instance.client.create_incoming_payment(self.taker)["id"]
+        now = instance.clock.now()
+        if rate is not None:
+            instance.write(lambda tx: set_rate(tx, self.source.code, self.target.code, rate, now))
+
+    def add_liquidity(self, text: str) -> None:
+        now = self.instance.clock.now()
+        self.instance.write(lambda tx: deposit_liquidity(tx, self.target.code, self.target.scale, text, now))
+
+    def charge(self, fixed: str, basis_points: int) -> None:
+        self.instance.write(lambda tx: set_fee(tx, self.source.code, self.source.scale, fixed, basis_points))
+
+    def quote(self, **given: int) -> Any:
+        amounts = {
+            "debitAmount": amount(given["debit"], self.source) if "debit" in given else None,
+            "receiveAmount": amount(given["receive"], self.target) if "receive" in given else None,
+        }
+        body = {"walletAddress": self.sender, "receiver": self.receiver, "method": "ilp"}
+        body |= {name: value for name, value in amounts.items() if value}
+        token = self.instance.client.grant({"type": "quote", "actions": ["create"], "identifier": self.sender})
+        return self.instance.client.post("/quotes", body, token)
+
+    def pay(self, quote: Json) -> Any:
+        item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": self.sender}
+        body = {"walletAddress": self.sender, "quoteId": quote["id"]}
+        return self.instance.client.post("/outgoing-payments", body, self.instance.client.grant(item))
+
+    def figures(self) -> "Figures":
+        """What the accounts of both assets hold, in minor units."""
+
+        def unit(tx: Transaction) -> Figures:
+            held = []
+            for asset in (self.source, self.target):
+                record = assets.find_asset(tx, asset.code, asset.scale)
+                assert record is not None
+                held.append(
+                    [ledger.operator_account(tx, record.id, kind) for kind in ("liquidity", "fees", "external")]
+                )
+            balances = [[accounts.account_by_id(tx, one).balance for one in side] for side in held]
+            free = ledger.free_balance(accounts.account_by_id(tx, held[1][0]))
+            return Figures(balances[0][0], balances[1][0], free, balances[0][1])
+
+        return self.instance.write(unit)
+
+    def balances(self) -> tuple[int, int]:
+        """The balances of sender and taker, in minor units."""
+        shown = [self.instance.balance(path) for path in self.paths]
+        return int(shown[0].replace(".", "")), int(shown[1].replace(".", ""))
+
+
+class Figures(NamedTuple):
+    bought: int
+    liquidity: int
+    liquidity_free: int
+    fees: int
+
+
+def amount(value: int, asset: Asset) -> Json:
+    return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
+
+
+@pytest.fixture
+def tx() -> Iterator[Transaction]:
+    connection = connect_writer(":memory:")
+    yield connection
+    connection.close()
+
+
+def test_rate_is_what_the_operator_set_or_its_inverse(tx: Transaction) -> None:
+    set_rate(tx, "USD", "EUR", "0.92", 1)
+    assert rate_between(tx, "USD", "USD") == 1
+    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(tx, "EUR", "USD") == Fraction(100, 92)
+    set_rate(tx, "EUR", "USD", "1.05", 1)
+    assert rate_between(tx, "EUR", "USD") == Fraction(105, 100)
+    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
+
+
+def test_rate_that_nobody_set_is_refused(tx: Transaction) -> None:
+    set_rate(tx, "USD", "EUR", "0.92", 1)
+    set_rate(tx, "EUR", "CHF", "0.95", 1)
+    with pytest.raises(Refusal, match="no exchange rate from USD to CHF") as refusal:
+        rate_between(tx, "USD", "CHF")  # no rate is made up from two others
+    assert (refusal.value.status, refusal.value.code) == (400, "invalid_receiver")
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "scale", "field"),
+    [
+        ("0", "USD", 2, "debitAmount.value"),
+        ("00", "USD", 2, "debitAmount.value"),
+        ("-1", "USD", 2, "debitAmount.value"),
+        ("1e3", "USD", 2, "debitAmount.value"),
+        ("١", "USD", 2, "debitAmount.value"),
+        ("18446744073709551616", "USD", 2, "debitAmount.value"),
+        ("1", "EUR", 2, "debitAmount"),
+        ("1", "usd", 2, "debitAmount"),
+        ("1", "USD", 1, "debitAmount"),
+    ],
+)
+def test_value_must_be_above_zero_and_in_the_asset(value: str, code: str, scale: int, field: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        value_in(Amount(value=value, asset_code=code, asset_scale=scale), Asset("USD", 2), "debitAmount")
+    assert refusal.value.code == "invalid_amount"
+    assert refusal.value.details is not None
+    assert refusal.value.details["field"] == field
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", 1), ("007", 7), ("18446744073709551615", 2**64 - 1)])
+def test_value_is_read_in_full(value: str, expected: int) -> None:
+    assert value_in(Amount(value=value, asset_code="USD", asset_scale=2), Asset("USD", 2), "x") == expected
+
+
+@pytest.mark.parametrize(
+    ("scales", "rate", "fee", "given", "debit", "receive", "charged"),
+    [
+        # What arrives is rounded down, what it costs is rounded up.
+        ((2, 2), "0.92", ("0", 0), {"debit": 1000}, 1000, 920, 0),
+        ((2, 2), "0.92", ("0", 0), {"debit": 999}, 999, 919, 0),
+        ((2, 2), "0.92", ("0", 0), {"receive": 919}, 999, 919, 0),
+        ((2, 2), "0.92", ("0", 0), {"receive": 920}, 1000, 920, 0),
+        ((2, 2), "0.92", ("0", 0), {"receive": 921}, 1002, 921, 0),
+        # Scales: 1.00 in cents is 100, in millionths 1000000, without decimals 1.
+        ((2, 6), "1", ("0", 0), {"debit": 1}, 1, 10_000, 0),
+        ((2, 0), "150.5", ("0", 0), {"debit": 100}, 100, 150, 0),
+        ((2, 0), "150.5", ("0", 0), {"receive": 151}, 101, 151, 0),
+        ((0, 2), "0.0066", ("0", 0), {"debit": 2}, 2, 1, 0),
+        ((9, 2), "3000", ("0", 0), {"receive": 1}, 3334, 1, 0),
+        # The fee: fixed and a rounded-up share, out of what is sent or on top of what it costs.
+        ((2, 2), "0.5", ("0.25", 100), {"debit": 1001}, 1001, 482, 36),
+        ((2, 2), "0.5", ("0.25", 100), {"receive": 482}, 999, 482, 35),
+        ((2, 2), "2", ("0", 1), {"debit": 2}, 2, 2, 1),
+    ],
+)
+def test_payment_between_assets(
+    idle: Instance,
+    scales: tuple[int, int],
+    rate: str,
+    fee: tuple[str, int],
+    given: dict[str, int],
+    debit: int,
+    receive: int,
+    charged: int,
+) -> None:
+    market = Market(idle, scales, rate)
+    market.charge(*fee)
+    market.add_liquidity("1000")
+    before, funds = market.figures(), market.balances()
+    quote = market.quote(**given).json()
+    assert quote["debitAmount"] == amount(debit, market.source)
+    assert quote["receiveAmount"] == amount(receive, market.target)
+    payment = market.pay(quote).json()
+    assert market.figures() == before._replace(liquidity_free=before.liquidity_free - receive)
+    idle.settle()
+    read = idle.client.get(
+        payment["id"],
+        idle.client.grant({"type": "outgoing-payment", "actions": ["read"], "identifier": market.sender}),
+    ).json()
+    assert (read["failed"], read["sentAmount"]) == (False, amount(debit, market.source))
+    assert market.balances() == (funds[0] - debit, funds[1] + receive)
+    after = market.figures()
+    assert after == Figures(
+        before.bought + debit - charged, before.liquidity - receive, before.liquidity_free - receive, charged
+    )
+    idle.check_ledger()
+
+
+def test_one_currency_in_two_scales_needs_no_rate(idle: Instance) -> None:
+    market = Market(idle, (2, 9), None, one_code=True)
+    market.add_liquidity("5")
+    quote = market.quote(debit=500).json()
+    assert quote["receiveAmount"] == amount(5_000_000_000, market.target)
+    assert market.pay(quote).status_code == 201
+    idle.settle()
+    assert market.balances() == (99_500, 5_000_000_000)
+    idle.check_ledger()
+
+
+def test_fee_within_one_asset_goes_to_the_operator(idle: Instance) -> None:
+    market = Market(idle, (2, 2), None, one_code=True)
+    market.charge("0.10", 50)
+    quote = market.quote(debit=1000).json()
+    assert quote["receiveAmount"]["value"] == "985"
+    payment = market.pay(quote).json()
+    idle.settle()
+    assert payment["grantSpentDebitAmount"]["value"] == "1000"
+    assert payment["grantSpentReceiveAmount"]["value"] == "985"
+    assert market.balances() == (99_000, 985)
+    assert market.figures().fees == 15
+    idle.check_ledger()
+
+
+def test_fee_set_later_does_not_change_a_quote(idle: Instance) -> None:
+    market = Market(idle, (2, 2), None, one_code=True)
+    quote = market.quote(debit=1000).json()
+    market.charge("5", 0)
+    payment = market.pay(quote).json()
+    assert payment["receiveAmount"]["value"] == "1000"
+    assert market.quote(debit=1000).json()["receiveAmount"]["value"] == "500"
+
+
+@pytest.mark.parametrize("debit", [1, 2])
+def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least(
+    idle: Instance, refused: Refused, debit: int
+) -> None:
+    market = Market(idle, (2, 0), "0.5")
+    market.charge("0.01", 0)
+    least = amount(201, market.source)
+    refused(market.quote(debit=debit), 400, "invalid_amount", minSendAmount=least)
+    refused(market.quote(debit=200), 400, "invalid_amount", minSendAmount=least)
+    assert market.quote(debit=201).json()["receiveAmount"]["value"] == "1"
+
+
+def test_amount_too_large_for_the_interface_is_refused(idle: Instance, refused: Refused) -> None:
+    market = Market(idle, (0, 2), "1000")
+    refused(market.quote(debit=2**63), 400, "invalid_amount")
+    refused(market.quote(receive=2**64), 400, "invalid_amount")
+
+
+def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(idle: Instance, refused: Refused) -> None:
+    market = Market(idle, (2, 2), "2")
+    market.add_liquidity("10")
+    before, funds = market.figures(), market.balances()
+    quote = market.quote(receive=1001).json()
+    for _ in range(2):
+        refused(market.pay(quote), 403, "insufficient_funds", reason="liquidity")
+    assert (market.figures(), market.balances()) == (before, funds)
+    market.add_liquidity("0.01")
+    assert market.pay(quote).status_code == 201  # the quote was not used up
+    idle.settle()
+    assert market.figures().liquidity == 0
+    assert market.balances()[1] == 1001
+    idle.check_ledger()
+
+
+def test_liquidity_is_promised_once(idle: Instance, refused: Refused) -> None:
+    market = Market(idle, (2, 2), "1")
+    market.add_liquidity("10")
+    first, second = (market.quote(debit=600).json() for _ in range(2))
+    assert market.pay(first).status_code == 201
+    refused(market.pay(second), 403, "insufficient_funds", reason="liquidity")
+    idle.check_ledger()
+
+
+def test_exchange_that_fails_gives_both_sides_back(idle: Instance) -> None:
+    market = Market(idle, (2, 2), "0.5")
+    market.charge("1", 100)
+    market.add_liquidity("10")
+    before, funds = market.figures(), market.balances()
+    payment = market.pay(market.quote(debit=1000).json()).json()
+    complete = idle.client.grant({"type": "incoming-payment", "actions": ["complete"], "identifier": market.taker})
+    assert idle.client.post(f"{market.receiver}/complete", None, complete).status_code == 200
+    idle.settle()
+    item = {"type": "outgoing-payment", "actions": ["read"], "identifier": market.sender}
+    assert idle.client.get(payment["id"], idle.client.grant(item)).json()["failed"] is True
+    assert (market.figures(), market.balances()) == (before, funds)
+    idle.check_ledger()
