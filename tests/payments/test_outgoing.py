@@ -16,6 +16,7 @@ from payres.testing.instance import Instance
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
+Crowd = Callable[[Callable[[Client], Any]], Counter[int]]
 
 SECOND = 1_000_000
 AT_ONCE = 100
@@ -209,7 +210,7 @@ def test_refused_payment_leaves_its_quote_as_it_was(idle: Instance, refused: Ref
 
 
 @pytest.fixture
-def crowd(idle: Instance) -> Iterator[Callable[[Callable[[Client], Any]], Counter[int]]]:
+def crowd(idle: Instance) -> Iterator[Crowd]:
     """Runs a request many times at once, over connections of their own; how often each status came back."""
     known = idle.client
     about = (known.wallet_address, known.private_key, known.jwk, known.base_url, idle.clock, idle.approve)
@@ -222,9 +223,6 @@ def crowd(idle: Instance) -> Iterator[Callable[[Callable[[Client], Any]], Counte
     yield run
     for client in clients:
         client.close()
-
-
-Crowd = Callable[[Callable[[Client], Any]], Counter[int]]
 
 
 def test_limit_for_seven_allows_seven_of_a_hundred_at_once(idle: Instance, crowd: Crowd) -> None:

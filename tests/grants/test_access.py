@@ -1,0 +1,168 @@
+import json
+from typing import Any
+
+import pytest
+
+from payres.errors import Refusal
+from payres.grants.access import AccessType, Action, Permission, encode_access, granted_access, permit
+from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
+
+ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"
+MINE, OTHERS = 1, 2
+
+
+def item(actions: str, identifier: str | None = None, kind: str = "incoming-payment", **members: Any) -> dict[str, Any]:
+    named = {"identifier": identifier} if identifier else {}
+    return {"type": kind, "actions": actions.split()} | named | members
+
+
+def permission(action: Action, *items: dict[str, Any], kind: AccessType = "incoming-payment") -> Permission:
+    return permit(MINE, "grant", json.dumps(items), kind, action)
+
+
+@pytest.mark.parametrize(
+    ("granted", "action", "allowed"),
+    [
+        ("create", "create", True),
+        ("read", "read", True),
+        ("read-all", "read", True),
+        ("list-all", "list", True),
+        ("complete create list", "complete", True),
+        ("create", "read", False),
+        ("read", "create", False),
+        ("read-all", "list", False),
+        ("list-all", "read", False),
+        ("read-all list-all create", "complete", False),
+        ("complete", "create", False),
+    ],
+)
+def test_actions_imply_only_their_own_all(granted: str, action: Action, allowed: bool) -> None:
+    if allowed:
+        assert permission(action, item(granted)).items
+        return
+    with pytest.raises(Refusal) as refusal:
+        permission(action, item(granted))
+    assert (refusal.value.status, refusal.value.code) == (403, "insufficient_access")
+    assert refusal.value.details == {"reason": "action", "type": "incoming-payment", "action": action}
+
+
+def test_access_is_for_its_type() -> None:
+    items = [item("create read", ALICE, "outgoing-payment"), item("create", kind="quote")]
+    assert permission("create", *items, kind="quote").items[0].actions == ["create"]
+    with pytest.raises(Refusal):
+        permission("read", *items, kind="quote")
+    with pytest.raises(Refusal):
+        permission("create", *items, kind="incoming-payment")
+
+
+@pytest.mark.parametrize(
+    ("identifier", "wallet_address", "covered"),
+    [
+        (None, ALICE, True),
+        (ALICE, ALICE, True),
+        (ALICE, BOB, False),
+        (f"{ALICE}/", ALICE, True),
+        (ALICE, f"{ALICE}/", True),
+        ("https://PAY.example:443/alice", ALICE, True),
+        ("HTTPS://pay.example/Alice", ALICE, True),
+        ("http://pay.example/alice", ALICE, False),
+        ("https://pay.example:8443/alice", ALICE, False),
+        ("https://pay.example.evil.example/alice", ALICE, False),
+        ("https://pay.example", ALICE, False),
+        ("https://pay.example/alice/bob", ALICE, False),
+        ("alice", ALICE, False),
+    ],
+)
+def test_identifier_is_compared_as_a_url(identifier: str | None, wallet_address: str, covered: bool) -> None:
+    allowed = permission("create", item("create", identifier))
+    if covered:
+        assert allowed.item_for(wallet_address)
+        return
+    with pytest.raises(Refusal) as refusal:
+        allowed.item_for(wallet_address)
+    assert refusal.value.details == {"reason": "identifier"}
+
+
+def test_first_item_that_covers_the_wallet_address_counts() -> None:
+    limits = {"debitAmount": {"value": "5", "assetCode": "USD", "assetScale": 2}}
+    items = [
+        item("read", ALICE, "outgoing-payment"),
+        item("create", BOB, "outgoing-payment"),
+        item("create", ALICE, "outgoing-payment", limits=limits),
+    ]
+    allowed = permission("create", *items, kind="outgoing-payment")
+    assert allowed.limits_for(BOB) is None
+    assert allowed.limits_for(ALICE) == Limits(debit_amount=Amount(value="5", asset_code="USD", asset_scale=2))
+
+
+@pytest.mark.parametrize(
+    ("action", "granted", "identifier", "owner", "reached"),
+    [
+        ("read", "read", None, MINE, True),
+        ("read", "read", ALICE, MINE, True),
+        ("read", "read", None, OTHERS, False),
+        ("read", "read-all", None, OTHERS, True),
+        ("read", "read-all", ALICE, OTHERS, True),
+        ("read", "read-all", BOB, OTHERS, False),
+        ("read", "read list-all", None, OTHERS, False),
+        ("complete", "complete", None, OTHERS, True),
+        ("complete", "complete", BOB, OTHERS, False),
+    ],
+)
+def test_resources_of_others_are_reached_with_all_only(
+    action: Action, granted: str, identifier: str | None, owner: int, reached: bool
+) -> None:
+    assert permission(action, item(granted, identifier)).reaches(ALICE, owner) is reached
+
+
+def test_own_resource_outside_the_grant_is_refused_openly() -> None:
+    with pytest.raises(Refusal) as refusal:
+        permission("read", item("read-all", BOB)).reaches(ALICE, MINE)
+    assert (refusal.value.status, refusal.value.details) == (403, {"reason": "identifier"})
+
+
+@pytest.mark.parametrize(
+    ("items", "owner"),
+    [
+        ([item("list", ALICE)], MINE),
+        ([item("list-all", ALICE)], None),
+        ([item("list"), item("list-all", ALICE)], None),
+        ([item("list"), item("list-all", BOB)], MINE),
+    ],
+)
+def test_list_is_of_ones_own_unless_all_may_be_listed(items: list[dict[str, Any]], owner: int | None) -> None:
+    assert permission("list", *items).owner_filter(ALICE) == owner
+
+
+@pytest.mark.parametrize(
+    ("items", "named"),
+    [
+        ([item("create")], None),
+        ([item("create", ALICE)], ALICE),
+        ([item("create", ALICE), item("create complete", ALICE)], ALICE),
+        ([item("create", ALICE), item("create", BOB)], None),
+        ([item("create", ALICE), item("create")], None),
+        ([item("create", ALICE), item("read", BOB)], ALICE),
+    ],
+)
+def test_grant_names_a_wallet_address_when_it_is_one(items: list[dict[str, Any]], named: str | None) -> None:
+    assert permission("create", *items).identifier() == named
+
+
+def test_access_is_stored_as_it_is_echoed() -> None:
+    limits = Limits(interval="R/2026-01-01T00:00:00Z/P1M")
+    items: list[Access] = [
+        IncomingPaymentAccess(actions=["create", "read-all"]),
+        OutgoingPaymentAccess(actions=["create"], identifier=ALICE, limits=limits),
+    ]
+    text = encode_access(items)
+    assert json.loads(text) == [
+        {"type": "incoming-payment", "actions": ["create", "read-all"]},
+        {
+            "type": "outgoing-payment",
+            "actions": ["create"],
+            "identifier": ALICE,
+            "limits": {"interval": "R/2026-01-01T00:00:00Z/P1M"},
+        },
+    ]
+    assert granted_access(text) == tuple(items)

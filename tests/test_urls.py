@@ -1,0 +1,179 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.errors import Refusal
+from payres.urls import (
+    MAX_URL_LENGTH,
+    RESERVED_SEGMENTS,
+    Urls,
+    is_http_url,
+    normalise,
+    require_http_url,
+    require_wallet_path,
+)
+
+urls = Urls("https://pay.example")
+
+hosts = st.sampled_from(["pay.example", "PAY.Example", "127.0.0.1", "[::1]", "localhost"])
+ports = st.one_of(st.just(""), st.integers(1, 65535).map(lambda port: f":{port}"))
+paths = st.lists(st.text("abcXYZ019-._~%", min_size=1, max_size=6), max_size=4).map(
+    lambda parts: "".join(f"/{p}" for p in parts)
+)
+http_urls = st.builds(
+    "{}://{}{}{}{}".format, st.sampled_from(["http", "https", "HTTPS"]), hosts, ports, paths, st.sampled_from(["", "/"])
+)
+
+
+def test_urls_are_built_from_the_base() -> None:
+    for built in (urls, Urls("https://pay.example/")):
+        assert built.base == built.resource_server == "https://pay.example"
+        assert built.auth_server == "https://pay.example/"
+        assert built.wallet("alice") == "https://pay.example/alice"
+        assert built.resource("quotes", "1") == "https://pay.example/quotes/1"
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [
+        ("https://pay.example/alice", "https://pay.example/alice"),
+        ("https://pay.example/alice/", "https://pay.example/alice"),
+        ("https://pay.example/", "https://pay.example"),
+        ("HTTPS://PAY.example:443/Alice", "https://pay.example/Alice"),
+        ("http://pay.example:80", "http://pay.example"),
+        ("http://pay.example:443", "http://pay.example:443"),
+        ("https://pay.example:8443/", "https://pay.example:8443"),
+        ("https://pay.example/alice?a=1#b", "https://pay.example/alice"),
+        ("http://[::1]:8080/a", "http://[::1]:8080/a"),
+        ("http://pay.example:port/a", "http://pay.example:port/a"),
+        ("http://[::1/a", "http://[::1/a"),
+        ("text", "text"),
+        ("", ""),
+        ("/alice", "/alice"),
+        ("mailto:a@b.example", "mailto:a@b.example"),
+    ],
+)
+def test_normalise_drops_what_makes_no_difference(url: str, normal: str) -> None:
+    assert normalise(url) == normal
+
+
+@given(http_urls)
+def test_normalise_is_stable(url: str) -> None:
+    assert normalise(normalise(url)) == normalise(url) == normalise(f"{url}/")
+
+
+@given(st.text(max_size=60))
+def test_normalise_takes_any_text(text: str) -> None:
+    assert isinstance(normalise(text), str)
+    assert isinstance(normalise(f"https://{text}"), str)
+    assert isinstance(is_http_url(f"https://{text}"), bool)
+    assert urls.wallet_path(text) is None or normalise(text).startswith("https://pay.example/")
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("https://pay.example/alice", "alice"),
+        ("https://pay.example/Alice/", "alice"),
+        ("https://PAY.EXAMPLE:443/a/b", "a/b"),
+        ("https://pay.example/.well-known/pay", ".well-known/pay"),
+        ("https://pay.example/", None),
+        ("https://pay.example", None),
+        ("http://pay.example/alice", None),
+        ("https://pay.example:8443/alice", None),
+        ("https://pay.example.evil.example/alice", None),
+        ("https://evil.example/https://pay.example/alice", None),
+        ("alice", None),
+    ],
+)
+def test_wallet_path_is_that_of_a_wallet_address_here(url: str, path: str | None) -> None:
+    assert urls.wallet_path(url) == path
+
+
+@pytest.mark.parametrize(
+    ("url", "identifier"),
+    [
+        ("https://pay.example/quotes/1", "1"),
+        ("https://pay.example/quotes/1/", "1"),
+        ("https://PAY.example:443/quotes/1", "1"),
+        ("https://pay.example/quotes/", None),
+        ("https://pay.example/quotes/1/2", None),
+        ("https://pay.example/other/1", None),
+        ("https://pay.example/a/quotes/1", None),
+        ("http://pay.example/quotes/1", None),
+        ("https://other.example/quotes/1", None),
+        ("1", None),
+    ],
+)
+def test_resource_id_is_that_of_a_resource_here(url: str, identifier: str | None) -> None:
+    assert urls.resource_id("quotes", url) == identifier
+
+
+@given(paths.filter(bool))
+def test_wallet_path_undoes_wallet(path: str) -> None:
+    assert urls.wallet_path(urls.wallet(path[1:].lower())) == path[1:].lower()
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("https://shop.example", True),
+        ("http://127.0.0.1:3000/done?x=1#top", True),
+        ("http://[::1]/", True),
+        ("HTTPS://shop.example/", True),
+        ("https://shöp.example/", True),
+        ("ftp://shop.example", False),
+        ("javascript:alert(1)", False),
+        ("//shop.example", False),
+        ("https://", False),
+        ("https:///path", False),
+        ("https://user@shop.example", False),
+        ("https://user:secret@shop.example", False),
+        ("https://shop.example:port", False),
+        ("https://shop.example:99999", False),
+        ("https://shop.example/a b", False),
+        ("https://shop.example/\n", False),
+        ("https://shop.example/\x00", False),
+        (f"https://shop.example/{'x' * MAX_URL_LENGTH}", False),
+        ("", False),
+    ],
+)
+def test_http_url_is_absolute_and_harmless(url: str, allowed: bool) -> None:
+    assert is_http_url(url) is allowed
+    if allowed:
+        assert require_http_url("uri", url) == url
+    else:
+        with pytest.raises(Refusal, match="uri must be an absolute http or https URL") as refusal:
+            require_http_url("uri", url)
+        assert refusal.value.details == {"field": "uri"}
+
+
+@pytest.mark.parametrize(
+    ("path", "clean"),
+    [
+        ("alice", "alice"),
+        ("/Alice/", "alice"),
+        ("a/b/c", "a/b/c"),
+        ("a-b._~1", "a-b._~1"),
+        (".well-known/pay", ".well-known/pay"),
+        ("quotes2", "quotes2"),
+        ("my/quotes", "my/quotes"),
+        ("x" * 200, "x" * 200),
+    ],
+)
+def test_wallet_path_is_stored_in_one_spelling(path: str, clean: str) -> None:
+    assert require_wallet_path(path) == clean
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", "/", "a b", "a//b", "a/./b", "../a", "a%2Fb", "é", "a?b", "a#b", "a\n", "x" * 201),
+        *sorted(RESERVED_SEGMENTS),
+        *("quotes/1", "Quotes", "alice/jwks.json", "alice/did.json", ".well-known/other"),
+    ],
+)
+def test_wallet_path_may_not_shadow_the_api(path: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        require_wallet_path(path)
+    assert (refusal.value.status, refusal.value.code) == (400, "invalid_request")

@@ -1,0 +1,99 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET, Raw
+
+from payres import wire
+from payres.errors import Refusal
+from payres.wire import (
+    Amount,
+    ContinueRequest,
+    GrantRequest,
+    IncomingPaymentRequest,
+    OutgoingPaymentRequest,
+    QuoteRequest,
+)
+
+AMOUNT = {"value": "1", "assetCode": "USD", "assetScale": 2}
+CASES: list[tuple[type[msgspec.Struct], Any, str]] = [
+    (IncomingPaymentRequest, [], "body"),
+    (IncomingPaymentRequest, {"extra": 1}, "extra"),
+    (IncomingPaymentRequest, {"walletAddress": 1}, "walletAddress"),
+    (IncomingPaymentRequest, {"walletAddress": "x" * 2049}, "walletAddress"),
+    (IncomingPaymentRequest, {"incomingAmount": AMOUNT | {"assetScale": -1}}, "incomingAmount.assetScale"),
+    (IncomingPaymentRequest, {"incomingAmount": AMOUNT | {"assetScale": 2.5}}, "incomingAmount.assetScale"),
+    (IncomingPaymentRequest, {"incomingAmount": AMOUNT | {"assetCode": ""}}, "incomingAmount.assetCode"),
+    (IncomingPaymentRequest, {"incomingAmount": {"value": "1", "assetScale": 2}}, "incomingAmount.assetCode"),
+    (QuoteRequest, {}, "walletAddress"),
+    (QuoteRequest, {"walletAddress": "w", "receiver": "r", "method": "ILP"}, "method"),
+    (OutgoingPaymentRequest, {"walletAddress": "w", "debitAmount": []}, "debitAmount"),
+    (ContinueRequest, {"interact_ref": ""}, "interact_ref"),
+    (GrantRequest, {"client": []}, "client"),
+    (GrantRequest, {"client": "c", "access_token": {"access": [{"type": "x"}]}}, "access_token.access[0].type"),
+    (GrantRequest, {"client": {"walletAddress": ""}}, "client.walletAddress"),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "field"), CASES)
+def test_decode_names_the_member_that_breaks_a_rule(kind: type[msgspec.Struct], body: Any, field: str) -> None:
+    with pytest.raises(Refusal, match="The body breaks a rule: ") as refusal:
+        wire.decode(msgspec.json.Decoder(kind), json.dumps(body).encode())
+    assert (refusal.value.status, refusal.value.code) == (400, "invalid_request")
+    assert refusal.value.details == {"field": field}
+
+
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=100).map(str.encode), st.just(b"[" * 100_000)))
+def test_decode_refuses_whatever_is_no_such_body(body: bytes) -> None:
+    with pytest.raises(Refusal) as refusal:
+        wire.decode(msgspec.json.Decoder(QuoteRequest), body)
+    assert refusal.value.code == "invalid_request"
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.none() | st.integers(), min_size=1))
+def test_decode_survives_the_names_of_unknown_members(body: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as refusal:
+        wire.decode(msgspec.json.Decoder(QuoteRequest), json.dumps(body).encode())
+    assert refusal.value.details is not None
+    assert isinstance(refusal.value.details["field"], str)
+
+
+def test_members_left_out_stay_out() -> None:
+    assert wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), b"{}").wallet_address is UNSET
+    amount = Amount(value="1", asset_code="USD", asset_scale=2)
+    payment = wire.IncomingPayment(
+        id="i", wallet_address="w", completed=False, received_amount=amount, expires_at="e", created_at="c"
+    )
+    shown = json.loads(wire.encode(payment))
+    assert shown.keys() == {"id", "walletAddress", "completed", "receivedAmount", "expiresAt", "createdAt"}
+    assert shown["receivedAmount"] == AMOUNT
+    spending = wire.encode(wire.GrantSpending(spent_debit_amount=None, spent_receive_amount=None))
+    assert json.loads(spending) == {"spentDebitAmount": None, "spentReceiveAmount": None}
+
+
+def test_unknown_members_are_taken_where_gnap_may_grow() -> None:
+    body = {"client": "c", "display": {"name": "Shop"}, "access_token": {"access": [], "label": "a"}}
+    body["access_token"] = {"label": "a", "access": [{"type": "quote", "actions": ["read"], "locations": []}]}
+    asked = wire.decode(msgspec.json.Decoder(GrantRequest), json.dumps(body).encode())
+    assert asked.access_token
+    assert asked.access_token.access[0].actions == ["read"]
+    amount = AMOUNT | {"note": "taken too"}
+    request = wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), json.dumps({"incomingAmount": amount}).encode())
+    assert request.incoming_amount == Amount(value="1", asset_code="USD", asset_scale=2)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"b":1,"a":[1.50,1e300]}', '{ "spaced" : "ä" }', '{"twice":1,"twice":2}'])
+def test_metadata_is_kept_as_it_was_written(text: str) -> None:
+    request = wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), f'{{"metadata":{text}}}'.encode())
+    assert wire.metadata_text(request.metadata) == text
+    assert wire.metadata_text(Raw()) is None
+
+
+@pytest.mark.parametrize("text", ["[]", "null", '"text"', "1", "true"])
+def test_metadata_is_an_object(text: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        wire.metadata_text(Raw(text.encode()))
+    assert refusal.value.details == {"field": "metadata"}
