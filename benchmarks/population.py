@@ -14,14 +14,14 @@ from payres.grants.access import encode_access
 from payres.grants.clients import Client
 from payres.grants.tokens import issue_token
 from payres.identifiers import SystemIdentifiers, hash_secret
-from payres.keys import add_key
+from payres.operator.keys import add_key
+from payres.operator.wallets import create_wallet, deposit
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import grants
 from payres.store.database import Transaction, connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.incoming import COLUMNS
 from payres.urls import Urls, normalise
-from payres.wallets import create_wallet, deposit
 from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 
 WALLETS = 100

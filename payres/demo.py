@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 import click
 import httpx2
 
-from payres import assets
 from payres.amounts import Asset, describe_amount
 from payres.grants.finish import interaction_hash
+from payres.operator import assets
 from payres.testing.instance import Instance, run_instance
 
 Json = dict[str, Any]

@@ -15,8 +15,6 @@ MAX_FUNCTION_LINES = 60
 
 # Plain values and the shapes that cross HTTP: every room but `signatures` may use these.
 VALUES = {"amounts", "clock", "errors", "identifiers", "settings", "urls", "wire"}
-# What the operator has and sets up: the nouns that the commands and the demo work on.
-HOLDINGS = {"assets", "audit", "external", "keys", "operator_accounts", "passwords", "wallets"}
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
@@ -29,9 +27,9 @@ ROOMS: dict[str, set[str]] = {
     "signatures": set(),
     "store": {"amounts", "clock", "errors", "urls"},
     "ledger": VALUES | {"store"},
-    **{holding: VALUES | {"ledger", "signatures", "store"} | HOLDINGS - {holding} for holding in sorted(HOLDINGS)},
-    "grants": VALUES | {"passwords", "signatures", "store"},
+    "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},
+    "operator": VALUES | {"grants", "ledger", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
     "routes": VALUES | {"federation", "grants", "interledger", "payments", "signatures", "store"},
@@ -120,7 +118,7 @@ def test_map_points_downwards() -> None:
     order = list(ROOMS)
     for name, uses in ROOMS.items():
         below = set(order[: order.index(name)])
-        assert uses <= (below | HOLDINGS if name in HOLDINGS else below), name
+        assert uses <= below, name
 
 
 def test_modules_import_only_what_their_room_may_use() -> None:
@@ -131,14 +129,6 @@ def test_modules_import_only_what_their_room_may_use() -> None:
         names = [(name, line) for name, line in imported(module) if name != "payres.__version__"]
         found += [f"{module}:{line} {name}" for name, line in names if room_of(name) not in allowed | {here}]
     assert not found
-
-
-def test_holdings_do_not_use_each_other_in_circles() -> None:
-    uses = {holding: {room_of(name) for name, _ in imported(f"payres/{holding}.py")} & HOLDINGS for holding in HOLDINGS}
-    while uses:
-        settled = {holding for holding, used in uses.items() if not used & uses.keys()}
-        assert settled, f"these use each other: {uses}"
-        uses = {holding: used for holding, used in uses.items() if holding not in settled}
 
 
 def test_asgi_entry_uses_the_application_and_its_settings_alone() -> None:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payres import audit, ledger
+from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.errors import Refusal
 from payres.ledger import LedgerBroken, NotEnough
+from payres.operator import audit
 from payres.store import accounts
 from payres.store.accounts import AccountRecord
 from payres.store.assets import ensure_asset

@@ -126,7 +126,7 @@ def test_numbers_have_bounds(name: str, least: int, most: int) -> None:
             load({name: wrong})
         with pytest.raises(SettingsError, match=f"{variable} = '{wrong}' .environment. is not allowed"):
             load(None, {variable: str(wrong)})
-    for text in ("", "many", "1.5", "1e3"):
+    for text in ("", "many", "1.5", "0x10"):
         with pytest.raises(SettingsError, match=variable):
             load(None, {variable: text})
 
@@ -138,7 +138,7 @@ def test_truth_is_written_as_a_word_or_a_digit(text: str, value: bool) -> None:
 
 @pytest.mark.parametrize("text", ["yes", "", "2"])
 def test_truth_is_written_in_no_other_way(text: str) -> None:
-    with pytest.raises(SettingsError, match="PAYRES_ALLOW_PRIVATE_HOSTS .* true or false"):
+    with pytest.raises(SettingsError, match=r"PAYRES_ALLOW_PRIVATE_HOSTS .* true or false"):
         load(None, {"PAYRES_ALLOW_PRIVATE_HOSTS": text})
 
 
@@ -165,7 +165,7 @@ def test_unknown_setting_stops_the_start_with_those_there_are(
 )
 def test_file_has_types(empty_directory: Path, content: str) -> None:
     (empty_directory / "payres.toml").write_text(content)
-    with pytest.raises(SettingsError, match="payres.toml"):
+    with pytest.raises(SettingsError, match=r"payres\.toml"):
         load()
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from payres import wallets
 from payres.cli.session import Resource, Session
 from payres.cli.wallet import describe
-from payres.passwords import verify_password
+from payres.grants.passwords import verify_password
+from payres.operator import wallets
 from payres.store import wallets as wallet_store
 from payres.store.database import Transaction
 

@@ -2,10 +2,11 @@
 
 import click
 
-from payres import assets, operator_accounts
 from payres.cli.asset import describe, summary
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
+from payres.operator import assets
+from payres.operator import liquidity as rules
 from payres.store import assets as asset_store
 from payres.store.database import Transaction
 
@@ -36,7 +37,7 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
     """
 
     def unit(tx: Transaction) -> Resource:
-        record = operator_accounts.deposit_liquidity(tx, code, scale, amount, session.clock.now())
+        record = rules.deposit_liquidity(tx, code, scale, amount, session.clock.now())
         return describe(tx, record)
 
     _show(session, session.write(unit, create=True))
@@ -57,7 +58,7 @@ def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> 
     """
 
     def unit(tx: Transaction) -> Resource:
-        record = operator_accounts.withdraw_liquidity(tx, code, scale, amount, session.clock.now())
+        record = rules.withdraw_liquidity(tx, code, scale, amount, session.clock.now())
         return describe(tx, record)
 
     _show(session, session.write(unit))
@@ -138,7 +139,7 @@ def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
     """
 
     def unit(tx: Transaction) -> Resource:
-        return describe(tx, operator_accounts.withdraw_fees(tx, code, scale, amount, session.clock.now()))
+        return describe(tx, rules.withdraw_fees(tx, code, scale, amount, session.clock.now()))
 
     _show(session, session.write(unit))
 

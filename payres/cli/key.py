@@ -6,14 +6,14 @@ from typing import IO, TYPE_CHECKING
 import click
 import msgspec
 
-from payres import keys
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
 from payres.errors import invalid_request
+from payres.operator import keys
+from payres.operator.wallets import require_wallet
 from payres.store import wallets as wallet_store
 from payres.store.database import Transaction
 from payres.store.wallets import KeyRecord, WalletRecord
-from payres.wallets import require_wallet
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
     from payres.signatures.jwk import JWK

@@ -2,9 +2,9 @@
 
 import click
 
-from payres import audit
-from payres.audit import Finding
 from payres.cli.session import Session, with_session
+from payres.operator import audit
+from payres.operator.audit import Finding
 
 
 @click.group()

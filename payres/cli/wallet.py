@@ -2,10 +2,10 @@
 
 import click
 
-from payres import wallets
 from payres.amounts import Asset, format_decimal
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
+from payres.operator import wallets
 from payres.store import accounts
 from payres.store import wallets as wallet_store
 from payres.store.database import Transaction

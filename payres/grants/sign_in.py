@@ -4,7 +4,7 @@ import asyncio
 
 from payres.clock import MINUTE, SECOND
 from payres.errors import Refusal
-from payres.passwords import verify_password
+from payres.grants.passwords import verify_password
 from payres.store.wallets import WalletRecord
 
 MAX_WRONG = 5

@@ -12,11 +12,11 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from payres import audit, keys, wallets
 from payres.amounts import Asset, format_decimal
 from payres.application import create_app
 from payres.clock import MovableClock
 from payres.grants import consent
+from payres.operator import audit, keys, wallets
 from payres.payments.settlement import settle
 from payres.routes.context import Context
 from payres.settings import Settings

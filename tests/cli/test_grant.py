@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from click.testing import Result
 
-from payres import wallets
 from payres.clock import SystemClock
 from payres.grants.finish import interaction_hash
 from payres.identifiers import SystemIdentifiers
+from payres.operator import wallets
 from payres.store import clients, grants
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, InteractionRecord

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from payres.passwords import verify_password
+from payres.grants.passwords import verify_password
 from payres.store.database import connect_writer
 from payres.store.wallets import find_wallet
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from payres import wallets
+from payres.operator import wallets
 from payres.testing.instance import Instance
 
 Json = dict[str, Any]

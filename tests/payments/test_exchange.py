@@ -9,9 +9,9 @@ import pytest
 
 from payres import ledger
 from payres.amounts import Asset
-from payres.assets import set_fee, set_rate
 from payres.errors import Refusal
-from payres.operator_accounts import deposit_liquidity
+from payres.operator.assets import set_fee, set_rate
+from payres.operator.liquidity import deposit_liquidity
 from payres.payments.exchange import rate_between, value_in
 from payres.store import accounts, assets
 from payres.store.database import Transaction, connect_writer

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from payres.assets import set_fee, set_rate
 from payres.clock import format_time
-from payres.operator_accounts import deposit_liquidity
+from payres.operator.assets import set_fee, set_rate
+from payres.operator.liquidity import deposit_liquidity
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from payres import audit, ledger, wallets
-from payres.assets import set_fee
+from payres import ledger
 from payres.clock import MovableClock, format_time
 from payres.grants.access import encode_access
 from payres.identifiers import SystemIdentifiers
+from payres.operator import audit, wallets
+from payres.operator.assets import set_fee
 from payres.payments import settlement
 from payres.payments.incoming import create_incoming_payment
 from payres.payments.outgoing import create_outgoing_payment

@@ -13,8 +13,8 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from payres import keys, wallets
 from payres.grants.tokens import revoke_grant
+from payres.operator import keys, wallets
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.database import Transaction
 from payres.testing.client import Client

@@ -15,7 +15,6 @@ import pytest
 from argon2 import PasswordHasher
 from starlette.applications import Starlette
 
-from payres import wallets
 from payres.application import create_app
 from payres.clock import MovableClock
 from payres.errors import Refusal
@@ -23,6 +22,7 @@ from payres.grants import continuation, owner_session, tokens
 from payres.grants.clients import Client
 from payres.grants.requests import request_grant
 from payres.identifiers import hash_secret
+from payres.operator import wallets
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.store import grants

@@ -9,8 +9,8 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from payres import wallets
 from payres.clock import format_time, parse_time
+from payres.operator import wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 

@@ -5,8 +5,8 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from payres import assets, wallets
 from payres.clock import format_time, parse_time
+from payres.operator import assets, wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 

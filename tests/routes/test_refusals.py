@@ -38,7 +38,6 @@ JSON = {"content-type": "application/json"}
         ("/healthz", "GET, HEAD"),
         ("/alice", "GET, HEAD"),
         ("/alice/jwks.json", "GET, HEAD"),
-        ("/.well-known/pay", "GET, HEAD"),
     ],
 )
 def test_wrong_method_is_refused_with_those_allowed(

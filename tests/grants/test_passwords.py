@@ -2,7 +2,7 @@ import argon2
 import pytest
 
 from payres.errors import Refusal
-from payres.passwords import hash_password, verify_password
+from payres.grants.passwords import hash_password, verify_password
 from payres.store.wallets import WalletRecord
 
 

@@ -1,8 +1,8 @@
 """Assets as the operator sets them up: their codes, what sending in them costs, and their exchange rates."""
 
-from payres import external
 from payres.amounts import Fee, parse_rate
 from payres.errors import invalid_request, not_found
+from payres.operator import movements
 from payres.store import assets
 from payres.store.assets import AssetRecord
 from payres.store.database import Transaction
@@ -45,7 +45,7 @@ def set_fee(tx: Transaction, code: str, scale: int, fixed: str, basis_points: in
     """
     asset = open_asset(tx, code, scale)
     try:
-        fee = Fee(external.require_amount(fixed, asset, least=0), basis_points)
+        fee = Fee(movements.require_amount(fixed, asset, least=0), basis_points)
     except ValueError as error:
         raise invalid_request(f"This fee cannot be set: {error}", field="basis_points") from error
     assets.set_fee(tx, asset.id, fee.fixed, fee.basis_points)

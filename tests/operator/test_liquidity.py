@@ -2,8 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres import ledger, operator_accounts, wallets
+from payres import ledger
 from payres.errors import Refusal
+from payres.operator import liquidity, wallets
 from payres.store import accounts
 from payres.store.assets import AssetRecord
 from payres.store.database import Transaction, connect_writer
@@ -23,17 +24,17 @@ def balance(tx: Transaction, asset: AssetRecord, kind: str) -> int:
 
 
 def test_liquidity_comes_from_outside_and_goes_back(tx: Transaction) -> None:
-    asset = operator_accounts.deposit_liquidity(tx, "EUR", 2, "1000.00", NOW)
+    asset = liquidity.deposit_liquidity(tx, "EUR", 2, "1000.00", NOW)
     assert (balance(tx, asset, "liquidity"), balance(tx, asset, "external")) == (100_000, -100_000)
-    operator_accounts.withdraw_liquidity(tx, "EUR", 2, "250.00", NOW)
+    liquidity.withdraw_liquidity(tx, "EUR", 2, "250.00", NOW)
     assert (balance(tx, asset, "liquidity"), balance(tx, asset, "external")) == (75_000, -75_000)
 
 
 def test_withdraw_liquidity_leaves_what_payments_were_promised(tx: Transaction) -> None:
-    asset = operator_accounts.deposit_liquidity(tx, "EUR", 2, "10.00", NOW)
+    asset = liquidity.deposit_liquidity(tx, "EUR", 2, "10.00", NOW)
     accounts.change_account(tx, ledger.operator_account(tx, asset.id, "liquidity"), 0, 400)
     with pytest.raises(Refusal, match=r"The liquidity in EUR with scale 2 has 6.00 EUR free") as refusal:
-        operator_accounts.withdraw_liquidity(tx, "EUR", 2, "6.01", NOW)
+        liquidity.withdraw_liquidity(tx, "EUR", 2, "6.01", NOW)
     assert refusal.value.code == "insufficient_funds"
 
 
@@ -41,13 +42,13 @@ def test_withdraw_fees_takes_what_was_collected(tx: Transaction) -> None:
     wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None, NOW)
     wallets.deposit(tx, "alice", "10.00", NOW)
     ledger.transfer(tx, wallet.account_id, ledger.operator_account(tx, wallet.asset_id, "fees"), 30, "fee", NOW)
-    asset = operator_accounts.withdraw_fees(tx, "USD", 2, "0.20", NOW)
+    asset = liquidity.withdraw_fees(tx, "USD", 2, "0.20", NOW)
     assert (balance(tx, asset, "fees"), balance(tx, asset, "external")) == (10, -980)
     with pytest.raises(Refusal, match=r"has 0.10 USD free, less than 0.20 USD"):
-        operator_accounts.withdraw_fees(tx, "USD", 2, "0.20", NOW)
+        liquidity.withdraw_fees(tx, "USD", 2, "0.20", NOW)
 
 
-@pytest.mark.parametrize("withdraw", [operator_accounts.withdraw_liquidity, operator_accounts.withdraw_fees])
+@pytest.mark.parametrize("withdraw", [liquidity.withdraw_liquidity, liquidity.withdraw_fees])
 def test_withdraw_refuses_an_asset_that_is_not_in_use(tx: Transaction, withdraw: object) -> None:
     assert callable(withdraw)
     with pytest.raises(Refusal, match="No account is kept in XYZ"):

@@ -2,9 +2,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres import ledger, wallets
+from payres import ledger
 from payres.errors import Refusal
-from payres.passwords import verify_password
+from payres.grants.passwords import verify_password
+from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store
 from payres.store.database import Transaction, connect_writer

@@ -1,9 +1,10 @@
 """Wallet addresses as the operator rules them: opening, money in and out, password, closing."""
 
-from payres import external, ledger
-from payres.assets import open_asset
+from payres import ledger
 from payres.errors import invalid_request, not_found, wrong_state
-from payres.passwords import hash_password
+from payres.grants.passwords import hash_password
+from payres.operator import movements
+from payres.operator.assets import open_asset
 from payres.store import assets, sessions, wallets
 from payres.store.database import Transaction
 from payres.store.wallets import WalletRecord
@@ -54,7 +55,7 @@ def deposit(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
     wallet = require_wallet(tx, path)
     if not wallet.active:
         raise wrong_state(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    external.pay_in(tx, wallet.account_id, assets.asset_by_id(tx, wallet.asset_id), text, now)
+    movements.pay_in(tx, wallet.account_id, assets.asset_by_id(tx, wallet.asset_id), text, now)
     return wallet
 
 
@@ -65,7 +66,7 @@ def withdraw(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
     """
     wallet = require_wallet(tx, path)
     asset = assets.asset_by_id(tx, wallet.asset_id)
-    external.pay_out(tx, wallet.account_id, asset, text, now, f"The wallet {wallet.path}")
+    movements.pay_out(tx, wallet.account_id, asset, text, now, f"The wallet {wallet.path}")
     return wallet
 
 

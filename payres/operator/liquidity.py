@@ -1,7 +1,8 @@
 """The operator's own money in each asset: liquidity, which pays receivers in other assets, and collected fees."""
 
-from payres import external, ledger
-from payres.assets import open_asset, require_asset
+from payres import ledger
+from payres.operator import movements
+from payres.operator.assets import open_asset, require_asset
 from payres.store.assets import AssetRecord
 from payres.store.database import Transaction
 
@@ -9,7 +10,7 @@ from payres.store.database import Transaction
 def deposit_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
     """Moves an amount such as "100.00" from outside into the asset's liquidity. Refuses with 400."""
     asset = open_asset(tx, code, scale)
-    external.pay_in(tx, ledger.operator_account(tx, asset.id, "liquidity"), asset, text, now)
+    movements.pay_in(tx, ledger.operator_account(tx, asset.id, "liquidity"), asset, text, now)
     return asset
 
 
@@ -17,7 +18,7 @@ def withdraw_liquidity(tx: Transaction, code: str, scale: int, text: str, now: i
     """Takes liquidity out again. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
     asset = require_asset(tx, code, scale)
     account_id = ledger.operator_account(tx, asset.id, "liquidity")
-    external.pay_out(tx, account_id, asset, text, now, f"The liquidity in {code} with scale {scale}")
+    movements.pay_out(tx, account_id, asset, text, now, f"The liquidity in {code} with scale {scale}")
     return asset
 
 
@@ -25,5 +26,5 @@ def withdraw_fees(tx: Transaction, code: str, scale: int, text: str, now: int) -
     """Takes collected fees out. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
     asset = require_asset(tx, code, scale)
     account_id = ledger.operator_account(tx, asset.id, "fees")
-    external.pay_out(tx, account_id, asset, text, now, f"The fees account in {code} with scale {scale}")
+    movements.pay_out(tx, account_id, asset, text, now, f"The fees account in {code} with scale {scale}")
     return asset

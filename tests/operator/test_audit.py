@@ -6,9 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres import assets, audit, ledger, operator_accounts, wallets
+from payres import ledger
 from payres.clock import MovableClock
 from payres.identifiers import SystemIdentifiers
+from payres.operator import assets, audit, liquidity, wallets
 from payres.payments.incoming import complete_incoming_payment, create_incoming_payment
 from payres.payments.outgoing import create_outgoing_payment
 from payres.payments.settlement import settle
@@ -65,7 +66,7 @@ def keep_books(tx: Transaction) -> None:
     )
     wallets.deposit(tx, "alice", "10.00", NOW)
     wallets.deposit(tx, "carol", "1.00", NOW)
-    operator_accounts.deposit_liquidity(tx, "EUR", 2, "50.00", NOW)
+    liquidity.deposit_liquidity(tx, "EUR", 2, "50.00", NOW)
     client = clients.ensure_client(tx, "http://127.0.0.1:8080/bob", "http://127.0.0.1:8080/bob", None, NOW)
     grants.insert_grant(tx, GrantRecord("grant", client.id, None, "issued", "[]", None, alice.id, b"", NOW, NOW, None))
     for identifier, wallet in (("1-open", bob), ("2-euros", carol)):

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from payres.errors import not_found, wrong_state
+from payres.operator.wallets import require_wallet
 from payres.store import wallets
 from payres.store.database import Transaction
 from payres.store.wallets import KeyRecord, WalletRecord
-from payres.wallets import require_wallet
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
     from payres.signatures.jwk import JWK

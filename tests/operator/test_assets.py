@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres import assets
 from payres.errors import Refusal
+from payres.operator import assets
 from payres.store import assets as asset_store
 from payres.store.database import Transaction, connect_writer
 

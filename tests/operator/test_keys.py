@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres import keys, wallets
 from payres.errors import Refusal
+from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.store import wallets as wallet_store
 from payres.store.database import Transaction, connect_writer
