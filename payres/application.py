@@ -21,6 +21,7 @@ from payres.interledger.credentials import CredentialSource
 from payres.payments.settlement import SettlementWorker
 from payres.routes import (
     consent,
+    did_documents,
     grants,
     health,
     incoming_payments,
@@ -30,7 +31,9 @@ from payres.routes import (
     tokens,
     wallet_addresses,
 )
+from payres.routes.accept import JsonRoute, WalletRoute
 from payres.routes.context import Context
+from payres.routes.cross_origin import CrossOrigin
 from payres.settings import Settings
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret
@@ -44,30 +47,30 @@ class WalletPath(PathConvertor):
 
 
 register_url_convertor("wallet", WalletPath())
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 ROUTES = [
-    Route("/incoming-payments/{id}", incoming_payments.read, methods=["GET"]),
-    Route("/incoming-payments", incoming_payments.create, methods=["POST"]),
-    Route("/incoming-payments", incoming_payments.list_page, methods=["GET"]),
-    Route("/incoming-payments/{id}/complete", incoming_payments.complete, methods=["POST"]),
-    Route("/quotes", quotes.create, methods=["POST"]),
-    Route("/quotes/{id}", quotes.read, methods=["GET"]),
-    Route("/outgoing-payments", outgoing_payments.create, methods=["POST"]),
-    Route("/outgoing-payments", outgoing_payments.list_page, methods=["GET"]),
-    Route("/outgoing-payments/{id}", outgoing_payments.read, methods=["GET"]),
-    Route("/outgoing-payment-grant", outgoing_payments.read_grant_spending, methods=["GET"]),
-    Route("/", grants.request, methods=["POST"]),
-    Route("/continue/{id}", grants.continue_request, methods=["POST"]),
-    Route("/continue/{id}", grants.cancel, methods=["DELETE"]),
-    Route("/token/{id}", tokens.rotate, methods=["POST"]),
-    Route("/token/{id}", tokens.revoke, methods=["DELETE"]),
+    JsonRoute("/incoming-payments/{id}", incoming_payments.read, methods=["GET"]),
+    JsonRoute("/incoming-payments", incoming_payments.create, methods=["POST"]),
+    JsonRoute("/incoming-payments", incoming_payments.list_page, methods=["GET"]),
+    JsonRoute("/incoming-payments/{id}/complete", incoming_payments.complete, methods=["POST"]),
+    JsonRoute("/quotes", quotes.create, methods=["POST"]),
+    JsonRoute("/quotes/{id}", quotes.read, methods=["GET"]),
+    JsonRoute("/outgoing-payments", outgoing_payments.create, methods=["POST"]),
+    JsonRoute("/outgoing-payments", outgoing_payments.list_page, methods=["GET"]),
+    JsonRoute("/outgoing-payments/{id}", outgoing_payments.read, methods=["GET"]),
+    JsonRoute("/outgoing-payment-grant", outgoing_payments.read_grant_spending, methods=["GET"]),
+    JsonRoute("/", grants.request, methods=["POST"]),
+    JsonRoute("/", grants.discover, methods=["OPTIONS"]),
+    JsonRoute("/continue/{id}", grants.continue_request, methods=["POST"]),
+    JsonRoute("/continue/{id}", grants.cancel, methods=["DELETE"]),
+    JsonRoute("/token/{id}", tokens.rotate, methods=["POST"]),
+    JsonRoute("/token/{id}", tokens.revoke, methods=["DELETE"]),
     *consent.ROUTES,
     Route("/healthz", health.healthz, methods=["GET"]),
     # Wallet addresses come last: they take every path that is left.
-    # They take every method, because a path without a wallet is unknown whatever the method.
-    Route("/{path:wallet}/jwks.json", wallet_addresses.read_keys, methods=METHODS),
-    Route("/{path:wallet}", wallet_addresses.read, methods=METHODS),
+    WalletRoute("/{path:wallet}/jwks.json", wallet_addresses.read_keys, types=["application/jwk-set+json"]),
+    WalletRoute("/{path:wallet}/did.json", did_documents.read, types=did_documents.MEDIA_TYPES),
+    WalletRoute("/{path:wallet}", wallet_addresses.read),
 ]
 assert ROOT_WALLET_PATH == ".well-known/pay", "served by the wallet address routes like any other path"
 
@@ -86,7 +89,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
     app = Starlette(
         routes=ROUTES,
         lifespan=lifespan,
-        middleware=[Middleware(TrailingSlash)],
+        middleware=[Middleware(CrossOrigin), Middleware(TrailingSlash)],
         exception_handlers={
             Refusal: refusals.render_refusal,
             HTTPException: refusals.render_routing,

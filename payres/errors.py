@@ -5,7 +5,9 @@ to do. The functions below name each kind once; `docs/errors.md` lists their cod
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+from payres.signatures.reasons import REASONS as SIGNATURE_REASONS
 
 Details = Mapping[str, Any]
 
@@ -39,12 +41,30 @@ CODES: Mapping[str, tuple[int, ...]] = {
     "unavailable": (503,),
 }
 
+# Every word that `details.reason` can hold, by the code that it comes with. A 401 or 403 always has one.
+REASONS: Mapping[str, tuple[str, ...]] = {
+    "invalid_client": (*(reason.value for reason in SIGNATURE_REASONS), "missing_token", "unknown_client"),
+    "invalid_token": ("missing_token", "unknown_token", "expired_token", "revoked_token", "other_token"),
+    "invalid_continuation": ("unknown_continuation",),
+    "request_denied": (
+        *("undecided", "decision_expired", "missing_interact_ref", "already_issued"),
+        *("wrong_password", "signed_out"),
+    ),
+    "user_denied": ("owner_denied",),
+    "insufficient_access": ("action", "identifier", "csrf", "cross_site"),
+    "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
+    "insufficient_funds": ("wallet", "liquidity"),
+    "invalid_receiver": ("no_exchange_rate",),
+}
+# A client that may not do something must be able to tell why without reading sentences.
+REASON_REQUIRED: Final = (401, 403)
+
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error of the program
     """An answer other than the one asked for.
 
     `status` and `code` are one row of the table in docs/errors.md; `description` is for the caller's eyes; `details` is
-    a JSON object; `headers` go out with the answer.
+    a JSON object, whose `reason` is one of the code's REASONS; `headers` go out with the answer.
     """
 
     def __init__(
@@ -56,6 +76,9 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error o
         headers: Mapping[str, str] | None = None,
     ) -> None:
         assert status in CODES[code], f"{code} is not documented with status {status}"
+        reason = (details or {}).get("reason")
+        assert reason is not None or status not in REASON_REQUIRED, f"{code} with status {status} needs a reason"
+        assert reason is None or reason in REASONS.get(code, ()), f"{reason} is not a documented reason of {code}"
         super().__init__(description)
         self.status = status
         self.code = code

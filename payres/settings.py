@@ -120,6 +120,8 @@ def _wanted(kind: Any) -> str | None:
     """What a setting of this type takes, in words; None for the types whose own error says it."""
     if kind is bool:
         return "it must be true or false"
+    if kind is Text:
+        return "it must not be empty"
     meta = next((m for m in getattr(kind, "__metadata__", ()) if isinstance(m, msgspec.Meta)), None)
     if meta is not None and meta.le is not None:
         return f"it must be a whole number from {meta.ge} to {meta.le}"
@@ -127,7 +129,7 @@ def _wanted(kind: Any) -> str | None:
 
 
 def _checked_base_url(shown: str, origin: str, url: str) -> str:
-    if not is_http_url(url) or "?" in url or "#" in url:
+    if not (is_http_url(url) and url.isascii()) or "?" in url or "#" in url:
         raise SettingsError(f"{shown} = {url!r} ({origin}) must be an http or https origin such as https://pay.example")
     if url.rstrip("/").count("/") > 2:
         raise SettingsError(

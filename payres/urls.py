@@ -1,6 +1,7 @@
 """URLs of wallets and resources: built from the public base URL, never from what a request claims in `Host`."""
 
-from urllib.parse import urlsplit, urlunsplit
+import re
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from payres.errors import Refusal, invalid_request
 
@@ -15,6 +16,9 @@ RESERVED_SEGMENTS = frozenset(
 ROOT_WALLET_PATH = ".well-known/pay"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_URL_LENGTH = 2048
+ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)")
 
 
 class Urls:
@@ -37,6 +41,11 @@ class Urls:
             return None
         return normal[len(self.normal_base) + 1 :].lower()
 
+    def did(self, path: str) -> str:
+        """The did:web identifier of a wallet, which resolves to its did.json (did:web method, identifier syntax)."""
+        segments = [self.base.partition("://")[2], *path.split("/")]
+        return ":".join(["did", "web", *(quote(segment, safe="").replace("~", "%7E") for segment in segments)])
+
     def resource(self, collection: str, identifier: str) -> str:
         """The URL of a resource, such as `{base}/incoming-payments/{id}`."""
         return f"{self.base}/{collection}/{identifier}"
@@ -52,22 +61,27 @@ class Urls:
 
 
 def normalise(url: str) -> str:
-    """The form in which two spellings of one URL compare equal.
+    """The form in which two spellings of one URL compare equal (RFC 3986 section 6.2).
 
-    Host and scheme lower-case, default port dropped, trailing slashes, query and fragment dropped. A text that is not a
-    URL comes back unchanged, so that it equals nothing.
+    Scheme and host lower-case, default port dropped, letters, digits and - . _ ~ never escaped, trailing slashes, query
+    and fragment dropped. A text that is no such URL comes back unchanged, so that it equals nothing: one with user
+    information, with dot segments, which every client resolves before it sends, or with a stray percent sign.
     """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
+    parts = _split(url)
+    if parts is None:
         return url
-    if not parts.scheme or not parts.hostname:
+    path = parts.path
+    if "%" in path:
+        if STRAY_PERCENT.search(path):
+            return url
+        path = ESCAPE.sub(_unescaped, path)
+    if "/." in path and DOT_SEGMENT.search(path):
         return url
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    if port is not None and port != DEFAULT_PORTS.get(parts.scheme):
+    hostname, port = parts.hostname or "", parts.port
+    host = f"[{hostname}]" if ":" in hostname else hostname
+    if port is not None and port != DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
-    return urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+    return urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
 
 
 def require_http_url(field: str, url: str) -> str:
@@ -79,14 +93,7 @@ def require_http_url(field: str, url: str) -> str:
 
 def is_http_url(url: str) -> bool:
     """Whether a text is an absolute http(s) URL without spaces, controls or user information."""
-    if len(url) > MAX_URL_LENGTH or not url.isprintable() or " " in url:
-        return False
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-    except ValueError:
-        return False
-    return parts.scheme in DEFAULT_PORTS and bool(parts.hostname) and parts.username is None
+    return _split(url) is not None
 
 
 def require_wallet_path(path: str) -> str:
@@ -100,6 +107,25 @@ def require_wallet_path(path: str) -> str:
         raise Refusal(
             400, "invalid_request", f"{path!r} cannot be a wallet path: use letters, digits and - . _ ~, such as alice"
         )
-    if segments[0] in RESERVED_SEGMENTS or segments[-1] in {"jwks.json", "did.json"}:
+    collections = {"incoming-payments", "outgoing-payments", "quotes"}  # a wallet below one would look like a resource
+    if segments[0] in RESERVED_SEGMENTS or segments[-1] in {"jwks.json", "did.json"} or collections & set(segments):
         raise Refusal(400, "invalid_request", f"{path!r} is reserved by the server; choose another wallet path")
     return clean
+
+
+def _split(url: str) -> SplitResult | None:
+    """The parts of an absolute http(s) URL without spaces, controls or user information; None for any other text."""
+    if len(url) > MAX_URL_LENGTH or not url.isprintable() or " " in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts if parts.scheme in DEFAULT_PORTS and parts.hostname and "@" not in parts.netloc else None
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """An escaped character itself if it need not be escaped (RFC 3986 section 2.3), else its escape in capitals."""
+    character = chr(int(escape[1], 16))
+    return character if character.isascii() and (character.isalnum() or character in "-._~") else escape[0].upper()

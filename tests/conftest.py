@@ -1,14 +1,17 @@
-"""What all tests share: a bounded hypothesis, one running instance, and the check of how a refusal looks."""
+"""What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
+import os
 from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import httpx2
 import pytest
 from hypothesis import settings
 
-from payres.errors import CODES
+from payres.errors import CODES, REASONS
 from payres.testing.instance import Instance, run_instance
+from tests.openapi.conformance import Answer, check_answer
 
 # No deadline: on a machine that does several things at once it measures the others.
 settings.register_profile("payres", deadline=None, max_examples=100)
@@ -16,6 +19,27 @@ settings.load_profile("payres")
 
 
 Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session", autouse=bool(os.environ.get("DOCUMENTED")))
+def documented() -> Iterator[None]:
+    """Holds every answer that a test gets over HTTP to the published OpenAPI documents, whatever the test is about."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpx2.Client, "send", checked(httpx2.Client.send))
+        yield
+
+
+def checked(send: Callable[..., httpx2.Response]) -> Callable[..., httpx2.Response]:
+    @wraps(send)
+    def send_and_check(client: httpx2.Client, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        answer = send(client, request, **options)
+        if not options.get("stream"):
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            path = answer.request.url.path
+            check_answer(Answer(answer.request.method, path, answer.status_code, headers, answer.content))
+        return answer
+
+    return send_and_check
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +79,8 @@ def refused() -> Refused:
         where_to_ask = f"GNAP as_uri={url.scheme}://{url.netloc.decode()}/"
         assert answer.headers.get("www-authenticate") == (where_to_ask if status == 401 else None)
         found = error.get("details", {})
+        if status in {401, 403} or "reason" in found:
+            assert found.get("reason") in REASONS[code], answer.text
         assert {name: found.get(name) for name in details} == details, answer.text
         return error
 

@@ -17,14 +17,14 @@ MAX_FUNCTION_LINES = 60
 VALUES = {"amounts", "clock", "errors", "identifiers", "settings", "urls", "wire"}
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
-    "errors": set(),
+    "signatures": set(),
+    "errors": {"signatures"},  # for the words that say why a signature is refused
     "amounts": set(),
     "clock": set(),
     "identifiers": set(),
     "urls": {"errors"},
     "settings": {"errors", "urls"},
     "wire": {"amounts", "errors", "urls"},
-    "signatures": set(),
     "store": {"amounts", "clock", "errors", "urls"},
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},

@@ -1,11 +1,12 @@
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from payres import errors
-from payres.errors import CODES, Refusal
+from payres.errors import CODES, REASONS, Refusal
 
 SOURCES = Path(errors.__file__).parent
 
@@ -39,13 +40,58 @@ def test_refusal_with_another_status_is_a_fault() -> None:
         Refusal(403, "too_fast", "Wait")
 
 
+MUST_SAY_WHY = [(code, status) for code, statuses in CODES.items() for status in statuses if status in {401, 403}]
+
+
+@pytest.mark.parametrize(("code", "status"), MUST_SAY_WHY)
+@pytest.mark.parametrize("details", [None, {}, {"field": "client"}, {"reason": None}, {"reason": ""}, {"reason": "no"}])
+def test_refusal_of_401_or_403_cannot_be_made_without_a_documented_reason(
+    code: str, status: int, details: dict[str, object] | None
+) -> None:
+    with pytest.raises(AssertionError, match="reason"):
+        Refusal(status, code, "Why?", details)
+    for reason in REASONS[code]:
+        assert Refusal(status, code, "That is why", {"reason": reason, "field": "client"}).details is not None
+
+
+def test_reason_belongs_to_its_code_whatever_the_status() -> None:
+    with pytest.raises(AssertionError, match="missing_token is not a documented reason of invalid_receiver"):
+        Refusal(400, "invalid_receiver", "No", {"reason": "missing_token"})
+    with pytest.raises(AssertionError, match="expired is not a documented reason of not_found"):
+        Refusal(404, "not_found", "No", {"reason": "expired"})
+
+
+@pytest.mark.parametrize(("code", "reasons"), REASONS.items())
+def test_reasons_are_words_of_known_codes(code: str, reasons: tuple[str, ...]) -> None:
+    assert code in CODES
+    assert len(reasons) == len(set(reasons)) > 0
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*|[a-z]+[A-Z][a-z]+", reason) for reason in reasons)
+
+
+def test_every_reason_is_written_somewhere_in_the_code() -> None:
+    """A word in the table that nothing sends would be documented in vain."""
+    constants = {
+        node.value
+        for path in SOURCES.rglob("*.py")
+        if path.name != "errors.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert {reason for reasons in REASONS.values() for reason in reasons} <= constants
+
+
 @pytest.mark.parametrize(
     ("refusal", "status", "code", "details"),
     [
         (errors.invalid_request("no"), 400, "invalid_request", None),
         (errors.invalid_request("no", field="a"), 400, "invalid_request", {"field": "a"}),
         (errors.invalid_client("expired", "no"), 401, "invalid_client", {"reason": "expired"}),
-        (errors.invalid_client("r", "no", component="c"), 401, "invalid_client", {"reason": "r", "component": "c"}),
+        (
+            errors.invalid_client("missing_component", "no", component="c"),
+            401,
+            "invalid_client",
+            {"reason": "missing_component", "component": "c"},
+        ),
         (errors.invalid_token("missing_token", "no"), 401, "invalid_token", {"reason": "missing_token"}),
         (errors.insufficient_access("action", "no"), 403, "insufficient_access", {"reason": "action"}),
         (errors.not_found("no"), 404, "not_found", None),

@@ -30,7 +30,7 @@ def grant() -> None:
 @grant.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only grants in this state.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="At most so many."
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
 )
 @with_session
 def list_all(session: Session, state: str | None, limit: int) -> None:

@@ -93,7 +93,7 @@ def _listen(settings: Settings) -> socket.socket:
         raise click.ClickException(f"The host {host} is not an address of this machine: {error.strerror}") from error
     except OSError as error:
         reasons = {
-            errno.EADDRINUSE: f"Port {port} of {host} is in use; stop what uses it, or choose another with --port",
+            errno.EADDRINUSE: f"Port {port} of {host} is in use; choose another with --port or PAYRES_PORT",
             errno.EACCES: f"Port {port} of {host} needs more rights than this user has; choose one above 1023",
             errno.EADDRNOTAVAIL: f"The host {host} is not an address of this machine; choose another with --host",
         }

@@ -26,7 +26,7 @@ class Client(msgspec.Struct, frozen=True):
     jwk: str | None
 
 
-def identify(client: str | ClientInstance) -> Client:
+def identify(urls: Urls, client: str | ClientInstance) -> Client:
     """The client that a grant request names. Refuses with 400 `invalid_client`."""
     wallet_address = client if isinstance(client, str) else client.wallet_address or None
     jwk = b"" if isinstance(client, str) else bytes(client.jwk)
@@ -35,7 +35,7 @@ def identify(client: str | ClientInstance) -> Client:
     if wallet_address:
         if not is_http_url(wallet_address):
             raise _invalid_client("client must be a wallet address: an absolute http or https URL")
-        return Client(normalise(wallet_address), wallet_address, None)
+        return Client(_identity(urls, wallet_address), wallet_address, None)
     try:
         key = parse_jwk(jwk)
     except ValueError as error:
@@ -84,6 +84,12 @@ def cached_jwk(text: str) -> JWK:
 def local_jwk(kid: str, x: str) -> JWK:
     """A key of our own tables as a JWK."""
     return JWK(kid=kid, x=x)
+
+
+def _identity(urls: Urls, wallet_address: str) -> str:
+    """Our own wallet addresses do not tell upper from lower case; those of another server may."""
+    path = urls.wallet_path(wallet_address)
+    return normalise(wallet_address if path is None else urls.wallet(path))
 
 
 def _invalid_client(description: str) -> Refusal:

@@ -44,9 +44,9 @@ def continue_grant(
     if interaction is None or grant.state == "issued":
         if reference:
             raise _unknown()
-        raise _denied("The grant was given already and cannot be continued")
+        raise _denied("already_issued", "The grant was given already and cannot be continued")
     if grant.state == "denied":
-        raise Refusal(401, "user_denied", "The wallet's owner denied this grant")
+        raise Refusal(401, "user_denied", "The wallet's owner denied this grant", {"reason": "owner_denied"})
     _check_wait(grant, interaction, settings.continue_wait, now)
     if grant.state == "pending":
         return _still_pending(tx, urls, settings, grant, interaction, token, reference, now)
@@ -77,9 +77,9 @@ def _still_pending(
     if reference:
         raise _unknown()
     if now >= interaction.expires_at:
-        raise _denied("The time to decide on this grant is over; ask for a new one")
+        raise _denied("decision_expired", "The time to decide on this grant is over; ask for a new one")
     if interaction.finish_uri is not None:
-        raise _denied("The owner has not decided yet; wait for the redirect to your finish URI")
+        raise _denied("undecided", "The owner has not decided yet; wait for the redirect to your finish URI")
     grants.set_waits_from(tx, grant.id, now)
     return GrantResponse(continue_=_follow_up(urls, grant, token, settings.continue_wait))
 
@@ -88,7 +88,7 @@ def _check_reference(interaction: InteractionRecord, reference: str | None) -> N
     if interaction.finish_uri is None and reference is None:
         return
     if reference is None:
-        raise _denied("Send the interact_ref that the redirect to your finish URI carried")
+        raise _denied("missing_interact_ref", "Send the interact_ref that the redirect to your finish URI carried")
     if interaction.reference is None or not hmac.compare_digest(interaction.reference.encode(), reference.encode()):
         raise _unknown()
 
@@ -121,9 +121,10 @@ def _follow_up(urls: Urls, grant: GrantRecord, token: str, wait: int | None = No
     )
 
 
-def _denied(description: str) -> Refusal:
-    return Refusal(401, "request_denied", description)
+def _denied(reason: str, description: str) -> Refusal:
+    return Refusal(401, "request_denied", description, {"reason": reason})
 
 
 def _unknown() -> Refusal:
-    return Refusal(404, "invalid_continuation", "There is no grant to continue with this URI, token and interact_ref")
+    description = "There is no grant to continue with this URI, token and interact_ref"
+    return Refusal(404, "invalid_continuation", description, {"reason": "unknown_continuation"})

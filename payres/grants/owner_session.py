@@ -104,7 +104,8 @@ def decide_as_owner(
     """
     check_open(request, now)
     if request.session is None:
-        raise Refusal(401, "request_denied", "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again")
+        signed_out = "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again"
+        raise Refusal(401, "request_denied", signed_out, {"reason": "signed_out"})
     check_csrf(request.session, given.csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), given.shown.encode()):
         raise wrong_state("This is not the request that you were shown. Nothing was decided; please read it again")

@@ -73,6 +73,12 @@ def request_grant(
     return GrantResponse(continue_=follow_up, interact=InteractResponse(redirect, interaction.server_nonce))
 
 
+def asks_for_consent(request: GrantRequest) -> bool:
+    """Whether an owner will have to be asked; a client may offer to interact when that is not needed."""
+    items = request.access_token.access if request.access_token else []
+    return bool(request.subject) or any(needs_consent(item) for item in items)
+
+
 def needs_consent(item: Access) -> bool:
     """Spending always does; so does seeing what other clients made."""
     return isinstance(item, OutgoingPaymentAccess) or "list-all" in item.actions

@@ -41,7 +41,7 @@ class SignInGuard:
 
 def wrong_password() -> Refusal:
     """The password is not that of the wallet's owner."""
-    return Refusal(401, "request_denied", "This is not the password of this wallet")
+    return Refusal(401, "request_denied", "This is not the password of this wallet", {"reason": "wrong_password"})
 
 
 def _too_many(wait: int) -> Refusal:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from payres.errors import Refusal, not_found
+from payres.errors import Refusal, invalid_token, not_found
 from payres.identifiers import Identifiers, hash_secret
 from payres.store import grants, tokens
 from payres.store.database import Transaction
@@ -52,6 +52,14 @@ def revoke_grant(tx: Transaction, grant_id: str, now: int) -> GrantRecord:
         grants.change_state(tx, grant_id, grant.state, "revoked", now)
         tokens.revoke_tokens_of_grant(tx, grant_id, now)
     return grants.find_grant(tx, grant_id) or grant
+
+
+def require_grant_in_force(tx: Transaction, grant_id: str) -> None:
+    """Refuses with 401 `invalid_token` a grant revoked since its token was checked: looking up a client's key at
+    another server can take seconds, and what a revocation was confirmed for may not spend any more."""
+    grant = grants.find_grant(tx, grant_id)
+    if grant is None or grant.state != "issued":
+        raise invalid_token("revoked_token", "The access token was revoked; ask for a new grant")
 
 
 def invalid_rotation() -> Refusal:

@@ -1,7 +1,7 @@
 """Rules of incoming payments (parts 2.3, 3, 4.4 to 4.6)."""
 
-from payres.amounts import Asset
-from payres.clock import parse_time
+from payres.amounts import MAX_LEDGER, Asset
+from payres.clock import format_time, parse_time
 from payres.errors import Refusal, not_found, wrong_state
 from payres.identifiers import Identifiers
 from payres.payments.exchange import value_in
@@ -69,8 +69,23 @@ def no_such_payment() -> Refusal:
     return not_found("There is no such incoming payment, or it is not this client's")
 
 
+def check_countable(payment: IncomingRecord, amount: int) -> None:
+    """Refuses with 400 `invalid_amount` what would take the payment's total past what one figure holds."""
+    if payment.received + amount > MAX_LEDGER:
+        raise Refusal(
+            400,
+            "invalid_amount",
+            f"The incoming payment has received {payment.received}, and its total may not pass {MAX_LEDGER}",
+            {"receiveValue": str(amount)},
+        )
+
+
 def credit(tx: Transaction, payment: IncomingRecord, amount: int, now: int) -> None:
-    """Counts an amount that the ledger credits in this same unit, and completes a payment that has all it wants."""
+    """Counts an amount that the ledger credits in this same unit, and completes a payment that has all it wants.
+
+    Raises Refusal (a total past 2^63-1).
+    """
+    check_countable(payment, amount)
     remaining = payment.remaining
     reached = remaining is not None and amount >= remaining
     incoming.add_received(tx, payment.id, amount, now if reached else None)
@@ -86,6 +101,6 @@ def _expiry(text: str | None, longest: int, now: int) -> int:
     if expires_at <= now:
         raise Refusal(400, "invalid_expiry", "expiresAt must lie in the future", {"field": "expiresAt"})
     if expires_at > now + longest:
-        days = longest // (86400 * MICROSECONDS)
-        raise Refusal(400, "invalid_expiry", f"expiresAt may be at most {days} days from now", {"field": "expiresAt"})
+        latest = format_time(now + longest)
+        raise Refusal(400, "invalid_expiry", f"expiresAt may be no later than {latest}", {"field": "expiresAt"})
     return expires_at

@@ -6,7 +6,9 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.errors import Refusal, invalid_request, not_found, wrong_state
 from payres.grants.limits import PaymentTerms, Spent, check_limits, spent_in_window
+from payres.grants.tokens import require_grant_in_force
 from payres.identifiers import Identifiers
+from payres.payments.incoming import check_countable
 from payres.payments.quotes import fixed_send_terms
 from payres.payments.receivers import open_receiver
 from payres.store import assets, grants, outgoing, quotes
@@ -49,9 +51,11 @@ def create_outgoing_payment(
 ) -> Created:
     """A new payment, its money reserved and its grant's limits taken. The settlement worker sends it.
 
-    Refuses with 400 `invalid_request`, `invalid_quote`, `invalid_receiver`, `invalid_amount`; 403 `limit_exceeded`,
-    `insufficient_funds`; 409 `wrong_state` for a quote used before. Part 4.3.
+    Refuses with 400 `invalid_request`, `invalid_quote`, `invalid_receiver`, `invalid_amount`; 401 `invalid_token` when
+    the grant was revoked meanwhile; 403 `limit_exceeded`, `insufficient_funds`; 409 `wrong_state` for a quote used
+    before. Part 4.3.
     """
+    require_grant_in_force(tx, grant_id)
     plan = _plan(tx, urls, wallet, client_id, request, now)
     terms = PaymentTerms(plan.receiver, plan.debit, plan.receive, plan.receive_asset)
     window = check_limits(tx, grant_id, limits, terms, now)
@@ -79,12 +83,7 @@ def create_outgoing_payment(
     )
     outgoing.insert_outgoing(tx, payment)
     _reserve(tx, wallet, payment, now)
-    asset = plan.receive_asset
-    grants.add_spending(tx, grant_id, window, asset.code, asset.scale, plan.debit, plan.receive, now)
-    spent = spent_in_window(tx, grant_id, window, asset)
-    assert spent is not None
-    assert spent.debit >= plan.debit
-    return Created(payment, spent)
+    return Created(payment, _count_spending(tx, payment, grant_id, plan.receive_asset, now))
 
 
 def require_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord:
@@ -110,6 +109,7 @@ def _plan(
         receiver = open_receiver(tx, urls, request.incoming_payment, now, "incomingPayment")
         terms = fixed_send_terms(tx, wallet, receiver, request.debit_amount)
         _check_movable(terms.debit, terms.receive)
+        check_countable(receiver.payment, terms.receive)
         return _Plan(
             quote_id=None,
             receiver=request.incoming_payment,
@@ -134,11 +134,12 @@ def _plan_from_quote(
     if now >= quote.expires_at:
         raise _invalid_quote("The quote has expired; ask for a new one")
     debit, receive = int(quote.debit_value), int(quote.receive_value)
-    if quote.incoming_payment_id is not None:
-        remaining = open_receiver(tx, urls, quote.receiver, now, "receiver").payment.remaining
-        if remaining is not None and receive > remaining:
-            raise _invalid_quote("The receiver has been paid meanwhile and takes less than was quoted; quote again")
     _check_movable(debit, receive)
+    if quote.incoming_payment_id is not None:
+        taker = open_receiver(tx, urls, quote.receiver, now, "receiver").payment
+        if taker.remaining is not None and receive > taker.remaining:
+            raise _invalid_quote("The receiver has been paid meanwhile and takes less than was quoted; quote again")
+        check_countable(taker, receive)
     return _Plan(
         quote_id=quote.id,
         receiver=quote.receiver,
@@ -158,7 +159,7 @@ def _reserve(tx: Transaction, wallet: WalletRecord, payment: OutgoingRecord, now
         raise Refusal(
             403,
             "insufficient_funds",
-            f"The wallet has {error.free} free and the payment needs {payment.debit}",
+            f"The wallet does not have the {payment.debit} that the payment needs",
             {"reason": "wallet", "needed": str(payment.debit)},
         ) from error
     asset = assets.find_asset(tx, payment.receive_code, payment.receive_scale)
@@ -173,6 +174,20 @@ def _reserve(tx: Transaction, wallet: WalletRecord, payment: OutgoingRecord, now
             f"This server cannot exchange {payment.receive} into {asset.code} at the moment; try less or later",
             {"reason": "liquidity"},
         ) from error
+
+
+def _count_spending(tx: Transaction, payment: OutgoingRecord, grant_id: str, asset: Asset, now: int) -> Spent:
+    """Adds the payment to what its grant has spent in the window, limits or none; returns the sums."""
+    before = spent_in_window(tx, grant_id, payment.window_start, asset) or Spent(0, 0, asset)
+    if max(before.debit + payment.debit, before.receive + payment.receive) > MAX_LEDGER:
+        raise Refusal(400, "invalid_amount", f"One grant counts at most {MAX_LEDGER} minor units; ask for a new grant")
+    grants.add_spending(
+        tx, grant_id, payment.window_start, asset.code, asset.scale, payment.debit, payment.receive, now
+    )
+    spent = spent_in_window(tx, grant_id, payment.window_start, asset)
+    assert spent is not None
+    assert spent.debit == before.debit + payment.debit
+    return spent
 
 
 def _check_movable(debit: int, receive: int) -> None:

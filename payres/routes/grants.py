@@ -9,7 +9,7 @@ from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_wallet_address
 from payres.grants import clients, continuation, tokens
 from payres.grants.clients import Client
-from payres.grants.requests import request_grant
+from payres.grants.requests import asks_for_consent, request_grant
 from payres.routes.authorize import gnap_token, parse_signature, prove_client
 from payres.routes.context import Context, context_of
 from payres.routes.messages import json_response, read_body, read_json_body
@@ -29,15 +29,28 @@ async def request(request: Request) -> Response:
     body = await read_json_body(request)
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
-    client = clients.identify(asked.client)
+    client = clients.identify(context.urls, asked.client)
     await prove_client(context, unverified, client)
-    client_name = await _client_name(context, client) if asked.interact else None
+    client_name = await _client_name(context, client) if asks_for_consent(asked) else None
     now = context.clock.now()
 
     def unit(tx: Transaction) -> GrantResponse:
         return request_grant(tx, context.urls, context.settings, asked, client, client_name, context.identifiers, now)
 
     return json_response(await context.database.write(unit))
+
+
+async def discover(request: Request) -> Response:
+    """OPTIONS /: what this authorization server can do (RFC 9635 section 9)."""
+    abilities = {
+        "grant_request_endpoint": context_of(request).urls.auth_server,
+        "interaction_start_modes_supported": ["redirect"],
+        "interaction_finish_methods_supported": ["redirect"],
+        "key_proofs_supported": ["httpsig"],
+        "sub_id_formats_supported": ["uri"],
+        "key_rotation_supported": False,
+    }
+    return json_response(abilities, headers={"Allow": "OPTIONS, POST"})
 
 
 async def continue_request(request: Request) -> Response:

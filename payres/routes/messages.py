@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from payres.errors import Refusal
+from payres.errors import Refusal, invalid_request
 from payres.routes.context import context_of
 from payres.signatures.base import Message
 from payres.wire import encode
@@ -19,11 +19,14 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
     limit = limit if most is None else min(limit, most)
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise Refusal(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                raise Refusal(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
+            chunks.append(chunk)
+    except ClientDisconnect as error:  # nobody reads the answer, but hanging up is no fault of ours either
+        raise invalid_request("The body ended before all of it had come", field="body") from error
     return b"".join(chunks)
 
 

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from payres.errors import Refusal
 from payres.routes.context import context_of
+from payres.routes.cross_origin import answer_headers
 from payres.routes.messages import json_response
 
 log = logging.getLogger("payres.routes")
@@ -23,6 +24,9 @@ ROUTING = {
 async def render_refusal(request: Request, refusal: Exception) -> Response:
     """The answer for a Refusal. Every 401 says where to ask for a grant (part 5, rule 4)."""
     assert isinstance(refusal, Refusal)
+    if refusal.status == 405 and request.method == "OPTIONS":
+        # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
+        return Response(status_code=204, headers=refusal.headers)
     error = {"code": refusal.code, "description": refusal.description}
     headers = dict(refusal.headers)
     if refusal.status == 401:
@@ -44,7 +48,7 @@ def _allowed_methods(request: Request) -> str:
     """What every route at this address takes (RFC 9110 section 10.2.1); Starlette names those of the first alone."""
     routes = [route for route in request.app.routes if isinstance(route, Route)]
     matching = [route.methods or () for route in routes if route.path_regex.match(request.scope["path"])]
-    return ", ".join(sorted({method for methods in matching for method in methods}))
+    return ", ".join(sorted({"OPTIONS", *(method for methods in matching for method in methods)}))
 
 
 async def render_fault(request: Request, exception: Exception) -> Response:
@@ -52,4 +56,5 @@ async def render_fault(request: Request, exception: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=exception)
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
-    return await render_refusal(request, Refusal(500, "internal_error", sentence, headers={"Connection": "close"}))
+    headers = {"Connection": "close", **answer_headers(request)}
+    return await render_refusal(request, Refusal(500, "internal_error", sentence, headers=headers))

@@ -83,11 +83,11 @@ def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
     """
     fields = header_fields(message.headers)
     try:
-        signed = _signed_inputs(fields)
+        signed = signed_inputs(fields)
         _check_credentials(fields)
     except SignatureError as error:
         return error.rejected
-    required = _required_components(message, fields)
+    required = required_components(message, fields)
     candidates: list[Candidate] = []
     problems: list[Rejected] = []
     for signature_input, signature in signed:
@@ -121,7 +121,7 @@ def verify(unverified: Unverified, key: JWK) -> Verified | Rejected:
     )
 
 
-def _signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
+def signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
     """Return each member of Signature-Input that has a signature, with the signature's text."""
     input_value = field_value(fields.get(b"signature-input", ()))
     signature_value = field_value(fields.get(b"signature", ()))
@@ -144,7 +144,7 @@ def _check_credentials(fields: Fields) -> None:
         raise SignatureError(Reason.REPEATED_HEADER, "Send the Authorization header only once.", "authorization")
 
 
-def _required_components(message: Message, fields: Fields) -> list[str]:
+def required_components(message: Message, fields: Fields) -> list[str]:
     """Return what a signature of this message must cover (RFC 9635 section 7.3.1)."""
     required = ["@method", "@target-uri"]
     if b"authorization" in fields:

@@ -50,7 +50,7 @@ class Client:
         raw: bytes | None = None,
     ) -> httpx2.Response:
         """The answer to a signed request; `url` may be a path, `body` is sent as JSON and `raw` as it is."""
-        url = url if "://" in url else self.base_url + url
+        url = self.base_url + url if url.startswith("/") else url
         content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         request = self._http.build_request(method, url, content=content or None)
         sent = {"content-type": "application/json"} | ({"authorization": f"GNAP {token}"} if token else {})

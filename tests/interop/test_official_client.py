@@ -88,8 +88,8 @@ def _check_quotes(steps: Mapping[str, Json]) -> None:
 def _check_denial(steps: Mapping[str, Json]) -> None:
     assert steps["return from denial"]["answer"] == {"order": "42", "result": "grant_rejected"}
     assert _refusals(steps) == {
-        "continue after denial": (401, "user_denied", None),
-        "continue after denial all the same": (401, "user_denied", None),
+        "continue after denial": (401, "user_denied", "owner_denied"),
+        "continue after denial all the same": (401, "user_denied", "owner_denied"),
     }
 
 
@@ -213,11 +213,11 @@ def test_grants_and_tokens_to_their_end(
         "rotate a revoked token": (404, "invalid_rotation", None),
         "cancel the grant of another app": (401, "invalid_client", "unknown_key"),
         "use a token of a cancelled grant": (401, "invalid_token", "revoked_token"),
-        "cancel twice": (404, "invalid_continuation", None),
-        "continue with another reference": (404, "invalid_continuation", None),
-        "continue without a reference": (401, "request_denied", None),
+        "cancel twice": (404, "invalid_continuation", "unknown_continuation"),
+        "continue with another reference": (404, "invalid_continuation", "unknown_continuation"),
+        "continue without a reference": (401, "request_denied", "missing_interact_ref"),
         "continue as another app": (401, "invalid_client", "unknown_key"),
-        "continue twice": (404, "invalid_continuation", None),
+        "continue twice": (404, "invalid_continuation", "unknown_continuation"),
         "poll at once": (400, "too_fast", None),
     }
 

@@ -227,28 +227,28 @@ def test_reference_is_good_once(shared: Instance, refused: Refused) -> None:
     asked = ask(shared)
     body = reference_in(shared.approve(asked["interact"]["redirect"]))
     assert "access_token" in follow(shared.client, asked, body).json()
-    refused(follow(shared.client, asked, body), 404, "invalid_continuation")
-    refused(follow(shared.client, asked), 401, "request_denied")
+    refused(follow(shared.client, asked, body), 404, "invalid_continuation", reason="unknown_continuation")
+    refused(follow(shared.client, asked), 401, "request_denied", reason="already_issued")
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "code"),
+    ("body", "status", "code", "reason"),
     [
-        ({"interact_ref": "wrong"}, 404, "invalid_continuation"),
-        ({"interact_ref": ""}, 400, "invalid_request"),
-        ({"interact_ref": 1}, 400, "invalid_request"),
-        ({"interact_ref": None}, 400, "invalid_request"),
-        ([], 400, "invalid_request"),
-        ({}, 401, "request_denied"),
-        (None, 401, "request_denied"),
+        ({"interact_ref": "wrong"}, 404, "invalid_continuation", "unknown_continuation"),
+        ({"interact_ref": ""}, 400, "invalid_request", None),
+        ({"interact_ref": 1}, 400, "invalid_request", None),
+        ({"interact_ref": None}, 400, "invalid_request", None),
+        ([], 400, "invalid_request", None),
+        ({}, 401, "request_denied", "missing_interact_ref"),
+        (None, 401, "request_denied", "missing_interact_ref"),
     ],
 )
 def test_wrong_reference_leaves_the_grant_as_it_was(
-    shared: Instance, refused: Refused, body: Any, status: int, code: str
+    shared: Instance, refused: Refused, body: Any, status: int, code: str, reason: str | None
 ) -> None:
     asked = ask(shared)
     good = reference_in(shared.approve(asked["interact"]["redirect"]))
-    refused(follow(shared.client, asked, body), status, code)
+    refused(follow(shared.client, asked, body), status, code, reason=reason)
     granted = follow(shared.client, asked, good | {"client": shared.client.wallet_address})
     assert "access_token" in granted.json()
 
@@ -265,7 +265,7 @@ def test_continuation_before_the_decision_is_refused_when_a_redirect_will_tell(
     shared: Instance, refused: Refused
 ) -> None:
     asked = ask(shared)
-    refused(follow(shared.client, asked), 401, "request_denied")
+    refused(follow(shared.client, asked), 401, "request_denied", reason="undecided")
     refused(follow(shared.client, asked, {"interact_ref": "guess"}), 404, "invalid_continuation")
     granted = follow(shared.client, asked, reference_in(shared.approve(asked["interact"]["redirect"])))
     assert granted.status_code == 200
@@ -300,7 +300,7 @@ def test_continuation_needs_its_token(shared: Instance, refused: Refused, method
 
 def test_grant_given_at_once_cannot_be_continued(shared: Instance, refused: Refused) -> None:
     granted = shared.client.obtain_grant(QUOTE)
-    refused(follow(shared.client, granted), 401, "request_denied")
+    refused(follow(shared.client, granted), 401, "request_denied", reason="already_issued")
     refused(follow(shared.client, granted, {"interact_ref": "guess"}), 404, "invalid_continuation")
 
 
@@ -312,7 +312,7 @@ def test_polling_answers_wait_until_the_owner_decides(shared: Instance, refused:
     assert shared.approve(asked["interact"]["redirect"]) is None
     granted = follow(shared.client, asked, {})
     assert granted.json().keys() == {"access_token", "continue"}
-    refused(follow(shared.client, asked), 401, "request_denied")
+    refused(follow(shared.client, asked), 401, "request_denied", reason="already_issued")
 
 
 @pytest.mark.parametrize("interact", [POLLED, None])
@@ -321,7 +321,7 @@ def test_denied_grant_says_so(shared: Instance, refused: Refused, interact: Json
     finished = shared.deny(asked["interact"]["redirect"])
     assert finished == (None if interact else f"{FINISH_URI}?result=grant_rejected")
     for body in (None, {"interact_ref": "guess"}):
-        refused(follow(shared.client, asked, body), 401, "user_denied")
+        refused(follow(shared.client, asked, body), 401, "user_denied", reason="owner_denied")
 
 
 def test_decision_is_made_once(shared: Instance) -> None:
@@ -340,7 +340,7 @@ def test_decision_has_its_time(shared: Instance, refused: Refused) -> None:
         with pytest.raises(Refusal) as refusal:
             shared.approve(one["interact"]["redirect"])
         assert (refusal.value.status, refusal.value.code) == (400, "invalid_interaction")
-        error = refused(follow(shared.client, one), 401, "request_denied")
+        error = refused(follow(shared.client, one), 401, "request_denied", reason="decision_expired")
         assert "over" in error["description"]
 
 

@@ -163,6 +163,16 @@ def test_create_refuses_a_body_that_breaks_a_rule(
     refused(create(shared, token_for(shared, "create", wallet=None), **members), 400, code, field=field)
 
 
+def test_create_says_how_late_a_payment_may_expire(shared: Instance, refused: Refused) -> None:
+    lifetime = shared.context.settings.incoming_payment_lifetime
+    token = token_for(shared, "create")
+    assert create(shared, token, expiresAt=in_future(shared, lifetime)).status_code == 201
+    late = create(shared, token, expiresAt=in_future(shared, lifetime + 60))
+    latest = re.search(r"no later than (\S+)$", refused(late, 400, "invalid_expiry")["description"])
+    assert latest is not None
+    assert create(shared, token, expiresAt=latest[1]).status_code == 201
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'"text"', b"null", b"\xff\xfe", b'{"metadata":{"a":"\\ud800"}}', b"[" * 5000]
 )

@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from payres.clock import format_time
+from payres.operator import wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 
@@ -242,6 +243,23 @@ def test_wallet_pays_no_more_than_it_has(shared: Instance, refused: Refused) -> 
     shared.settle()
     assert shared.balance("poor") == "0.00"
     shared.check_ledger()
+
+
+def test_wallet_that_is_inactive_neither_pays_nor_quotes_nor_lists(shared: Instance, refused: Refused) -> None:
+    wallet_address = shared.create_wallet("retired", deposit="10.00")
+    token = token_for(shared, wallet_address, "create", "read", "list")
+    payment = shared.client.pay(wallet_address, receiver_of(shared), debitAmount=usd(100))
+    quoting = shared.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet_address})
+    shared.write(lambda tx: wallets.deactivate(tx, "retired"))
+    body = {"walletAddress": wallet_address, "incomingPayment": receiver_of(shared), "debitAmount": usd(100)}
+    answer = shared.client.post("/outgoing-payments", body, token)
+    refused(answer, 400, "invalid_request", field="walletAddress")
+    quote = {"walletAddress": wallet_address, "receiver": receiver_of(shared, 100), "method": "ilp"}
+    refused(shared.client.post("/quotes", quote, quoting), 400, "invalid_request", field="walletAddress")
+    url = f"/outgoing-payments?wallet-address={percent_encoded(wallet_address, '')}"
+    refused(shared.client.get(url, token), 400, "invalid_request", field="wallet-address")
+    shared.settle()  # what was under way arrives all the same
+    assert shared.client.get(payment["id"], token).json()["sentAmount"] == usd(100)
 
 
 def test_read_hides_other_clients_payments_unless_all_may_be_read(

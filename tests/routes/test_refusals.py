@@ -1,5 +1,6 @@
 import logging
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 from urllib.parse import quote as percent_encoded
 from urllib.parse import urlsplit
@@ -7,7 +8,10 @@ from uuid import UUID
 
 import httpx2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from payres.clock import format_time
 from payres.errors import Refusal
 from payres.payments import quotes
 from payres.routes import wallet_addresses
@@ -145,6 +149,74 @@ def test_refusal_carries_its_headers(
     answer = stranger.get(shared.wallet("alice"))
     refused(answer, 503, "unavailable")
     assert answer.headers["retry-after"] == "5"
+
+
+NASTY: list[Any] = [
+    *(None, "", True, 0, -1, 1.5, 10**30, [], {}, [[]], {"": None}, "x" * 3000, "0" * 5000),
+    *("\x00", "\ud800", "a\n", "\N{FULLWIDTH DIGIT NINE}", "//x", "http://[", "http://h:99999/", "http://h\x00/"),
+    *("http://h:port/incoming-payments/1", "18446744073709551615", "2026-13-01T00:00:00Z", "9999-12-31T23:59:60Z"),
+    *("R/9999-12-31T23:59:59Z/PT1S", "R999999999/0001-01-01T00:00:00Z/P999999999Y", "R/P1M/0001-01-01T00:00:00Z"),
+]
+
+
+def places(value: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every member of a JSON value, and to the members of these."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, member in members:
+        yield (*here, name)
+        yield from places(member, (*here, name))
+
+
+def good_requests(shared: Instance) -> list[tuple[str, Json, str | None]]:
+    """A good request to every address that takes a body, with its token."""
+    payer, client = shared.create_wallet("fuzzed", deposit="5000000.00"), shared.client
+    receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
+    spending = {"type": "outgoing-payment", "actions": ["create"], "identifier": payer}
+    limits = {"receiver": receiver, "debitAmount": USD_1, "interval": "R/2026-01-01T00:00:00Z/P1M"}
+    finish = {"method": "redirect", "uri": "https://shop.example/", "nonce": "n"}
+    asked = client.request_grant(spending).json()["continue"]
+    incoming = client.grant({"type": "incoming-payment", "actions": ["create"]})
+    quoting = client.grant({"type": "quote", "actions": ["create"]})
+    paying = client.grant(spending)
+    quote = {"walletAddress": payer, "receiver": receiver, "method": "ilp"}
+    grant = {
+        "client": client.wallet_address,
+        "access_token": {"access": [spending | {"limits": limits}]},
+        "interact": {"start": ["redirect"], "finish": finish},
+        "subject": {"sub_ids": [{"id": payer, "format": "uri"}]},
+    }
+    expires_at = format_time(shared.clock.now() + 3600 * 1_000_000)
+    payment = {"incomingAmount": USD_1, "expiresAt": expires_at, "metadata": {"a": 1}}
+    quote_id = client.create_quote(payer, receiver, debitAmount=USD_1)["id"]
+    return [
+        ("/incoming-payments", {"walletAddress": payer} | payment, incoming),
+        ("/quotes", quote | {"debitAmount": USD_1}, quoting),
+        ("/quotes", quote | {"receiveAmount": USD_1}, quoting),
+        ("/outgoing-payments", {"walletAddress": payer, "quoteId": quote_id, "metadata": {}}, paying),
+        ("/outgoing-payments", {"walletAddress": payer, "incomingPayment": receiver, "debitAmount": USD_1}, paying),
+        ("/", grant, None),
+        ("/", grant | {"client": {"jwk": {"kid": "k", "x": "A" * 43, "alg": "EdDSA", "kty": "OKP"}}}, None),
+        (asked["uri"], {"interact_ref": "x"}, asked["access_token"]["value"]),
+    ]
+
+
+def test_no_body_makes_the_server_fail(shared: Instance) -> None:
+    requests = good_requests(shared)
+
+    @given(st.data())
+    def attempt(data: st.DataObject) -> None:
+        url, body, token = data.draw(st.sampled_from(requests))
+        body = deepcopy(body)
+        *way, last = data.draw(st.sampled_from(list(places(body))))
+        parent: Any = body
+        for name in way:
+            parent = parent[name]
+        parent[last] = data.draw(st.sampled_from(NASTY))
+        assert shared.client.post(url, body, token).status_code < 500
+
+    attempt()
+    # They all came as far as the rules: the quote may be used up by now, and nobody knows that interact_ref.
+    assert {shared.client.post(*one).status_code for one in requests if one[2]} <= {201, 404, 409}
 
 
 class SlashClient(Client):

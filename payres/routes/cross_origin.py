@@ -1,0 +1,73 @@
+"""Cross-origin requests: scripts of any web page or browser extension may use the API, never the consent pages.
+
+Clients prove themselves by signatures and tokens that their scripts hold, not by what the browser keeps, so there is no
+origin to tell from another and credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Answers that caches share carry this one always: a copy made for a program must serve a script too.
+ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
+ANSWER: Final[Mapping[str, str]] = {
+    **ANY_ORIGIN,
+    "Access-Control-Expose-Headers": "WWW-Authenticate, Location, Retry-After",
+}
+PREFLIGHT: Final[Mapping[str, str]] = {
+    **ANY_ORIGIN,
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE, OPTIONS",
+    # Authorization must be named: the wildcard does not include it.
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Content-Digest, Content-Length, Signature, Signature-Input, Accept,"
+        " Idempotency-Key"
+    ),
+    "Access-Control-Max-Age": "86400",
+}
+CONSENT_PAGES: Final = "/interact/"
+
+
+class CrossOrigin:
+    """Answers preflights for every address but the consent pages', and opens the answers to other origins' scripts."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not _is_open(scope):
+            await self.app(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and _has(scope, b"access-control-request-method"):
+            # Also for unknown addresses: without it a script could not read the 404 that follows.
+            await Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
+        else:
+            await self.app(scope, receive, _opened(send))
+
+
+def answer_headers(request: Request) -> Mapping[str, str]:
+    """The headers that let a script read the answer, for an answer that is made outside `CrossOrigin`."""
+    return ANSWER if _is_open(request.scope) else {}
+
+
+def _is_open(scope: Scope) -> bool:
+    return _has(scope, b"origin") and not scope["path"].startswith(CONSENT_PAGES)
+
+
+def _has(scope: Scope, wanted: bytes) -> bool:
+    # A plain loop, because every request passes here.
+    for name, _ in scope["headers"]:  # noqa: SIM110
+        if name == wanted:
+            return True
+    return False
+
+
+def _opened(send: Send) -> Send:
+    async def send_opened(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(ANSWER)
+        await send(message)
+
+    return send_opened

@@ -1,0 +1,138 @@
+"""A raw HTTP/1.1 request (RFC 9112), as captured in a file: read leniently, with a remark on whatever is odd."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from payres.signatures.base import Message
+from payres.signatures.reasons import shown
+
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VERSION = re.compile(rb"HTTP/[0-9](\.[0-9])?")
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_LINE_END = re.compile(rb"\r?\n")
+_ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Capture(msgspec.Struct, frozen=True):
+    """A request as it was sent. Header names are as written and repeats are kept; a folded value keeps its folds.
+
+    `remarks` are sentences about what is unusual in the capture.
+    """
+
+    method: str
+    target: str
+    headers: Headers
+    body: bytes
+    remarks: tuple[str, ...] = ()
+
+    def message(self, base_url: str) -> Message:
+        """The request as the server would see it: the target URI is `base_url` with the path and query sent."""
+        lines = [(name.lower().encode("ascii"), value) for name, value in self.headers]
+        return Message(self.method, base_url.rstrip("/") + self._path_and_query(), lines, self.body)
+
+    def _path_and_query(self) -> str:
+        target = _ORIGIN.sub("", self.target.partition("#")[0], count=1)
+        target = target if target.startswith("/") else f"/{target}"
+        # The server is told path and query apart, so a question mark with nothing after it is lost.
+        return target.removesuffix("?") if target.count("?") == 1 else target
+
+
+def read_capture(data: bytes) -> Capture:
+    """Read a request whose lines end in CRLF or LF; raise ValueError with a sentence that says what is wrong.
+
+    The body is as long as Content-Length says, chunked, or else everything after the blank line.
+    """
+    data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    if not data:
+        raise ValueError("There is no request: the input is empty")
+    end = _END_OF_HEAD.search(data)
+    head, rest = (data, b"") if end is None else (data[: end.start()], data[end.end() :])
+    method, target, more = _request_line(_LINE_END.split(head, maxsplit=1)[0])
+    headers = _headers(head)
+    body, remarks = _body(headers, rest)
+    if end is None:
+        remarks.insert(0, "No blank line ends the headers, so the request has no body.")
+    return Capture(method, target, headers, body, (*more, *remarks))
+
+
+def _request_line(line: bytes) -> tuple[str, str, list[str]]:
+    words = line.split()
+    whole = len(words) == 3 and _VERSION.fullmatch(words[2])
+    if not words or not _TOKEN.fullmatch(words[0]) or not (whole or len(words) == 2):
+        raise ValueError(
+            f"The first line must be like POST /quotes HTTP/1.1, and is {shown(line.decode('utf-8', 'replace'))}"
+        )
+    target = words[1].decode("utf-8", "replace")
+    if not target.startswith("/") and not _ORIGIN.match(target):
+        raise ValueError(f"The request's target must begin with / or be an http URL, and is {shown(target)}")
+    remarks = [] if whole else ["The first line does not end in HTTP/1.1."]
+    if _ORIGIN.match(target):
+        remarks.append("The first line holds a whole URL; the server takes its path and query, and not its host.")
+    return words[0].decode("ascii"), target, remarks
+
+
+def _headers(head: bytes) -> list[tuple[str, bytes]]:
+    headers: list[tuple[str, bytes]] = []
+    for number, line in enumerate(head.split(b"\n")[1:], start=2):
+        line = line.removesuffix(b"\r")  # noqa: PLW2901 - a line is what stands between its ends
+        if line[:1] in (b" ", b"\t") and headers:
+            # An obsolete fold (RFC 9112 section 5.2); kept, because what is signed is the unfolded value.
+            name, value = headers.pop()
+            headers.append((name, value + b"\r\n" + line.rstrip(b" \t")))
+            continue
+        written, colon, value = line.partition(b":")
+        if not colon or not _TOKEN.fullmatch(written):
+            raise ValueError(f"Line {number} is not a header: {shown(line.decode('utf-8', 'replace'))}")
+        headers.append((written.decode("ascii"), value.strip(b" \t")))
+    return headers
+
+
+def _body(headers: Headers, rest: bytes) -> tuple[bytes, list[str]]:
+    fields = {name.lower(): value for name, value in headers}
+    if b"chunked" in fields.get("transfer-encoding", b"").lower():
+        body = _unchunked(rest)
+        if body is not None:
+            return body, ["The body came in chunks; shown and checked is what they hold together."]
+        return rest, ["The body is declared as chunked and is not; it is taken as it is."]
+    length = fields.get("content-length")
+    if length is None:
+        return _undeclared(rest)
+    if not length.isdigit() or len(length) > 18:
+        return rest, ["Content-Length is not a number; everything after the blank line is taken as the body."]
+    declared = int(length)
+    if declared > len(rest):
+        return rest, [f"Content-Length says {declared} bytes and {len(rest)} follow; a server would wait for the rest."]
+    more = len(rest) - declared
+    # One line end more is what an editor leaves behind.
+    odd = more > 0 and rest[declared:] not in (b"\n", b"\r\n")
+    return rest[:declared], [f"{more} bytes follow the body that Content-Length declares; left out."] if odd else []
+
+
+def _undeclared(rest: bytes) -> tuple[bytes, list[str]]:
+    if not rest.strip():
+        return b"", []
+    return rest, ["There is no Content-Length; everything after the blank line is taken as the body."]
+
+
+def _unchunked(rest: bytes) -> bytes | None:
+    """The content of a chunked body (RFC 9112 section 7.1), or None if it is not one."""
+    position, parts = 0, []
+    while True:
+        match = _CHUNK_SIZE.match(rest, position)
+        if match is None:
+            return None
+        size, start = int(match[1], 16), match.end()
+        if size == 0:
+            return b"".join(parts)
+        if start + size > len(rest):
+            return None
+        parts.append(rest[start : start + size])
+        ending = _LINE_END.match(rest, start + size)
+        if ending is None:
+            return None
+        position = ending.end()

@@ -1,0 +1,134 @@
+"""The three published OpenAPI documents, as the official client's npm package carries them, and what they promise."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import jsonschema_rs
+import yaml
+
+from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
+from tests.openapi.deviations import AMENDMENTS
+
+PACKAGE: Final = Path(__file__).parents[1] / "interop/node_modules/@interledger/open-payments"
+RESOURCE_SERVER, AUTH_SERVER, WALLET_ADDRESS_SERVER = DOCUMENTS = (
+    "resource-server",
+    "auth-server",
+    "wallet-address-server",
+)
+METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+MAX_UINT64: Final = 2**64 - 1
+JSON: Final = "application/json"
+
+Json = dict[str, Any]
+
+
+class Operation(NamedTuple):
+    """One operation of one document. `responses` has the documented ones by their status, with references followed."""
+
+    document: str
+    id: str
+    method: str
+    path: str
+    responses: Mapping[int, Json]
+
+
+@cache
+def load(name: str) -> Json:
+    """A document as published, with its amendments. Raises FileNotFoundError where npm has not run."""
+    path = PACKAGE / "dist/openapi/specs" / f"{name}.yaml"
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: run `make test`, which installs the official client")
+    document: Json = yaml.load(path.read_bytes(), yaml.CSafeLoader)
+    _amend(name, document)
+    return document
+
+
+@cache
+def operations() -> tuple[Operation, ...]:
+    """Every operation of the three documents."""
+    return tuple(operation for name in DOCUMENTS for operation in _operations_of(name))
+
+
+def paths_at(path: str) -> list[tuple[str, str]]:
+    """The documents and their paths that describe what is served at a URL path; none for what they do not know."""
+    path = path.rstrip("/") or "/"
+    known = {(operation.document, operation.path) for operation in operations()}
+    served = [(name, template) for name, template in known if name != WALLET_ADDRESS_SERVER]
+    found = [(name, template) for name, template in served if _pattern(template).fullmatch(path)]
+    return found or _wallet_address_path(path)
+
+
+def find_operation(method: str, path: str) -> Operation | None:
+    """The operation that a request calls; HEAD asks for what GET would say."""
+    wanted = "get" if method == "HEAD" else method.lower()
+    places = paths_at(path)
+    return next((one for one in operations() if one.method == wanted and (one.document, one.path) in places), None)
+
+
+@cache
+def validator(document: str, operation_id: str, status: int) -> "jsonschema_rs.Draft202012Validator | None":
+    """What checks the body of a documented response; None for one that is documented without a body."""
+    operation = next(one for one in operations() if (one.document, one.id) == (document, operation_id))
+    content = operation.responses[status].get("content")
+    return None if content is None else _validator(document, content[JSON]["schema"])
+
+
+@cache
+def refusal_validator() -> "jsonschema_rs.Draft202012Validator":
+    """What checks every refusal, documented there or not: the error response of the resource server."""
+    return _validator(RESOURCE_SERVER, {"$ref": "#/components/schemas/error-response"})
+
+
+def _validator(document: str, schema: Json) -> "jsonschema_rs.Draft202012Validator":
+    """References in the schema begin at the document's root, so its components come along."""
+    whole = {**schema, "components": load(document)["components"]}
+    formats = {"uint64": lambda text: text.isascii() and text.isdigit() and int(text) <= MAX_UINT64}
+    return jsonschema_rs.Draft202012Validator(whole, validate_formats=True, formats=formats)
+
+
+def _operations_of(name: str) -> Iterator[Operation]:
+    document = load(name)
+    for path, item in document["paths"].items():
+        for method in METHODS:
+            if method in item:
+                described = item[method]
+                responses = {int(status): _followed(document, one) for status, one in described["responses"].items()}
+                yield Operation(name, described["operationId"], method, path, responses)
+
+
+def _followed(document: Json, value: Json) -> Json:
+    while "$ref" in value:
+        target: Any = document
+        for name in value["$ref"].removeprefix("#/").split("/"):
+            target = target[name]
+        value = target
+    return value
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)))
+
+
+def _wallet_address_path(path: str) -> list[tuple[str, str]]:
+    """Wallet addresses take every path that is left; the document's own paths begin at the wallet address."""
+    wallet, _, last = path.strip("/").rpartition("/")
+    if last not in {"jwks.json", "did.json"}:
+        wallet, last = path.strip("/"), ""
+    reserved = wallet.split("/")[0] in RESERVED_SEGMENTS and wallet != ROOT_WALLET_PATH
+    return [] if reserved or not wallet else [(WALLET_ADDRESS_SERVER, f"/{last}")]
+
+
+def _amend(name: str, document: Json) -> None:
+    """Applies the amendments of the document. Raises KeyError when one does not fit it any more."""
+    for amendment in AMENDMENTS:
+        if amendment.document == name:
+            *way, last = amendment.place
+            target: Any = document
+            for step in way:
+                target = target[step]
+            assert amendment.replaces is None or target.pop(amendment.replaces) is not None
+            assert last not in target, "the published document has changed"
+            target[last] = amendment.value

@@ -1,0 +1,15 @@
+"""The servers that the rows of the specification's table are tried on."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from payres.testing.instance import Instance, run_instance
+from tests.specification.world import World
+
+
+@pytest.fixture(scope="session")
+def world(shared: Instance, stranger: httpx2.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with run_instance(tmp_path_factory.mktemp("patient") / "payres.db", continue_wait=5) as patient:
+        yield World(shared, patient, stranger)

@@ -1,0 +1,139 @@
+"""A row of the specification's table: which rules a request keeps or breaks, and what the answer must then look like."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx2
+import pytest
+
+from payres.errors import CODES
+from tests.specification.shapes import Shape
+from tests.specification.world import World
+
+Send = Callable[[World], httpx2.Response]
+ABSENT: Final = object()
+
+
+@dataclass(frozen=True)
+class Row:
+    """`send` makes the request, and what must come before it. Places in the answer are paths such as `result.0.id`."""
+
+    rules: tuple[str, ...]
+    name: str
+    keeps: bool
+    send: Send
+    status: int
+    code: str | None = None
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+
+
+def keeps(
+    rules: str,
+    name: str,
+    send: Send,
+    status: int,
+    *,
+    present: str = "",
+    absent: str = "",
+    values: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Shape] | None = None,
+) -> Row:
+    """A request that keeps the rules (numbers apart by spaces) and is answered with `status`.
+
+    Each of `values` must be equal, with `{base}` for the base URL, or match as a whole when it is a compiled pattern.
+    """
+    return Row(
+        tuple(rules.split()),
+        name,
+        True,
+        send,
+        status,
+        None,
+        tuple(present.split()),
+        tuple(absent.split()),
+        values or {},
+        shapes or {},
+    )
+
+
+def breaks(
+    rules: str,
+    name: str,
+    send: Send,
+    status: int,
+    code: str,
+    *,
+    field: str | None = None,
+    reason: str | None = None,
+    values: Mapping[str, Any] | None = None,
+    present: str = "",
+) -> Row:
+    """A request that breaks the rules and is refused, with `field` and `reason` in its details."""
+    details = {"error.details.field": field, "error.details.reason": reason}
+    told = {place: value for place, value in details.items() if value is not None} | dict(values or {})
+    return Row(tuple(rules.split()), name, False, send, status, code, tuple(present.split()), (), told)
+
+
+def table(rows: Sequence[Row]) -> pytest.MarkDecorator:
+    """Runs a test for each row, named after the rules it is about."""
+    names = [f"{' '.join(row.rules)} {'keeps' if row.keeps else 'breaks'}: {row.name}" for row in rows]
+    assert len(set(names)) == len(names), "two rows say the same"
+    return pytest.mark.parametrize("row", rows, ids=names)
+
+
+def play(world: World, row: Row) -> None:
+    """Sends what the row says and checks the answer against it."""
+    answer = row.send(world)
+    assert answer.status_code == row.status, answer.text
+    body: Any = answer.json() if answer.content else None
+    if row.code is not None:
+        _check_refusal(world, answer, body, row.code)
+    for place in row.present:
+        assert look(body, place) is not ABSENT, f"{place} is missing from {answer.text}"
+    for place in row.absent:
+        assert look(body, place) is ABSENT, f"{place} is in {answer.text}"
+    for place, expected in row.values.items():
+        _check_value(world, place, look(body, place), expected)
+    for place, shape in row.shapes.items():
+        shape.check(look(body, place))
+
+
+def look(body: Any, place: str) -> Any:
+    """What is at a path such as `result.0.id`, the whole body at the empty one, or ABSENT."""
+    for name in filter(None, place.split(".")):
+        if isinstance(body, list) and name.isdigit() and int(name) < len(body):
+            body = body[int(name)]
+        elif isinstance(body, dict) and name in body:
+            body = body[name]
+        else:
+            return ABSENT
+    return body
+
+
+def _check_value(world: World, place: str, found: Any, expected: Any) -> None:
+    if isinstance(expected, re.Pattern):
+        assert isinstance(found, str), place
+        assert expected.fullmatch(found), f"{place} is {found}"
+        return
+    wanted = expected.replace("{base}", world.instance.base_url) if isinstance(expected, str) else expected
+    assert (type(found), found) == (type(wanted), wanted), f"{place} is {found!r}"
+
+
+def _check_refusal(world: World, answer: httpx2.Response, body: Any, code: str) -> None:
+    """Part 7: one shape, a code of the documented ones, and on a 401 where to ask for a grant."""
+    assert answer.headers["content-type"] == "application/json"
+    assert body.keys() == {"error"}
+    error = body["error"]
+    assert error["code"] == code, answer.text
+    assert answer.status_code in CODES[code]
+    assert error.keys() - {"details"} == {"code", "description"}
+    assert error["description"]
+    assert isinstance(error.get("details", {}), dict)
+    asked = answer.request.url
+    told = f"GNAP as_uri={asked.scheme}://{asked.netloc.decode()}/"
+    assert answer.headers.get("www-authenticate") == (told if answer.status_code == 401 else None)

@@ -1,0 +1,54 @@
+"""Every part has its rules, and every rule a row that keeps it and one that breaks it."""
+
+import pytest
+
+from tests.specification import (
+    test_amounts,
+    test_authentication,
+    test_continuation,
+    test_errors,
+    test_incoming_payments,
+    test_lists,
+    test_official_checks,
+    test_outgoing_payments,
+    test_quotes,
+)
+from tests.specification.rules import PARTS, RULES, Rule
+from tests.specification.scenario import Row
+
+TABLES: tuple[list[Row], ...] = (
+    test_amounts.ROWS,
+    test_authentication.ROWS,
+    test_continuation.ROWS,
+    test_errors.ROWS,
+    test_incoming_payments.ROWS,
+    test_lists.ROWS,
+    test_official_checks.ROWS,
+    test_outgoing_payments.ROWS,
+    test_quotes.ROWS,
+)
+KEPT = {number for rows in TABLES for row in rows if row.keeps for number in row.rules}
+BROKEN = {number for rows in TABLES for row in rows if not row.keeps for number in row.rules}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_part_has_rules_with_rows(part: str) -> None:
+    numbers = {rule.number for rule in RULES if rule.part == part}
+    assert numbers
+    assert numbers & KEPT
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.number)
+def test_rule_has_a_row_that_keeps_it_and_one_that_breaks_it(rule: Rule) -> None:
+    assert rule.number in KEPT, f"no row keeps it: {rule.sentence}"
+    if rule.unbreakable:
+        assert rule.number not in BROKEN, f"a row does break it: {rule.sentence}"
+    else:
+        assert rule.number in BROKEN, f"no row breaks it: {rule.sentence}"
+
+
+def test_rows_name_rules_that_exist() -> None:
+    numbers = [rule.number for rule in RULES]
+    assert len(set(numbers)) == len(numbers)
+    assert {*KEPT, *BROKEN} <= set(numbers)
+    assert {rule.part for rule in RULES} == set(PARTS)

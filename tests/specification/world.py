@@ -1,0 +1,263 @@
+"""What the rows of the specification's table do to a running server: each call is a request, or what leads up to one."""
+
+import base64
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import httpx2
+
+from payres.clock import SECOND, format_time
+from payres.operator import assets, liquidity
+from payres.signatures.digest import content_digest
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+
+Json = dict[str, Any]
+MAX_UINT64 = 2**64 - 1
+MAX_LEDGER = 2**63 - 1
+RACERS = 8
+
+
+def usd(value: int | str) -> Json:
+    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
+
+
+def money(value: int | str, code: str, scale: int = 0) -> Json:
+    return {"value": str(value), "assetCode": code, "assetScale": scale}
+
+
+class World:
+    """A server with a payer who has plenty of USD and a taker; `client` makes the requests, `other` is another client.
+
+    `patient` is a second server, where a client must wait before it continues.
+    """
+
+    def __init__(self, instance: Instance, patient: Instance, stranger: httpx2.Client) -> None:
+        self.instance = instance
+        self.patient = patient
+        self.stranger = stranger
+        self.client = instance.client
+        self.other = instance.new_client("other-shop", name="Other Shop")
+        self.payer = instance.create_wallet("spec-payer", name="Payer", deposit="90000000.00")
+        self.taker = instance.create_wallet("spec-taker", name="Taker")
+        self._numbers = count()
+
+    # Wallets, time and access
+
+    def fresh(self, asset: str = "USD", scale: int = 2, deposit: str | None = None) -> str:
+        """The address of a new wallet."""
+        return self.instance.create_wallet(f"spec-{next(self._numbers)}", asset, scale, deposit=deposit)
+
+    def path(self, wallet_address: str) -> str:
+        return wallet_address.rpartition("/")[2]
+
+    def code(self) -> str:
+        """An asset code that nobody uses."""
+        return f"SPEC{next(self._numbers)}"
+
+    def market(self, rate: str = "0.5", fee: str = "0", basis_points: int = 0, scales: tuple[int, int] = (2, 2)) -> str:
+        """The address of a wallet with 1000.00 in a currency of its own, which buys `rate` units of another, in which
+        a wallet of that address with `-to` after it is kept."""
+        source, target, now = self.code(), self.code(), self.instance.clock.now()
+        sender = self.fresh(source, scales[0], "1000")
+        self.instance.create_wallet(f"{self.path(sender)}-to", target, scales[1])
+        self.instance.write(lambda tx: assets.set_rate(tx, source, target, rate, now))
+        self.instance.write(lambda tx: assets.set_fee(tx, source, scales[0], fee, basis_points))
+        self.instance.write(lambda tx: liquidity.deposit_liquidity(tx, target, scales[1], "1000", now))
+        return sender
+
+    def asset_of(self, wallet_address: str) -> tuple[str, int]:
+        body = self.stranger.get(wallet_address).json()
+        return body["assetCode"], body["assetScale"]
+
+    def later(self, seconds: float) -> str:
+        """The time in so many seconds, as the wire shows it."""
+        return format_time(self.instance.clock.now() + round(seconds * SECOND))
+
+    def token(self, kind: str, *actions: str, wallet: str | None = None, by: Client | None = None, **more: Any) -> str:
+        """An access token for one type of access, at every wallet address unless one is given."""
+        identifier = {"identifier": wallet} if wallet else {}
+        return (by or self.client).grant({"type": kind, "actions": list(actions), **identifier, **more})
+
+    # Incoming payments
+
+    def create_incoming(self, wallet: str | None = None, **members: Any) -> httpx2.Response:
+        """POST /incoming-payments into the taker's wallet or another."""
+        body = {"walletAddress": wallet or self.taker} | members
+        return self.client.post("/incoming-payments", body, self.token("incoming-payment", "create"))
+
+    def raw_incoming(self, members: str | bytes) -> httpx2.Response:
+        """POST /incoming-payments with members as written, after the walletAddress."""
+        written = members.encode() if isinstance(members, str) else members
+        raw = b'{"walletAddress":"%s",%s}' % (self.taker.encode(), written)
+        token = self.token("incoming-payment", "create")
+        return self.client.request("POST", "/incoming-payments", raw=raw, token=token)
+
+    def incoming(self, amount: Json | None = None, wallet: str | None = None, **members: Any) -> str:
+        """The URL of a new incoming payment."""
+        answer = self.create_incoming(wallet, **({"incomingAmount": amount} if amount else {}), **members)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def expired(self) -> str:
+        """The URL of an incoming payment that has expired."""
+        url = self.incoming(usd(500), expiresAt=self.later(30))
+        self.instance.clock.advance(31)
+        return url
+
+    def completed(self) -> str:
+        """The URL of an incoming payment that was completed by call."""
+        url = self.incoming(usd(500))
+        assert self.complete(url).status_code == 200
+        return url
+
+    def read_incoming(self, url: str, by: Client | None = None) -> httpx2.Response:
+        return (by or self.client).get(url, self.token("incoming-payment", "read", by=by))
+
+    def complete(self, url: str, by: Client | None = None) -> httpx2.Response:
+        return (by or self.client).post(f"{url}/complete", None, self.token("incoming-payment", "complete", by=by))
+
+    def echo(self, metadata: str | bytes) -> httpx2.Response:
+        """The answer to reading a payment with this metadata, which creating, reading and listing give back exactly."""
+        written = metadata.encode() if isinstance(metadata, str) else metadata
+        wallet = self.fresh()
+        raw = b'{"walletAddress":"%s","metadata":%s}' % (wallet.encode(), written)
+        token = self.client.grant({"type": "incoming-payment", "actions": ["create", "read", "list"]})
+        created = self.client.request("POST", "/incoming-payments", raw=raw, token=token)
+        assert created.status_code == 201, created.text
+        read = self.client.get(created.json()["id"], token)
+        listed = self.client.get(f"/incoming-payments?wallet-address={quote(wallet, '')}", token)
+        for answer in (created, read, listed):
+            assert b'"metadata":' + written in answer.content, answer.text
+        return read
+
+    # Quotes
+
+    def create_quote(self, receiver: str, wallet: str | None = None, by: Client | None = None, **members: Any) -> Any:
+        """POST /quotes for paying from the payer's wallet or another. A member that is None is left out."""
+        body = {"walletAddress": wallet or self.payer, "receiver": receiver, "method": "ilp"} | members
+        body = {name: value for name, value in body.items() if value is not None}
+        return (by or self.client).post("/quotes", body, self.token("quote", "create", by=by))
+
+    def quote(self, receiver: str, wallet: str | None = None, by: Client | None = None, **members: Any) -> str:
+        """The URL of a new quote."""
+        answer = self.create_quote(receiver, wallet, by, **members)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def read_quote(self, url: str, by: Client | None = None) -> httpx2.Response:
+        return (by or self.client).get(url, self.token("quote", "read", by=by))
+
+    # Outgoing payments
+
+    def create_outgoing(self, wallet: str | None = None, limits: Json | None = None, **members: Any) -> httpx2.Response:
+        """POST /outgoing-payments from the payer's wallet or another."""
+        sender = wallet or self.payer
+        more = {"limits": limits} if limits else {}
+        token = self.token("outgoing-payment", "create", wallet=sender, **more)
+        return self.client.post("/outgoing-payments", {"walletAddress": sender} | members, token)
+
+    def use(self, quote_url: str, wallet: str | None = None, **members: Any) -> httpx2.Response:
+        """POST /outgoing-payments from a quote."""
+        return self.create_outgoing(wallet, quoteId=quote_url, **members)
+
+    def send(self, receiver: str, amount: Json, wallet: str | None = None, **members: Any) -> httpx2.Response:
+        """POST /outgoing-payments directly from an incoming payment."""
+        return self.create_outgoing(wallet, incomingPayment=receiver, debitAmount=amount, **members)
+
+    def settled(self, created: httpx2.Response) -> httpx2.Response:
+        """The payment as read once it has ended."""
+        assert created.status_code == 201, created.text
+        self.instance.settle()
+        payment = created.json()
+        token = self.token("outgoing-payment", "read", wallet=payment["walletAddress"])
+        return self.client.get(payment["id"], token)
+
+    def paid(self, receiver: str, amount: Json, wallet: str | None = None) -> httpx2.Response:
+        """The incoming payment as read after a payment into it has ended."""
+        self.settled(self.send(receiver, amount, wallet))
+        return self.read_incoming(receiver)
+
+    def race(self, receiver: str, amount: Json) -> list[Json]:
+        """The outgoing payments of several payers who paid a receiver at the same moment, as read when all ended."""
+        wallets = [self.fresh(deposit="1000.00") for _ in range(RACERS)]
+        tokens = [self.token("outgoing-payment", "create", "read", wallet=wallet) for wallet in wallets]
+
+        def attempt(number: int) -> httpx2.Response:
+            body = {"walletAddress": wallets[number], "incomingPayment": receiver, "debitAmount": amount}
+            return self.client.post("/outgoing-payments", body, tokens[number])
+
+        with ThreadPoolExecutor(RACERS) as threads:
+            answers = list(threads.map(attempt, range(RACERS)))
+        self.instance.settle()
+        self.instance.check_ledger()
+        created = [(answer.json()["id"], token) for answer, token in zip(answers, tokens, strict=True)]
+        return [self.client.get(url, token).json() for url, token in created]
+
+    # Lists
+
+    def list_of(self, collection: str, wallet: str, query: str = "", by: Client | None = None) -> httpx2.Response:
+        """GET a list of a wallet address; `query` is what comes after it, such as `first=2`."""
+        kind = collection.removesuffix("s")
+        token = self.token(kind, "list", wallet=wallet, by=by)
+        target = f"/{collection}?wallet-address={quote(wallet, '')}&{query}".rstrip("&")
+        return (by or self.client).get(target, token)
+
+    # Grants
+
+    def ask(self, instance: Instance | None = None, finish: bool = True, **limits: Any) -> Json:
+        """The answer to a request for a grant that needs consent: to spend from the wallet `alice`."""
+        server = instance or self.instance
+        item: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": server.wallet("alice")}
+        item |= {"limits": limits} if limits else {}
+        interact = {} if finish else {"interact": {"start": ["redirect"]}}
+        answer: Json = server.client.request_grant(item, **interact).json()
+        return answer
+
+    def approve(self, asked: Json, instance: Instance | None = None) -> str:
+        """Consents; the interact_ref, or nothing when the client gave no place to finish at."""
+        finished = (instance or self.instance).approve(asked["interact"]["redirect"])
+        return parse_qs(urlsplit(finished).query)["interact_ref"][0] if finished else ""
+
+    def resume(
+        self, asked: Json, reference: str | None = None, by: Client | None = None, **body: Any
+    ) -> httpx2.Response:
+        """POST to the continuation URI with an interact_ref, or without any body."""
+        follow_up = asked["continue"]
+        content = ({"interact_ref": reference} if reference else {}) | body
+        return (by or self.client).post(follow_up["uri"], content or None, follow_up["access_token"]["value"])
+
+    # Signatures
+
+    def signed(
+        self,
+        covered: Sequence[str] = ("@method", "@target-uri", "authorization", "content-digest"),
+        keyid: str | None = "key-1",
+        body: bytes | None = None,
+        sent: dict[str, str | None] | None = None,
+        signer: Client | None = None,
+    ) -> httpx2.Response:
+        """POST /incoming-payments with a signature made by hand (RFC 9421 section 2.5) over the components named.
+
+        `sent` and `body` are what goes out instead of what was signed; None leaves a header out.
+        """
+        url = f"{self.instance.base_url}/incoming-payments"
+        content = json.dumps({"walletAddress": self.taker}).encode()
+        headers: dict[str, str | None] = {
+            "authorization": f"GNAP {self.token('incoming-payment', 'create')}",
+            "content-type": "application/json",
+            "content-digest": content_digest(content),
+        }
+        values = {"@method": "POST", "@target-uri": url} | headers
+        names = " ".join(f'"{name}"' for name in covered)
+        params = f"({names});created={self.instance.clock.now() // SECOND}"
+        params += f';keyid="{keyid}"' if keyid is not None else ""
+        base = "\n".join([*(f'"{name}": {values[name]}' for name in covered), f'"@signature-params": {params}'])
+        signature = base64.b64encode((signer or self.client).private_key.sign(base.encode())).decode()
+        headers |= {"signature-input": f"sig1={params}", "signature": f"sig1=:{signature}:"} | (sent or {})
+        going = {name: value for name, value in headers.items() if value is not None}
+        return self.stranger.post(url, content=content if body is None else body, headers=going)
