@@ -53,6 +53,8 @@ ROUTES = [
     JsonRoute("/incoming-payments", incoming_payments.create, methods=["POST"]),
     JsonRoute("/incoming-payments", incoming_payments.list_page, methods=["GET"]),
     JsonRoute("/incoming-payments/{id}/complete", incoming_payments.complete, methods=["POST"]),
+    # The official .NET client completes with two slashes; what it signed cannot be redirected.
+    JsonRoute("/incoming-payments/{id}//complete", incoming_payments.complete, methods=["POST"]),
     JsonRoute("/quotes", quotes.create, methods=["POST"]),
     JsonRoute("/quotes/{id}", quotes.read, methods=["GET"]),
     JsonRoute("/outgoing-payments", outgoing_payments.create, methods=["POST"]),

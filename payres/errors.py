@@ -53,7 +53,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "user_denied": ("owner_denied",),
     "insufficient_access": ("action", "identifier", "csrf", "cross_site"),
     "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
-    "insufficient_funds": ("wallet", "liquidity"),
+    "insufficient_funds": ("wallet", "liquidity", "fees"),
     "invalid_receiver": ("no_exchange_rate",),
 }
 # A client that may not do something must be able to tell why without reading sentences.

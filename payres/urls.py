@@ -1,6 +1,7 @@
 """URLs of wallets and resources: built from the public base URL, never from what a request claims in `Host`."""
 
 import re
+from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from payres.errors import Refusal, invalid_request
@@ -67,6 +68,12 @@ def normalise(url: str) -> str:
     and fragment dropped. A text that is no such URL comes back unchanged, so that it equals nothing: one with user
     information, with dot segments, which every client resolves before it sends, or with a stray percent sign.
     """
+    return _normalise(url) if len(url) <= MAX_URL_LENGTH else url
+
+
+@lru_cache(maxsize=1024)
+def _normalise(url: str) -> str:
+    # Kept, because every request compares the same few wallet addresses.
     parts = _split(url)
     if parts is None:
         return url

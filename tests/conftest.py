@@ -1,6 +1,5 @@
 """What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
-import os
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -21,7 +20,7 @@ settings.load_profile("payres")
 Refused = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="session", autouse=bool(os.environ.get("DOCUMENTED")))
+@pytest.fixture(scope="session", autouse=True)
 def documented() -> Iterator[None]:
     """Holds every answer that a test gets over HTTP to the published OpenAPI documents, whatever the test is about."""
     with pytest.MonkeyPatch.context() as patch:

@@ -54,6 +54,20 @@ def test_refusal_of_401_or_403_cannot_be_made_without_a_documented_reason(
         assert Refusal(status, code, "That is why", {"reason": reason, "field": "client"}).details is not None
 
 
+def test_every_refusal_of_401_or_403_is_written_with_a_reason() -> None:
+    """Not all are made in tests, so each place that makes one is looked at."""
+    without = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="Refusal"), args=[ast.Constant(value=401 | 403), _, _, *more]):
+                    details = next(iter(more), None)
+                    keys = details.keys if isinstance(details, ast.Dict) else []
+                    if not any(isinstance(key, ast.Constant) and key.value == "reason" for key in keys):
+                        without.append(f"{path.name}:{node.lineno}")
+    assert without == []
+
+
 def test_reason_belongs_to_its_code_whatever_the_status() -> None:
     with pytest.raises(AssertionError, match="missing_token is not a documented reason of invalid_receiver"):
         Refusal(400, "invalid_receiver", "No", {"reason": "missing_token"})

@@ -17,7 +17,10 @@ urls = Urls("https://pay.example")
 
 hosts = st.sampled_from(["pay.example", "PAY.Example", "127.0.0.1", "[::1]", "localhost"])
 ports = st.one_of(st.just(""), st.integers(1, 65535).map(lambda port: f":{port}"))
-paths = st.lists(st.text("abcXYZ019-._~%", min_size=1, max_size=6), max_size=4).map(
+segments = st.text("abcXYZ019-._~", min_size=1, max_size=6).filter(lambda segment: segment not in {".", ".."})
+wallet_paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
+escapes = st.sampled_from(["%41", "%7e", "%2F", "%2f", "%25", "%2541", "%25%34%31"])
+paths = st.lists(st.one_of(segments, escapes, st.builds(str.__add__, segments, escapes)), max_size=4).map(
     lambda parts: "".join(f"/{p}" for p in parts)
 )
 http_urls = st.builds(
@@ -43,7 +46,22 @@ def test_urls_are_built_from_the_base() -> None:
         ("http://pay.example:80", "http://pay.example"),
         ("http://pay.example:443", "http://pay.example:443"),
         ("https://pay.example:8443/", "https://pay.example:8443"),
+        ("https://pay.example/alice//", "https://pay.example/alice"),
+        ("https://pay.example//alice", "https://pay.example//alice"),
+        ("https://pay.example:/alice", "https://pay.example/alice"),
+        ("https://pay.example:0443/alice", "https://pay.example/alice"),
+        ("https://pay.example./alice", "https://pay.example./alice"),
         ("https://pay.example/alice?a=1#b", "https://pay.example/alice"),
+        ("https://pay.example/alice/?", "https://pay.example/alice"),
+        ("https://pay.example/alice#../bob", "https://pay.example/alice"),
+        ("https://pay.example?a=1", "https://pay.example"),
+        ("https://pay.example/%61lic%65", "https://pay.example/alice"),
+        ("https://pay.example/%7Ealice", "https://pay.example/~alice"),
+        ("https://pay.example/a%2fb%3a", "https://pay.example/a%2Fb%3A"),
+        ("https://pay.example/%2541", "https://pay.example/%2541"),
+        ("https://pay.example/%c3%a9", "https://pay.example/%C3%A9"),
+        ("https://pay.example/.well-known/pay/", "https://pay.example/.well-known/pay"),
+        ("https://pay.example/a.b/..c/d..", "https://pay.example/a.b/..c/d.."),
         ("http://[::1]:8080/a", "http://[::1]:8080/a"),
         ("http://pay.example:port/a", "http://pay.example:port/a"),
         ("http://[::1/a", "http://[::1/a"),
@@ -55,6 +73,37 @@ def test_urls_are_built_from_the_base() -> None:
 )
 def test_normalise_drops_what_makes_no_difference(url: str, normal: str) -> None:
     assert normalise(url) == normal
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user@pay.example/alice",
+        "https://user:secret@pay.example/alice",
+        "https://@pay.example/alice",
+        "https://pay.example:443@evil.example/alice",
+        "https://pay.example\\@evil.example/alice",
+        "https://pay.example/bob/../alice",
+        "https://pay.example/./alice",
+        "https://pay.example/alice/.",
+        "https://pay.example/alice/..",
+        "https://pay.example/bob/%2e%2E/alice",
+        "https://pay.example/bob/.%2e/alice",
+        "https://pay.example/%",
+        "https://pay.example/%4",
+        "https://pay.example/%%341",
+        "https://pay.example/%zz",
+        "https://pay.example/al ice",
+        "https://pay.example/al\tice",
+        "https://pay.example/alice\n",
+        " https://pay.example/alice",
+        "ftp://pay.example/alice",
+        f"https://pay.example/{'x' * MAX_URL_LENGTH}",
+    ],
+)
+def test_normalise_leaves_what_could_deceive(url: str) -> None:
+    assert normalise(url) == url
+    assert urls.wallet_path(url) != "alice"
 
 
 @given(http_urls)
@@ -77,6 +126,11 @@ def test_normalise_takes_any_text(text: str) -> None:
         ("https://pay.example/Alice/", "alice"),
         ("https://PAY.EXAMPLE:443/a/b", "a/b"),
         ("https://pay.example/.well-known/pay", ".well-known/pay"),
+        ("https://pay.example/%41lice?first=1#top", "alice"),
+        ("https://pay.example/alice%2Fbob", "alice%2fbob"),
+        ("https://user@pay.example/alice", None),
+        ("https://pay.example:80/alice", None),
+        ("//pay.example/alice", None),
         ("https://pay.example/", None),
         ("https://pay.example", None),
         ("http://pay.example/alice", None),
@@ -96,6 +150,10 @@ def test_wallet_path_is_that_of_a_wallet_address_here(url: str, path: str | None
         ("https://pay.example/quotes/1", "1"),
         ("https://pay.example/quotes/1/", "1"),
         ("https://PAY.example:443/quotes/1", "1"),
+        ("https://pay.example/%71uotes/%31?x#y", "1"),
+        ("https://pay.example/quotes/1%2F2", "1%2F2"),
+        ("https://pay.example/quotes/../quotes/1", None),
+        ("https://user@pay.example/quotes/1", None),
         ("https://pay.example/quotes/", None),
         ("https://pay.example/quotes/1/2", None),
         ("https://pay.example/other/1", None),
@@ -109,9 +167,24 @@ def test_resource_id_is_that_of_a_resource_here(url: str, identifier: str | None
     assert urls.resource_id("quotes", url) == identifier
 
 
-@given(paths.filter(bool))
+@given(wallet_paths)
 def test_wallet_path_undoes_wallet(path: str) -> None:
-    assert urls.wallet_path(urls.wallet(path[1:].lower())) == path[1:].lower()
+    assert urls.wallet_path(urls.wallet(path.lower())) == path.lower()
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "did"),
+    [
+        ("https://pay.example", "alice", "did:web:pay.example:alice"),
+        ("https://pay.example", "a/b-c._1", "did:web:pay.example:a:b-c._1"),
+        ("https://pay.example", "~alice", "did:web:pay.example:%7Ealice"),
+        ("https://pay.example", ".well-known/pay", "did:web:pay.example:.well-known:pay"),
+        ("http://127.0.0.1:8080", "alice", "did:web:127.0.0.1%3A8080:alice"),
+        ("http://[::1]:8080", "alice", "did:web:%5B%3A%3A1%5D%3A8080:alice"),
+    ],
+)
+def test_did_names_the_wallet_in_the_characters_of_a_did(base: str, path: str, did: str) -> None:
+    assert Urls(base).did(path) == did
 
 
 @pytest.mark.parametrize(
@@ -157,7 +230,6 @@ def test_http_url_is_absolute_and_harmless(url: str, allowed: bool) -> None:
         ("a-b._~1", "a-b._~1"),
         (".well-known/pay", ".well-known/pay"),
         ("quotes2", "quotes2"),
-        ("my/quotes", "my/quotes"),
         ("x" * 200, "x" * 200),
     ],
 )
@@ -170,7 +242,7 @@ def test_wallet_path_is_stored_in_one_spelling(path: str, clean: str) -> None:
     [
         *("", "/", "a b", "a//b", "a/./b", "../a", "a%2Fb", "é", "a?b", "a#b", "a\n", "x" * 201),
         *sorted(RESERVED_SEGMENTS),
-        *("quotes/1", "Quotes", "alice/jwks.json", "alice/did.json", ".well-known/other"),
+        *("quotes/1", "Quotes", "my/quotes", "alice/jwks.json", "alice/did.json", ".well-known/other"),
     ],
 )
 def test_wallet_path_may_not_shadow_the_api(path: str) -> None:

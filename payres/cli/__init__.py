@@ -13,6 +13,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("server", "Run the server."),
     "wallet": ("wallet", "Open wallets and move money in and out of them."),
     "key": ("key", "Manage the public keys that clients sign with."),
+    "explain": ("explain", "Explain why a signed request is accepted or refused."),
     "grant": ("grant", "See what clients ask for; approve, deny and revoke it."),
     "asset": ("asset", "Show the currencies in use, with their fees and liquidity."),
     "liquidity": ("exchange", "Fund exchange between currencies."),

@@ -41,7 +41,7 @@ def add(session: Session, path: str, jwk: IO[bytes] | None, pem: IO[bytes] | Non
     Examples: payres key add alice --jwk public.jwk
               payres key add alice --pem public.pem --kid my-app
     """
-    public = _read_key(jwk, pem, kid)
+    public = read_key(jwk, pem, kid)
 
     def unit(tx: Transaction) -> Resource:
         wallet = require_wallet(tx, session.wallet_path(path))
@@ -121,7 +121,8 @@ def revoke(session: Session, path: str, kid: str) -> None:
     _show(session, session.write(unit))
 
 
-def _read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> "JWK":
+def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> "JWK":
+    """The public key in one of the two files; a PEM takes its `kid` from the command line."""
     from payres.signatures.jwk import jwk_from_pem, parse_jwk
 
     try:

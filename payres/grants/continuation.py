@@ -44,9 +44,14 @@ def continue_grant(
     if interaction is None or grant.state == "issued":
         if reference:
             raise _unknown()
-        raise _denied("already_issued", "The grant was given already and cannot be continued")
+        raise _denied("already_issued", "The grant was given already: use its access token, or rotate it")
     if grant.state == "denied":
-        raise Refusal(401, "user_denied", "The wallet's owner denied this grant", {"reason": "owner_denied"})
+        raise Refusal(
+            401,
+            "user_denied",
+            "The wallet's owner denied this grant; ask again only when they want it",
+            {"reason": "owner_denied"},
+        )
     _check_wait(grant, interaction, settings.continue_wait, now)
     if grant.state == "pending":
         return _still_pending(tx, urls, settings, grant, interaction, token, reference, now)

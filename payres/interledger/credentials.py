@@ -31,8 +31,8 @@ class CredentialSource:
     def __init__(self, server_secret: bytes, ilp_address: str) -> None:
         assert len(server_secret) == 32
         self._token_cipher = AESGCM(_hmac(server_secret, b"ilp_stream_connection_token"))
-        self._secret_key = _hmac(server_secret, b"ilp_stream_shared_secret")
-        self._iv_key = _hmac(server_secret, b"payres_token_iv")
+        self._secrets = hmac.new(_hmac(server_secret, b"ilp_stream_shared_secret"), digestmod="sha256")
+        self._ivs = hmac.new(_hmac(server_secret, b"payres_token_iv"), digestmod="sha256")
         self._ilp_address = ilp_address
 
     def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
@@ -41,17 +41,24 @@ class CredentialSource:
         The IV is derived from the text that it seals, so one IV never seals two texts.
         """
         text = bytes([HAS_TAG | HAS_ASSET]) + _octets(payment_id) + _octets(asset.code) + bytes([asset.scale])
-        iv = _hmac(self._iv_key, text)[:IV_BYTES]
+        iv = _keyed(self._ivs, text)[:IV_BYTES]
         sealed = self._token_cipher.encrypt(iv, text, None)
         token = iv + sealed[-TAG_BYTES:] + sealed[:-TAG_BYTES]
         return Credentials(
             f"{self._ilp_address}.{_base64url(token)}",
-            _base64url(_hmac(self._secret_key, token)),
+            _base64url(_keyed(self._secrets, token)),
         )
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, "sha256")
+
+
+def _keyed(key: hmac.HMAC, message: bytes) -> bytes:
+    """The HMAC of a message under a key set up before; unlike hmac.digest it never hands the interpreter to others."""
+    code = key.copy()
+    code.update(message)
+    return code.digest()
 
 
 def _octets(text: str) -> bytes:

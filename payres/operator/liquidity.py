@@ -18,7 +18,7 @@ def withdraw_liquidity(tx: Transaction, code: str, scale: int, text: str, now: i
     """Takes liquidity out again. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
     asset = require_asset(tx, code, scale)
     account_id = ledger.operator_account(tx, asset.id, "liquidity")
-    movements.pay_out(tx, account_id, asset, text, now, f"The liquidity in {code} with scale {scale}")
+    movements.pay_out(tx, account_id, asset, text, now, f"The liquidity in {code} with scale {scale}", "liquidity")
     return asset
 
 
@@ -26,5 +26,5 @@ def withdraw_fees(tx: Transaction, code: str, scale: int, text: str, now: int) -
     """Takes collected fees out. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
     asset = require_asset(tx, code, scale)
     account_id = ledger.operator_account(tx, asset.id, "fees")
-    movements.pay_out(tx, account_id, asset, text, now, f"The fees account in {code} with scale {scale}")
+    movements.pay_out(tx, account_id, asset, text, now, f"The fees account in {code} with scale {scale}", "fees")
     return asset

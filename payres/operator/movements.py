@@ -21,10 +21,11 @@ def pay_in(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now:
     return amount
 
 
-def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int, holder: str) -> int:
+def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int, holder: str, reason: str) -> int:
     """Moves an amount such as "100.00" from the account to outside; returns it in the minor unit.
 
-    `holder` names the account in the sentence. Refuses with 400 `invalid_amount`, 403 `insufficient_funds`.
+    `holder` names the account in the sentence, `reason` is the stable word for it. Refuses with 400 `invalid_amount`,
+    403 `insufficient_funds`.
     """
     amount = require_amount(text, asset)
     external = ledger.operator_account(tx, asset.id, "external")
@@ -36,7 +37,7 @@ def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now
             403,
             "insufficient_funds",
             f"{holder} has {free} {asset.code} free, less than {format_decimal(amount, _unit(asset))} {asset.code}",
-            {"free": free},
+            {"reason": reason, "free": free},
         ) from lack
     return amount
 

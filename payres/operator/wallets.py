@@ -66,7 +66,7 @@ def withdraw(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
     """
     wallet = require_wallet(tx, path)
     asset = assets.asset_by_id(tx, wallet.asset_id)
-    movements.pay_out(tx, wallet.account_id, asset, text, now, f"The wallet {wallet.path}")
+    movements.pay_out(tx, wallet.account_id, asset, text, now, f"The wallet {wallet.path}", "wallet")
     return wallet
 
 

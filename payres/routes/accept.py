@@ -13,11 +13,12 @@ from payres.routes.messages import JSON
 # What nearly all clients send, so that nothing need be parsed.
 COMMON: Final = frozenset({b"*/*", JSON.encode(), b""})
 MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
+RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
 REFUSED: Final = re.compile(r"q=0(?:\.0*)?")
 
 
 class JsonRoute(Route):
-    """A route whose answers are JSON. `types` are other names for what it answers with."""
+    """A route whose answers are JSON. `types` are other names of what it answers with."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class JsonRoute(Route):
         types: Sequence[str] = (),
     ) -> None:
         super().__init__(path, endpoint, methods=methods)
-        self.types = (JSON, *types)
+        self.types = types
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Starlette's; refuses with 406 what accepts no JSON."""
@@ -55,19 +56,15 @@ class WalletRoute(JsonRoute):
         self.methods = None
 
 
-def accepts(accept: str, types: Sequence[str]) -> bool:
-    """Whether an Accept header takes one of the media types. What is malformed in it is passed over."""
+def accepts(accept: str, types: Sequence[str] = ()) -> bool:
+    """Whether an Accept header takes JSON, or names one of the other types. What is malformed in it is passed over."""
     ranges: dict[str, bool] = {}
     for member in accept.lower().split(","):
         media_range, *parameters = [part.strip() for part in member.split(";")]
         if MEDIA_RANGE.fullmatch(media_range):
             taken = not any(REFUSED.fullmatch(parameter) for parameter in parameters)
             ranges[media_range] = ranges.get(media_range, False) or taken
-    return not ranges or any(_takes(ranges, media_type) for media_type in types)
-
-
-def _takes(ranges: dict[str, bool], media_type: str) -> bool:
-    """The most specific range decides."""
-    family = media_type.partition("/")[0]
-    fitting = (ranges[name] for name in (media_type, f"{family}/*", "*/*") if name in ranges)
-    return next(fitting, False)
+    if not ranges or any(ranges.get(media_type) for media_type in types):
+        return True
+    # The most specific range decides.
+    return next((ranges[name] for name in RANGES_OF_JSON if name in ranges), False)

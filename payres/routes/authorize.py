@@ -32,6 +32,8 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     """What the request may do. Refuses with 401 and 403 (part 5, decisions: Access and Signatures)."""
     context = context_of(request)
     token = gnap_token(request)
+    if token is None:
+        raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
     now = context.clock.now()
     unit = partial(_find_holder, context=context, token=token, kid=unverified.keyid, now=now)
@@ -63,12 +65,10 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
     return parsed
 
 
-def gnap_token(request: Request) -> str:
-    """The token in `Authorization: GNAP <token>` (RFC 9635 section 7.2). Refuses with 401 `invalid_token`."""
+def gnap_token(request: Request) -> str | None:
+    """The token in `Authorization: GNAP <token>` (RFC 9635 section 7.2), None without one."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "gnap" or not token.strip():
-        raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
-    return token.strip()
+    return (token.strip() or None) if scheme.lower() == "gnap" else None
 
 
 def _find_holder(

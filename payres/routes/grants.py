@@ -91,9 +91,9 @@ async def _prove_continuing_client(request: Request, body: bytes, grant_id: str)
     """The continuation token, once it and the client's signature are proven. Refuses with 401 and 404."""
     context = context_of(request)
     unverified = parse_signature(request, body)
-    if "authorization" not in request.headers:
-        raise invalid_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
     token = gnap_token(request)
+    if token is None:
+        raise invalid_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
 
     def unit(tx: Transaction) -> ClientRecord:
         return client_store.client_by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)

@@ -1,5 +1,6 @@
 """The parameters of a signature (RFC 9421 section 2.3): their types, allowed values and freshness."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, NoReturn, cast
 
@@ -10,6 +11,10 @@ from payres.signatures.reasons import Reason, SignatureError
 
 _MAX_TEXT: Final = 256
 _MICROSECONDS: Final = 1_000_000
+# What nearly every client sends: strings without escapes, and whole numbers (RFC 9651 sections 4.2.4 and 4.2.5).
+_PLAIN = r';([a-z]++)=(?:"([ !#-\[\]-~]*+)"|([0-9]{1,15}+))'
+_PLAIN_PARAMETER = re.compile(_PLAIN)
+_PLAIN_PARAMETERS = re.compile(rf"(?:{_PLAIN})*+")
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -72,6 +77,15 @@ def check_freshness(parameters: Parameters, policy: Policy, now: int) -> None:
 
 
 def _parse(text: str) -> Mapping[str, object]:
+    if _PLAIN_PARAMETERS.fullmatch(text):
+        members = _PLAIN_PARAMETER.findall(text)
+        found = {name: int(number) if number else string for name, string, number in members}
+        if len(found) == len(members):
+            return found
+    return _parse_structured(text)
+
+
+def _parse_structured(text: str) -> Mapping[str, object]:
     try:
         # The components have been read; an empty list stands in for them and carries the parameters.
         parsed = http_sf.parse(b"()" + text.encode("ascii"), tltype="list", on_duplicate_key=_refuse_duplicate)

@@ -122,7 +122,10 @@ def verify(unverified: Unverified, key: JWK) -> Verified | Rejected:
 
 
 def signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
-    """Return each member of Signature-Input that has a signature, with the signature's text."""
+    """Return each member of Signature-Input that has a signature, with the signature's text.
+
+    Raises SignatureError if there is none, or if one of the two headers cannot be read.
+    """
     input_value = field_value(fields.get(b"signature-input", ()))
     signature_value = field_value(fields.get(b"signature", ()))
     if not input_value or not signature_value:
@@ -192,6 +195,18 @@ def _digest_rejection(message: Message, fields: Fields, candidates: list[Candida
     return Rejected(reason, f"{reason.meaning} {advice}", "content-digest")
 
 
+def unescaped(message: Message) -> Message | None:
+    """The message with the one other spelling of its target that is taken, or None if it has none.
+
+    .NET signs Uri.ToString(), which shows %3A in a query as a colon, and sends the escaped form. Both name the same
+    resource, so a signature over the unescaped spelling proves as much. Nothing else is tried.
+    """
+    path, mark, query = message.target_uri.partition("?")
+    if "%3A" not in query:
+        return None
+    return msgspec.structs.replace(message, target_uri=path + mark + query.replace("%3A", ":"))
+
+
 def _verified(candidate: Candidate) -> Verified:
     parameters = candidate.parameters
     return Verified(
@@ -202,13 +217,10 @@ def _verified(candidate: Candidate) -> Verified:
 def _is_valid(message: Message, candidate: Candidate, key: JWK) -> bool:
     if _verifies(candidate.base, candidate.signature, key):
         return True
-    # .NET signs Uri.ToString(), which shows %3A in a query as a colon, and sends the escaped form. Both name the same
-    # resource, so a signature over the unescaped spelling proves as much. Nothing else is tried.
-    path, mark, query = message.target_uri.partition("?")
-    if "%3A" not in query:
+    other = unescaped(message)
+    if other is None:
         return False
-    unescaped = msgspec.structs.replace(message, target_uri=path + mark + query.replace("%3A", ":"))
-    base = signature_base(unescaped, candidate.components, candidate.signature_input.text)
+    base = signature_base(other, candidate.components, candidate.signature_input.text)
     return _verifies(base, candidate.signature, key)
 
 

@@ -29,7 +29,7 @@ def filled(value: Any, places: Json) -> Any:
     return value.format(**places) if isinstance(value, str) else value
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def places(shared: Instance) -> Json:
     shared.create_wallet("shut")
     shared.write(lambda tx: wallets.deactivate(tx, "shut"))

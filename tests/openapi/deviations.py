@@ -15,6 +15,14 @@ class Deviation(NamedTuple):
     reason: str
 
 
+class Leniency(NamedTuple):
+    """What these operations do without, although the documents demand it: a header, or a member of the body."""
+
+    operations: tuple[str, ...]
+    without: str
+    reason: str
+
+
 class Amendment(NamedTuple):
     """What is read otherwise than it is written: `value` stands at `place`, instead of the member `replaces` there."""
 
@@ -52,14 +60,146 @@ AMENDMENTS = (
         ("components", "schemas", "access-quote", "properties", "identifier"),
         None,
         {"type": "string", "format": "uri"},
-        "Access to quotes can be narrowed to one wallet address, as the other kinds can; the answer says what was granted",
+        "Access to quotes can be narrowed to one wallet address like the other kinds. The answer says what was granted",
     ),
 )
 
-DEVIATIONS: tuple[Deviation, ...] = ()
+CREATE = ("create-incoming-payment", "create-quote", "create-outgoing-payment")
+READ = ("get-incoming-payment", "get-quote", "get-outgoing-payment", "get-outgoing-payment-grant")
+LIST = ("list-incoming-payments", "list-outgoing-payments")
+CONTINUE = ("post-continue", "delete-continue")
+TOKEN = ("post-token", "delete-token")
+SIGNED = (*CREATE, *READ, *LIST, "complete-incoming-payment", "post-request", *CONTINUE, *TOKEN)
+WITH_BODY = (*CREATE, "post-request", "post-continue")
+PUBLIC = ("get-wallet-address", "get-wallet-address-keys")
+DID = "get-wallet-address-did-document"
+
+DEVIATIONS = (
+    Deviation(
+        ("create-incoming-payment", "create-outgoing-payment", *LIST),
+        400,
+        "invalid_request",
+        "Among all that creates and lists, the document has a 400 for quotes only. The others have rules to break too",
+    ),
+    Deviation(
+        ("create-incoming-payment", "create-outgoing-payment"),
+        400,
+        "invalid_amount",
+        "An amount that no payment can have: no number, zero, in another asset, or more than can be moved",
+    ),
+    Deviation(
+        ("create-incoming-payment",),
+        400,
+        "invalid_expiry",
+        "The time of expiry is past, too far away, or no time at all",
+    ),
+    Deviation(
+        ("create-outgoing-payment",),
+        400,
+        "invalid_quote",
+        "The quote does not exist, has expired, or is not for this client",
+    ),
+    Deviation(
+        ("create-outgoing-payment",),
+        400,
+        "invalid_receiver",
+        "The incoming payment does not exist or takes no more money",
+    ),
+    Deviation(
+        ("post-continue",),
+        400,
+        "invalid_request",
+        "The document expects that the client can be wrong and too fast, but not that its body can be malformed",
+    ),
+    Deviation(
+        ("create-outgoing-payment", "complete-incoming-payment"),
+        409,
+        "wrong_state",
+        "The request is sound and comes too late: a quote pays once, and what has expired cannot be completed. A "
+        "client that repeats a request after a lost answer must be able to tell this from a fault of its own",
+    ),
+    Deviation(
+        ("post-continue",),
+        401,
+        "user_denied",
+        "The code of RFC 9635 for an owner who said no; `request_denied` hides that",
+    ),
+    Deviation(
+        TOKEN,
+        401,
+        "invalid_token",
+        "The signature proves the client, but the Authorization header is not the right one; `invalid_client` would "
+        "send the developer to the keys",
+    ),
+    Deviation(
+        ("delete-continue",),
+        404,
+        "invalid_continuation",
+        "The document answers a POST to a grant that does not exist so, and a DELETE with `invalid_request`",
+    ),
+    Deviation(
+        ("delete-token",),
+        404,
+        "not_found",
+        "There never was a token at this URL, and the document has no answer to that",
+    ),
+    Deviation(
+        (DID,),
+        404,
+        "not_found",
+        "There is no wallet address to have a DID document. The document does not think of that",
+    ),
+    Deviation(
+        (*SIGNED, *PUBLIC, DID),
+        406,
+        "not_acceptable",
+        "The Accept header refuses JSON, which is all that there is",
+    ),
+    Deviation(
+        WITH_BODY, 415, "unsupported_media_type", "The body must be JSON and say so; the documents take it for granted"
+    ),
+    Deviation(SIGNED, 413, "too_large", "A body has a limit, or anyone could fill the server's memory"),
+    Deviation(
+        (*SIGNED, *PUBLIC),
+        500,
+        "internal_error",
+        "A fault of payres. The documents leave it out or call it `request_denied`, which sounds like a decision",
+    ),
+    Deviation(
+        (*SIGNED, *PUBLIC, DID),
+        503,
+        "unavailable",
+        "The database cannot take the work or the server is stopping: nothing was done, and Retry-After says when to "
+        "try again",
+    ),
+)
+
+LENIENCIES = (
+    Leniency(
+        ("get-incoming-payment",),
+        "Authorization",
+        "Whoever knows the URL may see the public form of an incoming payment. The document describes and forbids it",
+    ),
+    Leniency(
+        TOKEN,
+        "Authorization",
+        "The official PHP client may send another token here, or none. The manage URL cannot be guessed, and the "
+        "client's signature is checked",
+    ),
+    Leniency(
+        ("create-incoming-payment",),
+        "walletAddress",
+        "The grant names it. The document demands it, and says beside that all members are optional",
+    ),
+)
 
 
 def find_deviation(operation: str, status: int, code: str) -> Deviation | None:
     """The deviation that allows an operation to refuse with this status and code."""
     wanted = (status, code)
     return next((one for one in DEVIATIONS if operation in one.operations and (one.status, one.code) == wanted), None)
+
+
+def does_without(operation: str, name: str) -> bool:
+    """Whether an operation may be called without this header or member of the body."""
+    return any(operation in one.operations and one.without == name for one in LENIENCIES)

@@ -68,18 +68,22 @@ def find_operation(method: str, path: str) -> Operation | None:
     return next((one for one in operations() if one.method == wanted and (one.document, one.path) in places), None)
 
 
-@cache
-def validator(document: str, operation_id: str, status: int) -> "jsonschema_rs.Draft202012Validator | None":
+def validator(operation: Operation, status: int) -> "jsonschema_rs.Draft202012Validator | None":
     """What checks the body of a documented response; None for one that is documented without a body."""
-    operation = next(one for one in operations() if (one.document, one.id) == (document, operation_id))
-    content = operation.responses[status].get("content")
-    return None if content is None else _validator(document, content[JSON]["schema"])
+    return _response_validator(operation.document, operation.id, status)
 
 
 @cache
 def refusal_validator() -> "jsonschema_rs.Draft202012Validator":
     """What checks every refusal, documented there or not: the error response of the resource server."""
     return _validator(RESOURCE_SERVER, {"$ref": "#/components/schemas/error-response"})
+
+
+@cache
+def _response_validator(document: str, operation_id: str, status: int) -> "jsonschema_rs.Draft202012Validator | None":
+    operation = next(one for one in operations() if (one.document, one.id) == (document, operation_id))
+    content = operation.responses[status].get("content")
+    return None if content is None else _validator(document, content[JSON]["schema"])
 
 
 def _validator(document: str, schema: Json) -> "jsonschema_rs.Draft202012Validator":

@@ -129,7 +129,7 @@ def test_withdraw_refuses_more_than_is_free_and_says_what_is(tx: Transaction) ->
     with pytest.raises(Refusal, match=r"The wallet alice has 3.50 USD free, less than 4.00 USD") as refusal:
         wallets.withdraw(tx, "alice", "4", NOW)
     assert (refusal.value.status, refusal.value.code) == (403, "insufficient_funds")
-    assert refusal.value.details == {"free": "3.50"}
+    assert refusal.value.details == {"reason": "wallet", "free": "3.50"}
     assert balance(tx, "alice") == 500
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from payres import ledger
+from payres.amounts import MAX_LEDGER
 from payres.clock import MovableClock, format_time
 from payres.grants.access import encode_access
 from payres.identifiers import SystemIdentifiers
@@ -189,6 +190,34 @@ def test_money_received_can_be_spent(idle: Instance) -> None:
     second.pay(receiver_of(idle, "chain-first"), 600)
     idle.settle()
     assert (first.balance(), second.balance()) == ("10.00", "0.01")
+    idle.check_ledger()
+
+
+def test_total_of_a_receiver_never_passes_what_one_figure_holds(idle: Instance) -> None:
+    def whole(value: int) -> Json:
+        return {"value": str(value), "assetCode": "WHOLE", "assetScale": 0}
+
+    def pay(path: str, receiver: str, value: int) -> str:
+        item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": idle.wallet(path)}
+        body = {"walletAddress": idle.wallet(path), "incomingPayment": receiver, "debitAmount": whole(value)}
+        answer = idle.client.post("/outgoing-payments", body, idle.client.grant(item))
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    idle.create_wallet("whole-sender", "WHOLE", 0, deposit=str(MAX_LEDGER))
+    idle.create_wallet("whole-taker", "WHOLE", 0)
+    receiver, back = receiver_of(idle, "whole-taker"), receiver_of(idle, "whole-sender")
+    for path, target in (("whole-sender", receiver), ("whole-taker", back)):
+        pay(path, target, MAX_LEDGER - 10)
+        idle.settle()
+    payments = [pay("whole-sender", receiver, value) for value in (10, 1)]  # each fits, and both do not
+    idle.settle()
+    reading = idle.client.grant(
+        {"type": "outgoing-payment", "actions": ["read"], "identifier": idle.wallet("whole-sender")}
+    )
+    ended = [idle.client.get(payment, reading).json() for payment in payments]
+    assert [(one["failed"], one["sentAmount"]) for one in ended] == [(False, whole(10)), (True, whole(0))]
+    assert received(idle, receiver) == (whole(MAX_LEDGER), False)
     idle.check_ledger()
 
 

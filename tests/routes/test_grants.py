@@ -295,7 +295,7 @@ def test_continuation_needs_its_token(shared: Instance, refused: Refused, method
     token = asked["continue"]["access_token"]["value"]
     refused(shared.client.request(method, "/continue/none", None, token), 404, "invalid_continuation")
     as_bearer = shared.client.request(method, uri, headers={"authorization": f"Bearer {token}"})
-    refused(as_bearer, 401, "invalid_token", reason="missing_token")
+    refused(as_bearer, 401, "invalid_client", reason="missing_token")
 
 
 def test_grant_given_at_once_cannot_be_continued(shared: Instance, refused: Refused) -> None:

@@ -302,7 +302,7 @@ def test_list_shows_a_client_its_own_unless_it_may_list_all(shared: Instance) ->
     assert [item["id"] for item in seen] == [mine["id"]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shelf(shared: Instance) -> tuple[list[str], Callable[[str], Json]]:
     """The ids of 25 payments into one wallet, newest first, and how to ask for a page of them."""
     wallet_address = shared.create_wallet("pages")

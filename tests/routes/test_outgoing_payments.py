@@ -21,7 +21,7 @@ def usd(value: int | str) -> Json:
     return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def payer(shared: Instance) -> str:
     """The address of a wallet that has enough for all the tests below."""
     return shared.create_wallet("payer", deposit="100000.00")

@@ -28,30 +28,39 @@ JSON = {"content-type": "application/json"}
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
-        ("/", "POST"),
-        ("/incoming-payments", "GET, HEAD, POST"),
-        ("/incoming-payments/1", "GET, HEAD"),
-        ("/incoming-payments/1/complete", "POST"),
-        ("/quotes", "POST"),
-        ("/quotes/1", "GET, HEAD"),
-        ("/outgoing-payments", "GET, HEAD, POST"),
-        ("/outgoing-payments/1", "GET, HEAD"),
-        ("/outgoing-payment-grant", "GET, HEAD"),
-        ("/continue/1", "DELETE, POST"),
-        ("/token/1", "DELETE, POST"),
-        ("/healthz", "GET, HEAD"),
-        ("/alice", "GET, HEAD"),
-        ("/alice/jwks.json", "GET, HEAD"),
+        ("/", "OPTIONS, POST"),
+        ("/incoming-payments", "GET, HEAD, OPTIONS, POST"),
+        ("/incoming-payments/1", "GET, HEAD, OPTIONS"),
+        ("/incoming-payments/1/complete", "OPTIONS, POST"),
+        ("/quotes", "OPTIONS, POST"),
+        ("/quotes/1", "GET, HEAD, OPTIONS"),
+        ("/outgoing-payments", "GET, HEAD, OPTIONS, POST"),
+        ("/outgoing-payments/1", "GET, HEAD, OPTIONS"),
+        ("/outgoing-payment-grant", "GET, HEAD, OPTIONS"),
+        ("/continue/1", "DELETE, OPTIONS, POST"),
+        ("/token/1", "DELETE, OPTIONS, POST"),
+        ("/healthz", "GET, HEAD, OPTIONS"),
+        ("/alice", "GET, HEAD, OPTIONS"),
+        ("/alice/jwks.json", "GET, HEAD, OPTIONS"),
+        ("/alice/did.json", "GET, HEAD, OPTIONS"),
     ],
 )
 def test_wrong_method_is_refused_with_those_allowed(
     shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, allowed: str
 ) -> None:
-    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} - set(allowed.split(", ")):
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "PROPFIND"} - set(allowed.split(", ")):
         for spelling in (path, f"{path}/" if path != "/" else path):
             answer = stranger.request(method, shared.base_url + spelling)
             refused(answer, 405, "method_not_allowed")
             assert answer.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "OPTIONS"])
+def test_unknown_path_is_not_found_whatever_the_method(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, method: str
+) -> None:
+    for path in ("/nowhere", "/nowhere/jwks.json", "/nowhere/did.json", "/quotes/1/2", "/discovery"):
+        refused(stranger.request(method, shared.base_url + path), 404, "not_found")
 
 
 @pytest.mark.parametrize(

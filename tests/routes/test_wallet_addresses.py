@@ -46,9 +46,9 @@ def test_wallet_address_has_other_spellings_and_one_id(shared: Instance, strange
 
 
 @pytest.mark.parametrize(
-    "path", ["nobody", "alice/bob", "alice/did.json", "ALICE/keys", "%00", "%ff", "a//b", "..%2Fx"]
+    "path", ["nobody", "alice/bob", "alice/did.jsonx", "ALICE/keys", "%00", "%ff", "a//b", "..%2Fx"]
 )
-@pytest.mark.parametrize("suffix", ["", "/jwks.json"])
+@pytest.mark.parametrize("suffix", ["", "/jwks.json", "/did.json"])
 def test_wallet_address_that_does_not_exist_is_not_found(
     shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, suffix: str
 ) -> None:

@@ -184,7 +184,7 @@ RULES: Final = (
     # 9.2 What it checks of each operation
     Rule("9.2.1", "walletAddress.get: 200 with id, assetCode, assetScale, authServer, resourceServer", ANSWERS),
     Rule("9.2.2", "walletAddress.getKeys: 200 with keys alone, of Ed25519", ANSWERS),
-    Rule("9.2.3", "walletAddress.getDIDDocument: there is none, which is 404 and no 5xx"),
+    Rule("9.2.3", "walletAddress.getDIDDocument: 200 with an object"),
     Rule("9.2.4", "grant.request: 200 with interact and continue, or with access_token and continue", ANSWERS),
     Rule("9.2.5", "grant.continue: 200 with continue, access_token not null", ANSWERS),
     Rule("9.2.6", "grant.cancel: 204"),

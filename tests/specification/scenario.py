@@ -1,4 +1,4 @@
-"""A row of the specification's table: which rules a request keeps or breaks, and what the answer must then look like."""
+"""A row of the specification's table: which rules a request keeps or breaks, and what the answer then is."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -2,30 +2,28 @@
 
 import pytest
 
-from tests.specification import (
-    test_amounts,
-    test_authentication,
-    test_continuation,
-    test_errors,
-    test_incoming_payments,
-    test_lists,
-    test_official_checks,
-    test_outgoing_payments,
-    test_quotes,
-)
 from tests.specification.rules import PARTS, RULES, Rule
 from tests.specification.scenario import Row
+from tests.specification.test_amounts import ROWS as AMOUNTS
+from tests.specification.test_authentication import ROWS as AUTHENTICATION
+from tests.specification.test_continuation import ROWS as CONTINUATION
+from tests.specification.test_errors import ROWS as ERRORS
+from tests.specification.test_incoming_payments import ROWS as INCOMING_PAYMENTS
+from tests.specification.test_lists import ROWS as LISTS
+from tests.specification.test_official_checks import ROWS as OFFICIAL_CHECKS
+from tests.specification.test_outgoing_payments import ROWS as OUTGOING_PAYMENTS
+from tests.specification.test_quotes import ROWS as QUOTES
 
 TABLES: tuple[list[Row], ...] = (
-    test_amounts.ROWS,
-    test_authentication.ROWS,
-    test_continuation.ROWS,
-    test_errors.ROWS,
-    test_incoming_payments.ROWS,
-    test_lists.ROWS,
-    test_official_checks.ROWS,
-    test_outgoing_payments.ROWS,
-    test_quotes.ROWS,
+    AMOUNTS,
+    AUTHENTICATION,
+    CONTINUATION,
+    ERRORS,
+    INCOMING_PAYMENTS,
+    LISTS,
+    OFFICIAL_CHECKS,
+    OUTGOING_PAYMENTS,
+    QUOTES,
 )
 KEPT = {number for rows in TABLES for row in rows if row.keeps for number in row.rules}
 BROKEN = {number for rows in TABLES for row in rows if not row.keeps for number in row.rules}

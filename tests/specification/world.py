@@ -1,4 +1,4 @@
-"""What the rows of the specification's table do to a running server: each call is a request, or what leads up to one."""
+"""What the rows of the specification's table do to a running server: each call is a request, or leads up to one."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def money(value: int | str, code: str, scale: int = 0) -> Json:
 class World:
     """A server with a payer who has plenty of USD and a taker; `client` makes the requests, `other` is another client.
 
-    `patient` is a second server, where a client must wait before it continues.
+    `patient` is a second server: there a client must wait before it continues, and payments stay under way until settled.
     """
 
     def __init__(self, instance: Instance, patient: Instance, stranger: httpx2.Client) -> None:
@@ -137,7 +137,9 @@ class World:
 
     # Quotes
 
-    def create_quote(self, receiver: str, wallet: str | None = None, by: Client | None = None, **members: Any) -> Any:
+    def create_quote(
+        self, receiver: str, wallet: str | None = None, by: Client | None = None, **members: Any
+    ) -> httpx2.Response:
         """POST /quotes for paying from the payer's wallet or another. A member that is None is left out."""
         body = {"walletAddress": wallet or self.payer, "receiver": receiver, "method": "ilp"} | members
         body = {name: value for name, value in body.items() if value is not None}
@@ -157,7 +159,7 @@ class World:
     def create_outgoing(self, wallet: str | None = None, limits: Json | None = None, **members: Any) -> httpx2.Response:
         """POST /outgoing-payments from the payer's wallet or another."""
         sender = wallet or self.payer
-        more = {"limits": limits} if limits else {}
+        more: Json = {"limits": limits} if limits else {}
         token = self.token("outgoing-payment", "create", wallet=sender, **more)
         return self.client.post("/outgoing-payments", {"walletAddress": sender} | members, token)
 
@@ -183,7 +185,10 @@ class World:
         return self.read_incoming(receiver)
 
     def race(self, receiver: str, amount: Json) -> list[Json]:
-        """The outgoing payments of several payers who paid a receiver at the same moment, as read when all ended."""
+        """The outgoing payments of several payers who pay a receiver at the same moment, as read when all ended.
+
+        Who comes when it is over already has none.
+        """
         wallets = [self.fresh(deposit="1000.00") for _ in range(RACERS)]
         tokens = [self.token("outgoing-payment", "create", "read", wallet=wallet) for wallet in wallets]
 
@@ -195,8 +200,10 @@ class World:
             answers = list(threads.map(attempt, range(RACERS)))
         self.instance.settle()
         self.instance.check_ledger()
-        created = [(answer.json()["id"], token) for answer, token in zip(answers, tokens, strict=True)]
-        return [self.client.get(url, token).json() for url, token in created]
+        late = {answer.json()["error"]["code"] for answer in answers if answer.status_code != 201}
+        assert late <= {"invalid_receiver", "invalid_amount"}
+        created = [(answer, token) for answer, token in zip(answers, tokens, strict=True) if answer.is_success]
+        return [self.client.get(answer.json()["id"], token).json() for answer, token in created]
 
     # Lists
 

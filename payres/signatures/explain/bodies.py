@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -31,11 +32,10 @@ class Body(msgspec.Struct, frozen=True):
     content: bytes
 
 
-def other_bodies(body: bytes) -> Iterator[Body]:
-    """Every other spelling of a body; none is the body itself."""
-    for found in _spellings(body):
-        if found.content != body:
-            yield found
+@lru_cache(maxsize=4)
+def other_bodies(body: bytes) -> tuple[Body, ...]:
+    """Every other spelling of a body; none is the body itself. Kept, because a search asks for them again and again."""
+    return tuple(found for found in _spellings(body) if found.content != body)
 
 
 def _spellings(body: bytes) -> Iterator[Body]:

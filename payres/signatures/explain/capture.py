@@ -55,6 +55,11 @@ def read_capture(data: bytes) -> Capture:
     method, target, more = _request_line(_LINE_END.split(head, maxsplit=1)[0])
     headers = _headers(head)
     body, remarks = _body(headers, rest)
+    # Both are answered by the HTTP server before the application, so before any signature is looked at.
+    if any(b"\n" in value for _, value in headers):
+        more.append("A header is folded over several lines, which the server answers with a plain 400.")
+    if method != method.upper():
+        more.append("The method is not in capitals, which the server answers with a plain 400.")
     if end is None:
         remarks.insert(0, "No blank line ends the headers, so the request has no body.")
     return Capture(method, target, headers, body, (*more, *remarks))
@@ -78,8 +83,7 @@ def _request_line(line: bytes) -> tuple[str, str, list[str]]:
 
 def _headers(head: bytes) -> list[tuple[str, bytes]]:
     headers: list[tuple[str, bytes]] = []
-    for number, line in enumerate(head.split(b"\n")[1:], start=2):
-        line = line.removesuffix(b"\r")  # noqa: PLW2901 - a line is what stands between its ends
+    for number, line in enumerate(_LINE_END.split(head)[1:], start=2):
         if line[:1] in (b" ", b"\t") and headers:
             # An obsolete fold (RFC 9112 section 5.2); kept, because what is signed is the unfolded value.
             name, value = headers.pop()
@@ -121,7 +125,8 @@ def _undeclared(rest: bytes) -> tuple[bytes, list[str]]:
 
 def _unchunked(rest: bytes) -> bytes | None:
     """The content of a chunked body (RFC 9112 section 7.1), or None if it is not one."""
-    position, parts = 0, []
+    position = 0
+    parts: list[bytes] = []
     while True:
         match = _CHUNK_SIZE.match(rest, position)
         if match is None:

@@ -65,7 +65,12 @@ def other_headers(guess: Guess) -> Iterator[Variation]:
                 tried.add(other)
                 when = f"{name} is {other!r}" if other else f"{name} is empty"
                 yield _message_change(
-                    "header", cause, when, advice, guess, headers=_replaced(guess, name, other.encode("latin-1"))
+                    "header",
+                    cause,
+                    when,
+                    advice,
+                    guess,
+                    headers=_replaced(guess, name, other.encode("latin-1", "replace")),
                 )
 
 
@@ -158,7 +163,7 @@ def _spelt_values(lines: Sequence[bytes], value: str) -> Iterator[tuple[str, str
     blanks = "in the base, trim each header's value, unfold it, and join several lines with a comma and a space"
     for other in (",".join(text.strip() for text in texts), *(text.strip() for text in texts[:1] + texts[-1:])):
         yield "header_lines", other, blanks
-    for other in (f" {value}", f"{value} ", " ".join(value.split()), "".join(value.split())):
+    for other in (" ".join(value.split()), "".join(value.split())):
         yield "header_blanks", other, blanks
     for other in (value.lower(), value.upper()):
         yield "header_case", other, "sign header values in the letters in which they are sent"

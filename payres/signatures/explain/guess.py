@@ -9,8 +9,10 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 
 from payres.signatures.base import Fields, Message, field_value, header_fields, signature_base
+from payres.signatures.fields import SignatureInput
 from payres.signatures.jwk import JWK, public_key
 from payres.signatures.reasons import SignatureError
+from payres.signatures.verify import unescaped
 
 MAX_HEADER_LENGTH: Final = 8192
 
@@ -55,12 +57,18 @@ class Guess(msgspec.Struct, frozen=True):
         return True
 
 
+def is_taken(guess: Guess) -> bool:
+    """Whether the verifier takes the signature: it forgives one spelling of the target."""
+    other = unescaped(guess.message)
+    return guess.verifies() or (other is not None and msgspec.structs.replace(guess, message=other).verifies())
+
+
 class Reading(msgspec.Struct, frozen=True):
     """A signature read with more patience than the verifier has. `oddities` are the forms it had to forgive, each as
     a clause about what to send instead."""
 
+    entry: SignatureInput
     components: tuple[str, ...]
-    text: str
     keyid: str | None
     signature: bytes
     oddities: tuple[str, ...]
@@ -81,8 +89,8 @@ def read_patiently(message: Message) -> Iterator[Reading]:
         odd = [*_odd_labels(label, other), *_odd_marks(opening, closing), *oddity]
         keyid = _KEYID.search(parameters)
         yield Reading(
+            entry=SignatureInput(label or other or "", components, parameters),
             components=tuple(quoted or bare for quoted, bare in _NAME.findall(components)),
-            text=components + parameters,
             keyid=(keyid[1] or keyid[2]) if keyid else None,
             signature=decoded,
             oddities=tuple(odd),

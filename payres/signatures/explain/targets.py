@@ -35,7 +35,7 @@ def other_targets(guess: Guess, capture: Capture) -> Iterator[Variation]:
                 tried.add(uri)
                 advice = " and ".join(filter(None, (origin_advice, place_advice)))
                 yield _targeting(guess, origin_cause or place_cause, uri, advice)
-    for place_cause, place, place_advice in places:
+    for _, place, place_advice in places:
         advice = f"{_AS_SENT}, with its scheme and host" + (f"; {place_advice}" if place_advice else "")
         yield _targeting(guess, "path_only", place, advice)
         yield _targeting(guess, "host_without_scheme", authority + place, advice)

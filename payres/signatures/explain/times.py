@@ -76,8 +76,8 @@ def _dated(message: Message, created: int, seconds: int) -> Iterator[Cause]:
     if not _near(sent, created, 60) and _near(sent, seconds, 300):
         yield Cause(
             "signed_early",
-            f"The Date header says {moment(sent)} and created {moment(created)}, so the clock is right and the signature"
-            " is old: sign again for each request, retries too.",
+            f"The Date header says {moment(sent)} and created says {moment(created)}, so the clock is right and the"
+            " signature is old: sign again for each request, retries too.",
         )
 
 

@@ -1,0 +1,204 @@
+"""`payres explain`: what the server makes of a captured request, step by step, and why it refuses it."""
+
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from payres.cli.key import read_key
+from payres.cli.session import Resource, Session, with_session
+from payres.clock import format_time, parse_time
+from payres.operator.wallets import require_wallet
+from payres.store import wallets as wallet_store
+from payres.store.database import Transaction
+
+if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
+    from payres.signatures.explain.explanation import Explanation
+    from payres.signatures.explain.guess import KnownKey
+
+# Of all headers only these can make a difference to the signature, besides those that it covers.
+TELLING = {"host", "authorization", "content-type", "content-length", "content-digest", "digest", "date", "forwarded"}
+SIGNED = {"signature-input", "signature"}
+# Opened when it is read, so that a misspelt second file does not leave the first one open.
+INPUT = click.File("rb", lazy=True)
+MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
+
+
+@click.command()
+@click.argument("file", type=INPUT, default="-")
+@click.option("--jwk", type=INPUT, metavar="FILE", help="The client's public JWK.")
+@click.option("--pem", type=INPUT, metavar="FILE", help="The client's key in PEM, public or private.")
+@click.option("--kid", metavar="KID", help="The key id, for --pem; a JWK names its own.")
+@click.option("--wallet", metavar="PATH", help="Take all keys of this wallet, which is the client's.")
+@click.option("--base-url", metavar="URL", help="The server's public origin.")
+@click.option("--at", metavar="TIME", help="When the request arrived (RFC 3339); now when left out.")
+@with_session
+def explain(
+    session: Session,
+    file: IO[bytes],
+    jwk: IO[bytes] | None,
+    pem: IO[bytes] | None,
+    kid: str | None,
+    wallet: str | None,
+    at: str | None,
+) -> None:
+    """Explain why a signed request is accepted or refused.
+
+    FILE is a raw HTTP/1.1 request, - or nothing for standard input. Each rule is applied, whatever the others say; of
+    the usual mistakes those are named with which the signature or the digest is found to be right. The output shows
+    what the request holds, access tokens included. The exit code is 0 for an accepted request and 1 for a refused one.
+
+    \b
+    Examples: payres explain request.txt --wallet alice
+              payres explain request.txt --jwk public.jwk --at 2026-01-31T09:30:00Z
+    """
+    from payres.signatures.explain.capture import read_capture
+    from payres.signatures.explain.explanation import explain as explained
+    from payres.signatures.parameters import Policy
+
+    if any(key is not None and key.name == file.name == "-" for key in (jwk, pem)):
+        raise click.UsageError("The request and the key cannot both come from standard input")
+    keys = _keys(session, jwk, pem, kid, wallet)
+    moment = _moment(session, at)
+    try:
+        capture = read_capture(file.read())
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    policy = Policy(max_age_seconds=session.settings.signature_max_age)
+    found = explained(capture, session.settings.base_url, keys, policy, moment)
+    session.show(_resource(found, moment), "\n".join(_lines(session, found, moment)))
+    click.get_current_context().exit(0 if found.verdict.reason is None else 1)
+
+
+def _keys(
+    session: Session, jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None, wallet: str | None
+) -> list["KnownKey"]:
+    from payres.signatures.explain.guess import KnownKey
+
+    if wallet is None:
+        return [KnownKey(read_key(jwk, pem, kid))]
+    if jwk is not None or pem is not None or kid is not None:
+        raise click.UsageError("Give either --wallet, or a key of your own with --jwk or --pem")
+    path = session.wallet_path(wallet)
+    return session.read(lambda tx: _wallet_keys(tx, path))
+
+
+def _wallet_keys(tx: Transaction, path: str) -> list["KnownKey"]:
+    from payres.signatures.explain.guess import KnownKey
+    from payres.signatures.jwk import JWK
+
+    wallet = require_wallet(tx, path)
+    keys = []
+    for record in wallet_store.list_keys(tx, wallet.id, revoked=True):
+        unusable = None if wallet.active else "belongs to a wallet that is not active"
+        if record.revoked_at is not None:
+            unusable = f"was revoked at {format_time(record.revoked_at)}"
+        keys.append(KnownKey(JWK(kid=record.kid, x=record.x), unusable))
+    return keys
+
+
+def _moment(session: Session, at: str | None) -> int:
+    if at is None:
+        return session.clock.now()
+    try:
+        return parse_time(at)
+    except ValueError as error:
+        raise click.UsageError(f"--at: {error}") from error
+
+
+def _lines(session: Session, found: "Explanation", moment: int) -> Iterator[str]:
+    steps = [(title, lines) for title, lines in _steps(session, found, moment) if lines]
+    for number, (title, lines) in enumerate(steps, start=1):
+        yield f"{number}. {title}"
+        yield from (f"   {line}" for line in lines)
+
+
+def _steps(session: Session, found: "Explanation", moment: int) -> Iterator[tuple[str, list[str]]]:
+    message, verdict = found.message, found.verdict
+    yield (
+        "Request",
+        [
+            f"{printable(message.method)} {printable(message.target_uri)}",
+            f"The base URL is {session.settings.base_url}; the rest is the path and query as sent.",
+            f"The body has {len(message.body)} bytes. Judged as of {format_time(moment)}.",
+            *map(printable, found.remarks),
+        ],
+    )
+    yield "Headers that matter", [f"{name}: {value}" for name, value in _headers(found)]
+    if found.entry is not None:
+        label = printable(found.entry.label) or "missing"
+        listed = [f"{name:<10}  {value}" for name, value in _parameters(found.entry.parameters)]
+        yield f"Signature-Input, label {label}", [f"components  {printable(found.entry.components)}", *listed]
+    yield "Rules", [f"{MARKS[rule.holds]}  {rule.name:<12}  {printable(rule.sentence)}" for rule in found.rules]
+    if found.base is not None:
+        yield "Signature base", [f"| {printable(line)}" for line in _base(found).split("\n")]
+    if found.key is not None:
+        yield "Key", [f"kid {found.key.jwk.kid}, public key x {found.key.jwk.x}"]
+    yield (
+        "Verdict",
+        [f"{'accepted' if verdict.reason is None else f'refused, {verdict.reason}'}: {printable(verdict.sentence)}"],
+    )
+    if verdict.reason is not None:
+        yield "Likely cause", _causes(found)
+
+
+def _headers(found: "Explanation") -> list[tuple[str, str]]:
+    """What was signed, and what may differ from it."""
+    telling = TELLING | SIGNED | set(found.components)
+    named = [(name.decode("ascii"), value) for name, value in found.message.headers]
+    return [
+        (name, printable(value.decode("utf-8", "backslashreplace")))
+        for name, value in named
+        if name in telling or name.startswith("x-forwarded-")
+    ]
+
+
+def _parameters(text: str) -> list[tuple[str, str]]:
+    pieces = [piece.strip().partition("=") for piece in text.split(";") if piece.strip()]
+    return [(printable(name), printable(value)) for name, _, value in pieces]
+
+
+def _base(found: "Explanation") -> str:
+    return (found.base or b"").decode("utf-8", "backslashreplace")
+
+
+def _causes(found: "Explanation") -> list[str]:
+    if found.causes:
+        return [f"- {printable(cause.sentence)}" for cause in found.causes]
+    tried = f" ({found.tried} variations were tried)" if found.tried else ""
+    return [
+        f"None of the usual causes could be confirmed{tried}.",
+        "Mend the rules that fail. If only the verification does, then compare the base above with what your client",
+        "signs, line by line, and make sure that its private key belongs to the public key above.",
+    ]
+
+
+def printable(text: str) -> str:
+    """The text with every character that a terminal would act upon written out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def _resource(found: "Explanation", moment: int) -> Resource:
+    key, entry = found.key, found.entry
+    return {
+        "accepted": found.verdict.reason is None,
+        "reason": found.verdict.reason,
+        "description": found.verdict.sentence,
+        "causes": [{"cause": cause.cause, "description": cause.sentence} for cause in found.causes],
+        "at": format_time(moment),
+        "method": found.message.method,
+        "targetUri": found.message.target_uri,
+        "headers": [{"name": name, "value": value} for name, value in _headers(found)],
+        "bodyLength": len(found.message.body),
+        "remarks": found.remarks,
+        "signature": None
+        if entry is None
+        else {
+            "label": entry.label,
+            "components": found.components,
+            "parameters": [{"name": name, "value": value} for name, value in _parameters(entry.parameters)],
+        },
+        "rules": [{"rule": rule.name, "holds": rule.holds, "description": rule.sentence} for rule in found.rules],
+        "signatureBase": None if found.base is None else _base(found),
+        "key": None if key is None else {"kid": key.jwk.kid, "x": key.jwk.x},
+    }

@@ -1,0 +1,227 @@
+"""Every deviation and amendment is one: a real answer needs it, and the documents do not have it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+
+from payres.clock import HOUR, format_time
+from payres.errors import Refusal
+from payres.testing.instance import Instance, run_instance
+from tests.openapi import documents
+from tests.openapi.conformance import is_documented
+from tests.openapi.deviations import AMENDMENTS, DEVIATIONS, find_deviation
+
+DOCUMENT = Path(__file__).parents[2] / "docs/deviations.md"
+# The type of access that is needed for what an operation is named after.
+KINDS = {
+    "incoming-payment": "incoming-payment",
+    "incoming-payments": "incoming-payment",
+    "outgoing-payment": "outgoing-payment",
+    "outgoing-payments": "outgoing-payment",
+    "outgoing-payment-grant": "outgoing-payment",
+    "quote": "quote",
+}
+USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
+
+Json = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """A good request for an operation, to be spoilt by a test."""
+
+    method: str
+    path: str
+    body: Json | None = None
+    token: str | None = None
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("deviations") / "payres.db") as instance:
+        yield instance
+
+
+def access(payres: Instance, kind: str, *actions: str) -> str:
+    return payres.client.grant({"type": kind, "actions": list(actions), "identifier": payres.wallet("alice")})
+
+
+def spending(payres: Instance) -> Json:
+    return {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("alice")}
+
+
+def ask(payres: Instance, operation: str) -> Asked:
+    """The operation's method, path, a body that is enough to come far, and a token that permits it."""
+    alice, bob = payres.wallet("alice"), payres.wallet("bob")
+    found = next(one for one in documents.operations() if one.id == operation)
+    method, path = found.method.upper(), found.path.replace("{id}", "1")
+    if found.document == documents.WALLET_ADDRESS_SERVER:
+        return Asked(method, f"/alice{path}".rstrip("/"))
+    if found.document == documents.AUTH_SERVER:
+        access_token = {"access": [{"type": "quote", "actions": ["read"]}]}
+        body = {"client": payres.client.wallet_address, "access_token": access_token}
+        return Asked(method, path, body if operation == "post-request" else None, None if path == "/" else "unknown")
+    action, _, kind = operation.partition("-")
+    permission = "create" if operation == "get-outgoing-payment-grant" else action.replace("get", "read")
+    token = access(payres, KINDS[kind], permission)
+    if action == "list":
+        return Asked(method, f"{path}?wallet-address={alice}", None, token)
+    body = {"walletAddress": alice}
+    if operation == "create-quote":
+        receiver = payres.client.create_incoming_payment(bob)["id"]
+        return Asked(method, path, body | {"receiver": receiver, "method": "ilp", "debitAmount": USD_1}, token)
+    return Asked(method, path, body if action == "create" else None, token)
+
+
+def send(payres: Instance, asked: Asked, **changes: Any) -> httpx2.Response:
+    asked = asked._replace(**changes)
+    return payres.client.request(asked.method, asked.path, asked.body, asked.token)
+
+
+def break_database(payres: Instance, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    async def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(payres.context.database.__class__, "read", broken)
+
+
+def malformed(payres: Instance, asked: Asked) -> httpx2.Response:
+    path = asked.path.partition("?")[0]
+    if path == "/continue/1":
+        follow_up = payres.client.request_grant(spending(payres)).json()["continue"]
+        return payres.client.post(follow_up["uri"], {"interact_ref": 1}, follow_up["access_token"]["value"])
+    return send(payres, asked, path=path, body=None if asked.method == "GET" else {"walletAddress": 1})
+
+
+def with_bad_amount(payres: Instance, asked: Asked) -> httpx2.Response:
+    receiver = payres.client.create_incoming_payment(payres.wallet("bob"))["id"]
+    none = USD_1 | {"value": "0"}
+    members = (
+        {"incomingAmount": none} if "incoming" in asked.path else {"incomingPayment": receiver, "debitAmount": none}
+    )
+    return send(payres, asked, body=(asked.body or {}) | members)
+
+
+def with_bad_expiry(payres: Instance, asked: Asked) -> httpx2.Response:
+    return send(payres, asked, body=(asked.body or {}) | {"expiresAt": "1999-12-31T23:59:59Z"})
+
+
+def with_bad_quote(payres: Instance, asked: Asked) -> httpx2.Response:
+    return send(payres, asked, body=(asked.body or {}) | {"quoteId": f"{payres.base_url}/quotes/1"})
+
+
+def with_bad_receiver(payres: Instance, asked: Asked) -> httpx2.Response:
+    members = {"incomingPayment": f"{payres.base_url}/incoming-payments/1", "debitAmount": USD_1}
+    return send(payres, asked, body=(asked.body or {}) | members)
+
+
+def too_late(payres: Instance, asked: Asked) -> httpx2.Response:
+    if asked.path == "/outgoing-payments":
+        quoted = ask(payres, "create-quote")
+        body = (asked.body or {}) | {"quoteId": send(payres, quoted).json()["id"]}
+        assert send(payres, asked, body=body).status_code == 201
+        return send(payres, asked, body=body)
+    expires_at = format_time(payres.clock.now() + HOUR)
+    payment = payres.client.create_incoming_payment(payres.wallet("alice"), expiresAt=expires_at)
+    payres.clock.advance(3601)
+    token = access(payres, "incoming-payment", "complete")
+    return payres.client.post(f"{payment['id']}/complete", token=token)
+
+
+def after_denial(payres: Instance, asked: Asked) -> httpx2.Response:
+    answer = payres.client.request_grant(spending(payres)).json()
+    payres.deny(answer["interact"]["redirect"])
+    return payres.client.post(answer["continue"]["uri"], token=answer["continue"]["access_token"]["value"])
+
+
+def with_other_token(payres: Instance, asked: Asked) -> httpx2.Response:
+    answer = payres.client.obtain_grant({"type": "quote", "actions": ["read"]})
+    return send(payres, asked, path=answer["access_token"]["manage"], token=access(payres, "quote", "read"))
+
+
+def as_it_is(payres: Instance, asked: Asked) -> httpx2.Response:
+    return send(payres, asked)
+
+
+def of_nobody(payres: Instance, asked: Asked) -> httpx2.Response:
+    return send(payres, asked, path=asked.path.replace("alice", "nobody"))
+
+
+def as_image(payres: Instance, asked: Asked) -> httpx2.Response:
+    return payres.client.request(asked.method, asked.path, asked.body, asked.token, {"accept": "image/png"})
+
+
+def as_text(payres: Instance, asked: Asked) -> httpx2.Response:
+    headers = {"content-type": "text/plain"}
+    return payres.client.request(asked.method, asked.path, asked.body or {}, asked.token, headers)
+
+
+def with_long_body(payres: Instance, asked: Asked) -> httpx2.Response:
+    long = b" " * (payres.context.settings.max_body_bytes + 1)
+    return payres.client.request(asked.method, asked.path, raw=long, token=asked.token)
+
+
+PROVOKE: dict[tuple[int, str], Callable[[Instance, Asked], httpx2.Response]] = {
+    (400, "invalid_request"): malformed,
+    (400, "invalid_amount"): with_bad_amount,
+    (400, "invalid_expiry"): with_bad_expiry,
+    (400, "invalid_quote"): with_bad_quote,
+    (400, "invalid_receiver"): with_bad_receiver,
+    (401, "user_denied"): after_denial,
+    (401, "invalid_token"): with_other_token,
+    (404, "invalid_continuation"): as_it_is,
+    (404, "not_found"): of_nobody,
+    (406, "not_acceptable"): as_image,
+    (409, "wrong_state"): too_late,
+    (413, "too_large"): with_long_body,
+    (415, "unsupported_media_type"): as_text,
+    (500, "internal_error"): as_it_is,
+    (503, "unavailable"): as_it_is,
+}
+EACH = [(operation, one.status, one.code) for one in DEVIATIONS for operation in one.operations]
+
+
+@pytest.mark.parametrize(("operation", "status", "code"), EACH)
+def test_deviation_is_met_and_is_one(
+    payres: Instance, monkeypatch: pytest.MonkeyPatch, operation: str, status: int, code: str
+) -> None:
+    asked = ask(payres, operation)
+    if status == 500:
+        break_database(payres, monkeypatch, ZeroDivisionError())
+    if status == 503:
+        break_database(payres, monkeypatch, Refusal(503, "unavailable", "The database is locked"))
+    answer = PROVOKE[status, code](payres, asked)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    path = answer.request.url.path
+    found = documents.find_operation(answer.request.method, path)
+    assert found is not None
+    assert found.id == operation
+    assert not is_documented(found, status, answer.json()), "the document has this answer: take it off the list"
+    assert find_deviation(operation, status, code) is not None
+
+
+def test_no_deviation_is_listed_twice() -> None:
+    assert len(set(EACH)) == len(EACH)
+
+
+def test_deviations_name_operations_of_the_documents() -> None:
+    assert {operation for operation, *_ in EACH} <= {one.id for one in documents.operations()}
+
+
+def test_document_shows_the_list() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    shown = [line for line in text.splitlines() if line.startswith("| `")]
+    assert shown == [*deviation_rows(), *amendment_rows()]
+
+
+def deviation_rows() -> Iterator[str]:
+    for one in DEVIATIONS:
+        operations = ", ".join(f"`{operation}`" for operation in one.operations)
+        yield f"| `{one.status} {one.code}` | {operations} | {one.reason}. |"
+
+
+def amendment_rows() -> Iterator[str]:
+    for one in AMENDMENTS:
+        yield f"| `{one.document}` | `{'/'.join(one.place)}` | {one.reason}. |"

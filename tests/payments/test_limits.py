@@ -1,0 +1,592 @@
+"""What grants may spend: long histories against an independent reckoning, and each refusal in both shapes over HTTP.
+
+Single cases of each limit, and a hundred payments at once, are in tests/payments/test_outgoing.py; failure after
+creation is in tests/payments/test_settlement.py; the windows by themselves are in tests/grants/test_intervals.py.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count, takewhile
+from typing import Any, NamedTuple
+
+import pytest
+from dateutil.relativedelta import relativedelta
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from payres import ledger
+from payres.amounts import Asset
+from payres.clock import MovableClock, format_time
+from payres.errors import Refusal
+from payres.grants.limits import current_window, spent_in_window
+from payres.identifiers import SystemIdentifiers
+from payres.operator import audit, wallets
+from payres.operator.assets import set_fee, set_rate
+from payres.operator.liquidity import deposit_liquidity
+from payres.payments.incoming import create_incoming_payment
+from payres.payments.outgoing import Created, create_outgoing_payment
+from payres.payments.quotes import create_quote
+from payres.payments.settlement import fail, settle
+from payres.store import accounts, outgoing
+from payres.store.clients import ensure_client
+from payres.store.database import Transaction, connect_writer, savepoint
+from payres.store.grants import GrantRecord, insert_grant
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+from payres.urls import Urls
+from payres.wire import Amount, IncomingPaymentRequest, Limits, OutgoingPaymentRequest, QuoteRequest
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+URLS = Urls("https://pay.example")
+GRANT = "grant"
+CENTURY = 100 * 366 * 86400  # seconds
+RICH = "1000000.00"
+
+
+# An independent reckoning
+
+
+class Repeats(NamedTuple):
+    """An interval as a calendar has it: windows of one length after `anchor`, or before it; None repeats for ever."""
+
+    anchor: datetime
+    length: relativedelta
+    repetitions: int | None
+    backwards: bool
+
+    def boundary(self, index: int) -> datetime:
+        return self.anchor + self.length * index
+
+    def window_at(self, now: datetime) -> datetime | None:
+        """The start of the window open at `now`, found by walking from the anchor."""
+        for gone_by in count() if self.repetitions is None else range(self.repetitions + 1):
+            index = -1 - gone_by if self.backwards else gone_by
+            start, end = self.boundary(index), self.boundary(index + 1)
+            if start <= now < end:
+                return start
+            if (now >= end) if self.backwards else (now < start):
+                return None  # on the other side of the anchor
+        return None
+
+    def edge_after(self, now: datetime) -> datetime | None:
+        """The next moment at which one window ends and another begins; None after the end of those that go back."""
+        if not self.backwards:
+            return next(edge for index in count() if (edge := self.boundary(index)) > now)
+        until_now = takewhile(lambda edge: edge > now, (self.boundary(-gone_by) for gone_by in count()))
+        return min(until_now, default=None)
+
+
+class Allowance(NamedTuple):
+    """Limits as the reckoning keeps them. `kind` is debitAmount, receiveAmount or nothing; `most` is in `code`."""
+
+    kind: str | None
+    most: int
+    code: str
+    receiver: str | None
+    repeats: Repeats | None
+
+
+class Reckoning:
+    """What was spent in each window, kept by hand."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        self.allowance = allowance
+        self.debit: dict[datetime | None, int] = defaultdict(int)
+        self.received: dict[tuple[datetime | None, str], int] = defaultdict(int)
+
+    def window_at(self, now: datetime) -> tuple[bool, datetime | None]:
+        """Whether anything may be spent at `now`, and the window it counts in."""
+        if self.allowance.repeats is None:
+            return True, None
+        window = self.allowance.repeats.window_at(now)
+        return window is not None, window
+
+    def refusal(self, now: datetime, receiver: str, debit: int, receive: int, code: str) -> tuple[Any, ...] | None:
+        """Why the payment may not be made, None when it may: the reason, and what is left if an amount is short."""
+        limits = self.allowance
+        is_open, window = self.window_at(now)
+        if limits.receiver is not None and limits.receiver != receiver:
+            return ("receiver",)
+        if not is_open:
+            return ("interval",)
+        if limits.kind == "debitAmount" and self.debit[window] + debit > limits.most:
+            return ("debitAmount", max(limits.most - self.debit[window], 0))
+        if limits.kind == "receiveAmount" and code != limits.code:
+            return ("receiveAmount",)
+        if limits.kind == "receiveAmount" and self.received[window, code] + receive > limits.most:
+            return ("receiveAmount", max(limits.most - self.received[window, code], 0))
+        return None
+
+    def count(self, now: datetime, debit: int, receive: int, code: str) -> datetime | None:
+        """Adds a payment to its window, which it returns."""
+        window = self.window_at(now)[1]
+        self.debit[window] += debit
+        self.received[window, code] += receive
+        return window
+
+    def give_back(self, window: datetime | None, debit: int, receive: int, code: str) -> None:
+        self.debit[window] -= debit
+        self.received[window, code] -= receive
+
+
+FIXED, SHARE, RATE = 3, 1, 92  # a fee of 3 cents and one per cent; a dollar is worth 0.92 euros
+
+
+def terms(shape: str, value: int, code: str) -> tuple[int, int]:
+    """What leaves and what arrives when `value` is sent, or, in the shape `quote to receive`, shall arrive."""
+    if shape == "quote to receive":
+        price = value if code == "USD" else -(-value * 100 // RATE)
+        return price + FIXED + -(-price * SHARE // 100), value
+    net = value - FIXED - -(-value * SHARE // 100)
+    return value, net if code == "USD" else net * RATE // 100
+
+
+# The rules themselves, in units on a database in memory
+
+
+class Books:
+    """A wallet with plenty of dollars, a grant, and incoming payments in dollars and euros that take anything."""
+
+    def __init__(self, tx: Transaction, limits: Limits | None, now: int) -> None:
+        self.tx, self.limits, self.identifiers = tx, limits, SystemIdentifiers()
+        self.clock = MovableClock(now, frozen=True)
+        self.payer = wallets.create_wallet(tx, "alice", "USD", 2, None, None, now)
+        wallets.deposit(tx, "alice", RICH, now)
+        set_fee(tx, "USD", 2, f"0.0{FIXED}", SHARE * 100)
+        self.client = ensure_client(tx, "https://shop.example", "https://shop.example", None, now).id
+        grant = GrantRecord(GRANT, self.client, None, "issued", "[]", None, self.payer.id, b"", now, now, None)
+        insert_grant(tx, grant)
+        for code in ("USD", "EUR"):
+            wallets.create_wallet(tx, f"taker-of-{code.lower()}", code, 2, None, None, now)
+        set_rate(tx, "USD", "EUR", f"0.{RATE}", now)
+        deposit_liquidity(tx, "EUR", 2, RICH, now)
+        self.receivers = [(self._receiver(f"taker-of-{code.lower()}", now), code) for code in ("USD", "EUR", "USD")]
+
+    def _receiver(self, path: str, now: int) -> str:
+        wallet, asked = wallets.require_wallet(self.tx, path), IncomingPaymentRequest()
+        made = create_incoming_payment(self.tx, wallet, self.client, asked, self.identifiers, CENTURY, now)
+        return URLS.resource("incoming-payments", made.id)
+
+    @property
+    def now(self) -> datetime:
+        return EPOCH + timedelta(microseconds=self.clock.now())
+
+    def wait(self, repeats: Repeats | None, windows: float) -> None:
+        length = repeats.boundary(1) - repeats.anchor if repeats else timedelta(days=1)
+        self.clock.advance(length * windows / timedelta(seconds=1))
+
+    def wait_for_edge(self, repeats: Repeats, microseconds: int) -> None:
+        """Waits for the next edge between windows, or a microsecond less or more."""
+        edge = repeats.edge_after(self.now)
+        if edge is not None:
+            self.clock.advance(max((edge - self.now) / timedelta(seconds=1) + microseconds / 1_000_000, 0))
+
+    def pay(self, shape: str, receiver: str, value: int, code: str) -> Created:
+        """A payment straight from the incoming payment, or from a quote made a moment ago."""
+        payer, now = URLS.wallet("alice"), self.clock.now()
+        members: Json = {"incoming_payment": receiver, "debit_amount": amount(value)}
+        if shape != "direct":
+            fixed = {"receive_amount": amount(value, code)} if "receive" in shape else {"debit_amount": amount(value)}
+            asked = QuoteRequest(wallet_address=payer, receiver=receiver, method="ilp", **fixed)
+            quote = create_quote(self.tx, URLS, self.payer, self.client, asked, self.identifiers, 300, now)
+            members = {"quote_id": URLS.resource("quotes", quote.id)}
+        request = OutgoingPaymentRequest(wallet_address=payer, **members)
+        about = (self.tx, URLS, self.payer, self.client, GRANT, self.limits, request, self.identifiers, now)
+        return create_outgoing_payment(*about)
+
+    def end(self, payment_id: str, *, failed: bool) -> None:
+        if not failed:
+            settle(self.tx, payment_id, self.clock)
+            return
+        payment = outgoing.find_outgoing(self.tx, payment_id)
+        assert payment is not None
+        fail(self.tx, payment, "the receiver went away", self.clock.now())
+
+    def spent(self, code: str) -> tuple[int, int]:
+        """What the rules say was spent in the window of now."""
+        window = current_window(self.limits, self.clock.now())
+        found = None if window is None else spent_in_window(self.tx, GRANT, window, Asset(code, 2))
+        return (found.debit, found.receive) if found else (0, 0)
+
+
+def amount(value: int, code: str = "USD") -> Amount:
+    return Amount(value=str(value), asset_code=code, asset_scale=2)
+
+
+DURATIONS = {
+    "PT90M": relativedelta(minutes=90),
+    "PT36H": relativedelta(hours=36),
+    "P1D": relativedelta(days=1),
+    "P2W": relativedelta(weeks=2),
+    "P1M": relativedelta(months=1),
+    "P1M1DT6H": relativedelta(months=1, days=1, hours=6),
+    "P3M": relativedelta(months=3),
+    "P1Y": relativedelta(years=1),
+}
+ends_of_months = st.sampled_from(["2024-01-31", "2024-02-29", "2025-12-31", "2026-08-30", "2027-01-29T23:59:59.999999"])
+anchors = st.one_of(
+    ends_of_months.map(datetime.fromisoformat),
+    st.datetimes(datetime.fromisoformat("2020-01-01"), datetime.fromisoformat("2030-01-01")),
+).map(lambda moment: moment.replace(tzinfo=UTC))
+repetitions = st.one_of(st.none(), st.integers(0, 4))
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> tuple[str, Repeats]:
+    """An interval in each of its forms, as a client writes it and as the calendar has it."""
+    anchor, (text, length), times = draw(anchors), draw(st.sampled_from(sorted(DURATIONS.items()))), draw(repetitions)
+    prefix = draw(st.sampled_from(["R", "R-1"])) if times is None else f"R{times}"
+    match draw(st.sampled_from(["start and duration", "duration and end", "start and end"])):
+        case "start and duration":
+            return f"{prefix}/{anchor.isoformat()}/{text}", Repeats(anchor, length, times, backwards=False)
+        case "duration and end":
+            return f"{prefix}/{text}/{anchor.isoformat()}", Repeats(anchor, length, times, backwards=True)
+    exact = relativedelta(microseconds=((anchor + length) - anchor) // MICROSECOND)
+    end = (anchor + exact).isoformat()
+    return f"{prefix}/{anchor.isoformat()}/{end}", Repeats(anchor, exact, times, backwards=False)
+
+
+class Plan(NamedTuple):
+    """A grant and what is tried with it."""
+
+    interval: tuple[str, Repeats] | None
+    kind: str | None
+    most: int
+    code: str
+    bound_to: int | None  # the receiver that the limits name
+    start: float  # windows after the anchor
+    steps: list[tuple[Any, ...]]
+
+
+payments = st.tuples(
+    st.just("pay"),
+    st.sampled_from(["direct", "quote to send", "quote to receive"]),
+    st.sampled_from([0, 0, 0, 1, 2]),
+    st.integers(10, 1500),
+)
+steps = st.lists(
+    st.one_of(
+        payments,
+        payments,
+        st.tuples(st.just("edge"), st.sampled_from([-1, 0, 0, 1])),
+        st.tuples(st.just("wait"), st.one_of(st.floats(0, 1.5), st.just(1.0))),
+        st.tuples(st.sampled_from(["settle", "fail"]), st.integers(0, 9)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+plans = st.builds(
+    Plan,
+    st.one_of(st.none(), intervals(), intervals(), intervals()),
+    st.sampled_from(["debitAmount", "receiveAmount", None]),
+    st.integers(0, 4000),
+    st.sampled_from(["USD", "USD", "EUR"]),
+    st.sampled_from([None, None, None, None, 0, 1]),
+    st.one_of(st.floats(-1.5, 3), st.just(0.0)),
+    steps,
+)
+
+
+@contextmanager
+def books_of(tx: Transaction, plan: Plan) -> Iterator[tuple[Books, Reckoning]]:
+    """The rules and the reckoning, both at the plan's beginning; in the end the ledger must agree too."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    if plan.interval:
+        repeats = plan.interval[1]
+        start = repeats.anchor + (repeats.boundary(1) - repeats.anchor) * plan.start
+    tx.execute("BEGIN")
+    try:
+        books = Books(tx, None, (start - EPOCH) // MICROSECOND)
+        code = "USD" if plan.kind == "debitAmount" else plan.code
+        bound = None if plan.bound_to is None else books.receivers[plan.bound_to][0]
+        most = amount(plan.most, code)
+        books.limits = Limits(
+            receiver=bound or UNSET,
+            interval=plan.interval[0] if plan.interval else UNSET,
+            debit_amount=most if plan.kind == "debitAmount" else UNSET,
+            receive_amount=most if plan.kind == "receiveAmount" else UNSET,
+        )
+        yield (
+            books,
+            Reckoning(Allowance(plan.kind, plan.most, code, bound, plan.interval[1] if plan.interval else None)),
+        )
+        broken = audit.first_broken(audit.check(tx))
+        assert broken is None, broken
+    finally:
+        tx.execute("ROLLBACK")
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[Transaction]:
+    with closing(connect_writer(":memory:")) as connection:
+        yield connection
+
+
+MONTHLY = Repeats(datetime(2026, 1, 31, tzinfo=UTC), relativedelta(months=1), 11, backwards=False)
+# Spent up to the end of March, which a window counted on from the end of February would not reach.
+ENDS_OF_MONTHS = [("edge", 0), ("pay", "direct", 0, 600), ("edge", -1), ("pay", "direct", 0, 401), ("edge", 1)]
+
+
+@settings(max_examples=150)
+@example(plan=Plan(("R11/2026-01-31T00:00Z/P1M", MONTHLY), "debitAmount", 1000, "USD", None, 0.0, ENDS_OF_MONTHS))
+@given(plan=plans)
+def test_history_of_a_grant_agrees_with_the_reckoning(memory: Transaction, plan: Plan) -> None:
+    """Every payment is allowed or refused, and counted, as one who keeps a calendar and a list by hand would do it."""
+    with books_of(memory, plan) as (books, reckoning):
+        under_way: list[tuple[str, tuple[Any, ...]]] = []
+        for name, *about in plan.steps:
+            match name:
+                case "pay":
+                    shape, index, value = about
+                    receiver, code = books.receivers[index]
+                    made = try_to_pay(books, reckoning, shape, receiver, value, code)
+                    if made:
+                        under_way.append(made)
+                case "wait":
+                    books.wait(reckoning.allowance.repeats, about[0])
+                case "edge" if reckoning.allowance.repeats:
+                    books.wait_for_edge(reckoning.allowance.repeats, about[0])
+                case _ if under_way:
+                    payment_id, counted = under_way.pop(about[0] % len(under_way))
+                    books.end(payment_id, failed=name == "fail")
+                    if name == "fail":
+                        reckoning.give_back(*counted)
+            is_open, window_start = reckoning.window_at(books.now)
+            for code in ("USD", "EUR"):
+                expected = (reckoning.debit[window_start], reckoning.received[window_start, code])
+                assert books.spent(code) == (expected if is_open else (0, 0))
+
+
+def try_to_pay(
+    books: Books, reckoning: Reckoning, shape: str, receiver: str, value: int, code: str
+) -> tuple[str, tuple[Any, ...]] | None:
+    """The payment's id and how it was counted; None when both sides refuse it."""
+    debit, receive = terms(shape, value, code)
+    expected = reckoning.refusal(books.now, receiver, debit, receive, code)
+    made = attempt(books, shape, receiver, value, code)
+    if isinstance(made, Refusal):
+        assert expected is not None, made.description
+        assert (made.status, made.code) == (403, "limit_exceeded")
+        needed = {"debitAmount": debit, "receiveAmount": receive}.get(expected[0])
+        amounts = {"left": str(expected[1]), "needed": str(needed)} if len(expected) > 1 else {}
+        assert made.details == {"reason": expected[0], **amounts}
+        return None
+    assert expected is None, f"should have been refused for its {expected}"
+    window = reckoning.count(books.now, debit, receive, code)
+    assert (made.payment.debit, made.payment.receive) == (debit, receive)
+    assert (made.spent.debit, made.spent.receive) == (reckoning.debit[window], reckoning.received[window, code])
+    return made.payment.id, (window, debit, receive, code)
+
+
+def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> Created | Refusal:
+    """What the rules say to a payment; as in a unit, a refused one leaves nothing."""
+    try:
+        with savepoint(books.tx):
+            return books.pay(shape, receiver, value, code)
+    except Refusal as refusal:
+        return refusal
+
+
+# Over HTTP: each refusal in both shapes, and what it leaves behind
+
+FRESH = count()
+LATER, LONG_AGO = "R/2999-01-01T00:00:00Z/P1D", "R5/2000-01-01T00:00:00Z/P1D"
+
+
+def money(value: int, code: str = "USD") -> Json:
+    return {"value": str(value), "assetCode": code, "assetScale": 2}
+
+
+class Shopper:
+    """A wallet with 10.00 USD and a grant to spend from it, within limits."""
+
+    def __init__(self, instance: Instance, limits: Json | None = None) -> None:
+        self.instance, self.client = instance, instance.client
+        self.path = f"shopper-{next(FRESH)}"
+        self.address = instance.create_wallet(self.path, deposit="10.00")
+        self.renew(limits)
+
+    def renew(self, limits: Json | None) -> None:
+        """Asks for another grant."""
+        item = {"type": "outgoing-payment", "actions": ["create", "list"], "identifier": self.address}
+        self.grant = self.client.obtain_grant(item | ({"limits": limits} if limits else {}))["access_token"]
+
+    def order(self, shape: str, receiver: str, value: int) -> Json:
+        """The body of a request to pay, with a fresh quote if that is its shape."""
+        if shape == "direct":
+            return {"walletAddress": self.address, "incomingPayment": receiver, "debitAmount": money(value)}
+        quote = self.client.create_quote(self.address, receiver, debitAmount=money(value))
+        return {"walletAddress": self.address, "quoteId": quote["id"]}
+
+    def place(self, order: Json, client: Client | None = None) -> Any:
+        return (client or self.client).post("/outgoing-payments", order, self.grant["value"])
+
+    def state(self) -> tuple[Json, list[Json], int]:
+        """What the grant has spent, the payments that there are, and what is free in the wallet."""
+        token = self.grant["value"]
+        spent = self.client.get("/outgoing-payment-grant", token).json()
+        made = self.client.get(f"/outgoing-payments?wallet-address={self.address}", token).json()["result"]
+
+        def free(tx: Transaction) -> int:
+            return ledger.free_balance(accounts.account_by_id(tx, wallets.require_wallet(tx, self.path).account_id))
+
+        return spent, made, self.instance.read(free)
+
+
+@pytest.fixture(scope="module")
+def receiver_in(idle: Instance) -> Callable[[str], str]:
+    """Makes incoming payments; a dollar is worth as much in the other currencies, and the server has no francs."""
+    now = idle.clock.now()
+    addresses = {"USD": idle.wallet("bob")}
+    for code in ("DKK", "CHF"):
+        addresses[code] = idle.create_wallet(f"in-{code.lower()}", code)
+        idle.write(partial(set_rate, base="USD", counter=code, rate="1", now=now))
+    idle.write(lambda tx: deposit_liquidity(tx, "DKK", 2, "1000.00", now))
+
+    def make(code: str) -> str:
+        url: str = idle.client.create_incoming_payment(addresses[code])["id"]
+        return url
+
+    return make
+
+
+@pytest.mark.parametrize("shape", ["direct", "quote"])
+@pytest.mark.parametrize(
+    ("limits", "value", "currency", "code", "details"),
+    [
+        ({"debitAmount": money(399)}, 400, "USD", "limit_exceeded", ("debitAmount", "399", "400")),
+        ({"debitAmount": money(0)}, 1, "USD", "limit_exceeded", ("debitAmount", "0", "1")),
+        ({"debitAmount": money(399)}, 400, "DKK", "limit_exceeded", ("debitAmount", "399", "400")),
+        ({"receiveAmount": money(399)}, 400, "USD", "limit_exceeded", ("receiveAmount", "399", "400")),
+        ({"receiveAmount": money(399, "DKK")}, 400, "DKK", "limit_exceeded", ("receiveAmount", "399", "400")),
+        ({"receiveAmount": money(399)}, 1, "DKK", "limit_exceeded", ("receiveAmount",)),
+        ({"receiveAmount": money(399, "DKK")}, 1, "USD", "limit_exceeded", ("receiveAmount",)),
+        ({"receiver": "{another}"}, 1, "USD", "limit_exceeded", ("receiver",)),
+        ({"receiver": "{another}", "interval": LATER}, 1, "USD", "limit_exceeded", ("receiver",)),
+        ({"interval": LATER}, 1, "USD", "limit_exceeded", ("interval",)),
+        ({"interval": LONG_AGO, "debitAmount": money(1000)}, 1, "USD", "limit_exceeded", ("interval",)),
+        ({"interval": "R/P1D/2000-01-01T00:00:00Z"}, 1, "USD", "limit_exceeded", ("interval",)),
+        (
+            {"interval": "R0/2000-01-01T00:00:00Z/2000-01-02T00:00:00Z"},
+            *(1, "USD", "limit_exceeded", ("interval",)),
+        ),
+        (None, 1001, "USD", "insufficient_funds", ("wallet",)),
+        ({"debitAmount": money(2000)}, 1001, "USD", "insufficient_funds", ("wallet",)),
+        (None, 1, "CHF", "insufficient_funds", ("liquidity",)),
+    ],
+)
+def test_refused_payment_leaves_nothing_behind(
+    idle: Instance,
+    receiver_in: Callable[[str], str],
+    refused: Refused,
+    shape: str,
+    limits: Json | None,
+    value: int,
+    currency: str,
+    code: str,
+    details: tuple[str, ...],
+) -> None:
+    receiver, another = receiver_in(currency), receiver_in("USD")
+    if limits and "receiver" in limits:
+        limits = limits | {"receiver": another}
+    shopper = Shopper(idle, limits)
+    order, before = shopper.order(shape, receiver, value), shopper.state()
+    expected = dict(zip(("reason", "left", "needed"), details, strict=False))
+    for _ in range(2):
+        refused(shopper.place(order), 403, code, **expected)
+        assert shopper.state() == before == ({"spentDebitAmount": None, "spentReceiveAmount": None}, [], 1000)
+    if code == "limit_exceeded":  # the order was good, and a grant that allows it takes it
+        shopper.renew({"debitAmount": money(value), "receiver": receiver, "interval": "R/2000-01-01T00:00:00Z/P1Y"})
+        assert shopper.place(order).json()["grantSpentDebitAmount"] == money(value)
+    idle.settle()
+    idle.check_ledger()
+
+
+@pytest.fixture
+def crowd(idle: Instance) -> Iterator[list[Client]]:
+    """The instance's client many times, each with connections of its own."""
+    known = idle.client
+    about = (known.wallet_address, known.private_key, known.jwk, known.base_url, idle.clock, idle.approve)
+    clients = [Client(*about) for _ in range(16)]
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def test_window_for_seven_takes_seven_of_a_hundred_quotes_at_once(idle: Instance, crowd: list[Client]) -> None:
+    """The other quotes are as good as before, for a grant that allows them."""
+    limits = {"receiveAmount": money(79), "interval": f"R/{format_time(idle.clock.now())}/P1D"}
+    shopper = Shopper(idle, limits)
+    receiver = idle.client.create_incoming_payment(idle.wallet("bob"))["id"]
+    with ThreadPoolExecutor(len(crowd)) as pool:
+        orders = list(pool.map(lambda n: order_with(crowd[n % len(crowd)], shopper, receiver), range(100)))
+        place = [(order, crowd[n % len(crowd)]) for n, order in enumerate(orders)]
+        statuses = list(pool.map(lambda one: shopper.place(*one).status_code, place))
+    assert Counter(statuses) == {201: 7, 403: 93}
+    assert shopper.state()[0] == {"spentDebitAmount": money(70), "spentReceiveAmount": money(70)}
+    assert shopper.state()[2] == 1000 - 70
+    shopper.renew(None)
+    left_over = [order for order, status in zip(orders, statuses, strict=True) if status == 403]
+    assert [shopper.place(order).status_code for order in left_over[:3]] == [201, 201, 201]
+    idle.settle()
+    idle.check_ledger()
+
+
+def order_with(client: Client, shopper: Shopper, receiver: str) -> Json:
+    """An order for 0.10 USD from a quote that `client` asked for."""
+    quote = client.create_quote(shopper.address, receiver, debitAmount=money(10))
+    return {"walletAddress": shopper.address, "quoteId": quote["id"]}
+
+
+def test_limit_holds_while_its_token_is_rotated(idle: Instance, crowd: list[Client]) -> None:
+    """Payments come in with whatever token is the newest at the time; the grant counts them all."""
+    shopper = Shopper(idle, {"debitAmount": money(79)})
+    order = shopper.order("direct", idle.client.create_incoming_payment(idle.wallet("bob"))["id"], 10)
+
+    def act(n: int) -> int:
+        if n % 10 == 0:
+            answer = idle.client.post(shopper.grant["manage"], None, shopper.grant["value"])
+            shopper.grant = answer.json()["access_token"]
+            return 0
+        status: int = shopper.place(order, crowd[n % len(crowd)]).status_code
+        return status
+
+    with ThreadPoolExecutor(4) as pool:
+        rotations = pool.submit(lambda: [act(0) for _ in range(8)])
+        statuses = Counter(pool.map(act, [n for n in range(100) if n % 10]))
+        rotations.result()
+    while (status := shopper.place(order).status_code) == 201:  # what came in with a token that had just ended
+        statuses[status] += 1
+    assert (statuses[201], status) == (7, 403)
+    assert statuses.keys() <= {201, 401, 403}
+    assert shopper.state()[0] == {"spentDebitAmount": money(70), "spentReceiveAmount": money(70)}
+    idle.settle()
+    assert idle.balance(shopper.path) == "9.30"
+    idle.check_ledger()
+
+
+def test_payment_that_fails_frees_its_quotes_amount_and_not_its_quote(idle: Instance, refused: Refused) -> None:
+    shopper = Shopper(idle, {"debitAmount": money(500)})
+    receiver = idle.client.create_incoming_payment(idle.wallet("bob"))["id"]
+    order = shopper.order("quote", receiver, 500)
+    assert shopper.place(order).status_code == 201
+    token = idle.client.grant({"type": "incoming-payment", "actions": ["complete"]})
+    assert idle.client.post(f"{receiver}/complete", None, token).status_code == 200
+    idle.settle()
+    spent, [payment], free = shopper.state()
+    assert spent == {"spentDebitAmount": money(0), "spentReceiveAmount": money(0)}
+    assert (payment["failed"], payment["sentAmount"], free) == (True, money(0), 1000)
+    refused(shopper.place(order), 409, "wrong_state", field="quoteId")
+    other = idle.client.create_incoming_payment(idle.wallet("bob"))["id"]
+    assert shopper.place(shopper.order("quote", other, 500)).json()["grantSpentDebitAmount"] == money(500)
+    idle.settle()
+    idle.check_ledger()

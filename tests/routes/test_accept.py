@@ -1,0 +1,191 @@
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.routes.accept import accepts
+from payres.testing.instance import Instance
+
+Refused = Callable[..., dict[str, Any]]
+
+JSON = "application/json"
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+TAKEN = [
+    "",
+    ",",
+    "*/*",
+    "*/*;q=0.1",
+    "application/*",
+    JSON,
+    "Application/JSON",
+    "application/json; charset=utf-8",
+    "application/json;q=0.001",
+    "application/json;q=1.000",
+    "application/json ; q=0.5",
+    "application/json, text/plain, */*",
+    "text/html, application/json;q=0.1",
+    "text/html;q=1.0, application/*;q=0.2",
+    "application/json;version=1;q=0, application/json",
+    "*/*;q=0, application/json",
+    "application/*;q=0, application/json;q=0.5, */*;q=0",
+    BROWSER,
+    # Malformed: as if it were not there.
+    "json",
+    "application",
+    "application/",
+    "/json",
+    "*",
+    "*/json",
+    ";q=0",
+    "undefined",
+    "application/json;q=nought",
+    "application/json;q=-1",
+    "application/json;q=",
+    "text/html, image/gif, *; q=.2, */*; q=.2",
+    'application/json;profile="a,b;q=0"',
+    "\x80\xff",
+    " ",
+]
+REFUSED = [
+    "text/html",
+    "text/*",
+    "application/xml",
+    "application/jsonx",
+    "application/gnap+json",
+    "application/spsp4+json",
+    "application/json;q=0",
+    "application/json;q=0.000",
+    "application/json; charset=utf-8; q=0",
+    "application/json;q=0, */*",
+    "application/json;q=0, application/*",
+    "application/*;q=0, */*",
+    "*/*;q=0",
+    "text/html, json",
+    "text/html,application/xhtml+xml",
+]
+
+
+@pytest.mark.parametrize("accept", TAKEN)
+def test_accepts_what_leaves_json_in(accept: str) -> None:
+    assert accepts(accept)
+
+
+@pytest.mark.parametrize("accept", REFUSED)
+def test_accepts_not_what_rules_json_out(accept: str) -> None:
+    assert not accepts(accept)
+
+
+def test_accepts_another_name_of_json_only_when_it_is_named() -> None:
+    assert accepts("application/did+json", ["application/did+json"])
+    assert accepts("application/json;q=0, application/did+json", ["application/did+json"])
+    assert not accepts("application/did+json;q=0", ["application/did+json"])
+    assert not accepts("application/json;q=0, */*", ["application/did+json"])
+
+
+@given(st.text(max_size=60), st.text("aj/*+;,=q01. ", max_size=40))
+def test_accepts_takes_any_text(text: str, similar: str) -> None:
+    assert isinstance(accepts(text), bool)
+    assert isinstance(accepts(similar), bool)
+    assert accepts(f"{similar.replace(';', '')}, {JSON}")
+
+
+@pytest.mark.parametrize("accept", [accept for accept in TAKEN if accept.isascii() and accept == accept.strip()])
+def test_wallet_address_is_json_for_whoever_can_read_it(shared: Instance, stranger: httpx2.Client, accept: str) -> None:
+    answer = stranger.get(shared.wallet("alice"), headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
+
+
+def test_request_without_accept_is_answered(shared: Instance) -> None:
+    with httpx2.Client(headers={}, verify=False) as client:
+        request = client.build_request("GET", shared.wallet("alice"))
+        del request.headers["accept"]
+        assert client.send(request).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_several_accept_lines_are_one(shared: Instance, stranger: httpx2.Client, refused: Refused, method: str) -> None:
+    lines = [("accept", "text/html"), ("accept", "image/png")]
+    refused(stranger.request(method, f"{shared.base_url}/incoming-payments", headers=lines), 406, "not_acceptable")
+    for more in (JSON, "*/*"):
+        for order in ([*lines, ("accept", more)], [("accept", more), *lines]):
+            answer = stranger.request(method, f"{shared.base_url}/incoming-payments", headers=order)
+            refused(answer, 401, "invalid_token")
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json;q=0, */*"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/"),
+        ("OPTIONS", "/"),
+        ("POST", "/incoming-payments"),
+        ("GET", "/incoming-payments?wallet-address=x"),
+        ("GET", "/incoming-payments/1"),
+        ("HEAD", "/incoming-payments/1"),
+        ("POST", "/incoming-payments/1/complete"),
+        ("POST", "/quotes"),
+        ("GET", "/quotes/1"),
+        ("POST", "/outgoing-payments"),
+        ("GET", "/outgoing-payments/1"),
+        ("GET", "/outgoing-payment-grant"),
+        ("POST", "/continue/1"),
+        ("DELETE", "/continue/1"),
+        ("POST", "/token/1"),
+        ("DELETE", "/token/1"),
+        ("GET", "/alice"),
+        ("GET", "/alice/jwks.json"),
+        ("GET", "/alice/did.json"),
+        ("GET", "/nobody"),
+    ],
+)
+def test_request_that_rules_json_out_is_refused_in_json(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, method: str, path: str, accept: str
+) -> None:
+    answer = stranger.request(method, shared.base_url + path, headers={"accept": accept})
+    if method == "HEAD":
+        assert (answer.status_code, answer.content) == (406, b"")
+    else:
+        refused(answer, 406, "not_acceptable")
+
+
+def test_what_is_refused_for_its_accept_does_nothing(shared: Instance, refused: Refused) -> None:
+    client = shared.client
+    wallet_address = shared.create_wallet("unaccepting")
+    access = {"type": "incoming-payment", "actions": ["create", "list"], "identifier": wallet_address}
+    token = client.grant(access)
+    body = {"walletAddress": wallet_address}
+    answer = client.request("POST", "/incoming-payments", body, token, {"accept": "text/html"})
+    refused(answer, 406, "not_acceptable")
+    assert client.get(f"/incoming-payments?wallet-address={wallet_address}", token).json()["result"] == []
+
+
+def test_wrong_method_is_told_before_accept(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    answer = stranger.put(f"{shared.base_url}/quotes", headers={"accept": "text/html"})
+    refused(answer, 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        ("/alice/jwks.json", "application/jwk-set+json"),
+        ("/alice/did.json", "application/did+json"),
+        ("/alice/did.json", "application/did+ld+json;profile=x"),
+        ("/alice/did.json", "application/ld+json"),
+    ],
+)
+def test_documents_have_media_types_of_their_own(
+    shared: Instance, stranger: httpx2.Client, path: str, accept: str
+) -> None:
+    answer = stranger.get(shared.base_url + path, headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
+
+
+def test_consent_pages_and_health_do_not_mind(shared: Instance, stranger: httpx2.Client) -> None:
+    access = {"type": "outgoing-payment", "actions": ["read"], "identifier": shared.wallet("alice")}
+    page = shared.client.request_grant(access).json()["interact"]["redirect"]
+    for accept in ("text/html", JSON, "image/png"):
+        assert stranger.get(page, headers={"accept": accept}).status_code == 200
+        assert stranger.get(f"{shared.base_url}/healthz", headers={"accept": accept}).status_code == 200

@@ -1,0 +1,85 @@
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import httpx2
+import pytest
+
+from payres.operator import keys, wallets
+from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.testing.instance import Instance
+
+Refused = Callable[..., dict[str, Any]]
+
+
+def new_key(kid: str) -> JWK:
+    return jwk_from_public_bytes(kid, generate_private_key().public_key().public_bytes_raw())
+
+
+def resolved(did: str) -> str:
+    """Where the did:web method finds the document of an identifier; over http, as loopback has no certificate."""
+    method, name, *parts = did.split(":")
+    assert (method, name) == ("did", "web")
+    return "/".join(["http:/", unquote(parts[0]), *parts[1:], "did.json"])
+
+
+@pytest.mark.parametrize("path", ["did-holder", "accounts/did-holder", "~did/a.b_c-d"])
+def test_did_document_lists_the_keys_in_force(shared: Instance, stranger: httpx2.Client, path: str) -> None:
+    wallet_address = shared.create_wallet(path)
+    first, second, revoked = new_key("key-1"), new_key("2026/09 #2"), new_key("old")
+    now = shared.clock.now()
+    for key in (first, second, revoked):
+        shared.write(partial(keys.add_key, path=path, jwk=key, now=now))
+    shared.write(lambda tx: keys.revoke_key(tx, path, "old", now))
+    answer = stranger.get(f"{wallet_address}/did.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "public, max-age=10"
+    document = answer.json()
+    did = document["id"]
+    ids = [f"{did}#key-1", f"{did}#2026%2F09%20%232"]
+    assert document == {
+        "@context": ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"],
+        "id": did,
+        "alsoKnownAs": [wallet_address],
+        "verificationMethod": [
+            {
+                "id": method_id,
+                "type": "JsonWebKey2020",
+                "controller": did,
+                "publicKeyJwk": {"kid": key.kid, "x": key.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"},
+            }
+            for method_id, key in zip(ids, (first, second), strict=True)
+        ],
+        "authentication": ids,
+        "assertionMethod": ids,
+    }
+    listed = stranger.get(f"{wallet_address}/jwks.json").json()["keys"]
+    assert [method["publicKeyJwk"] for method in document["verificationMethod"]] == listed
+    assert stranger.get(resolved(did)).json() == document
+    assert stranger.get(f"{wallet_address}/did.json/").json() == document
+
+
+def test_did_document_of_the_wallet_without_a_path_can_be_resolved(payres: Instance, stranger: httpx2.Client) -> None:
+    address = payres.create_wallet(".well-known/pay")
+    document = stranger.get(f"{address}/did.json").json()
+    assert document["id"].endswith(":.well-known:pay")
+    assert document["alsoKnownAs"] == [address]
+    assert resolved(document["id"]) == f"{address}/did.json"
+
+
+def test_did_document_without_keys_has_no_methods(shared: Instance, stranger: httpx2.Client) -> None:
+    document = stranger.get(f"{shared.create_wallet('keyless')}/did.json").json()
+    assert document["verificationMethod"] == document["authentication"] == document["assertionMethod"] == []
+
+
+def test_did_document_of_an_unknown_or_inactive_wallet_is_not_found(
+    shared: Instance, stranger: httpx2.Client, refused: Refused
+) -> None:
+    wallet_address = shared.create_wallet("did-resting")
+    assert stranger.get(f"{wallet_address}/did.json").status_code == 200
+    shared.write(lambda tx: wallets.deactivate(tx, "did-resting"))
+    for path in ("did-resting", "nobody", "alice/did.json", "admin", ".well-known"):
+        refused(stranger.get(f"{shared.base_url}/{path}/did.json"), 404, "not_found")
+    refused(stranger.get(f"{shared.base_url}/did.json"), 404, "not_found")

@@ -1,0 +1,328 @@
+"""URLs over HTTP: what is one address and what is another, and the methods that need no body."""
+
+import http.client
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote as percent_encoded
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from payres.signatures.base import Message
+from payres.signatures.sign import sign
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+from payres.urls import RESERVED_SEGMENTS
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
+
+
+def same(url: str) -> Iterator[str]:
+    """Other spellings of a URL of an instance, all with the same meaning."""
+    scheme, host, path = urlsplit(url)[:3]
+    yield url
+    yield f"{url}/"
+    yield f"{url}//"
+    yield f"{scheme}://{host}{path[:-1]}%{ord(path[-1]):X}"
+    yield f"{scheme}://{host}{path[:-1]}%{ord(path[-1]):x}/"
+    yield f"{url}?first=1"
+    yield f"{url}#fragment"
+
+
+def different(url: str) -> Iterator[str]:
+    """URLs that resemble one of an instance, and mean another."""
+    scheme, host, path = urlsplit(url)[:3]
+    yield f"https://{host}{path}"
+    yield f"{scheme}://{host}1{path}"
+    yield f"{scheme}://{host.partition(':')[0]}{path}"
+    yield f"{scheme}://user@{host}{path}"
+    yield f"{scheme}://user:secret@{host}{path}"
+    yield f"{scheme}://{host}/x/..{path}"
+    yield f"{scheme}://{host}/.{path}"
+    yield f"{scheme}://{host}/%2e{path}"
+    yield f"{scheme}://{host}/{path}"
+    yield f"{scheme}://{host}/%2F{path[1:]}"
+    yield f"{scheme}://{host}{path}%20"
+    yield f"{scheme}://{host}{path}%"
+    yield f"{scheme}://evil.example/{url}"
+    yield f"{host}{path}"
+    yield path
+
+
+def test_wallet_address_in_a_body_has_several_spellings(shared: Instance) -> None:
+    client = shared.client
+    for spelling in [*same(shared.wallet("alice")), shared.wallet("ALICE"), shared.wallet("alice").upper()]:
+        access = {"type": "incoming-payment", "actions": ["create", "list"], "identifier": spelling}
+        token = client.grant(access)
+        created = client.post("/incoming-payments", {"walletAddress": shared.wallet("alice")}, token)
+        assert created.status_code == 201, spelling
+        assert created.json()["walletAddress"] == shared.wallet("alice")
+        named = client.post("/incoming-payments", {"walletAddress": spelling}, token)
+        assert named.json()["walletAddress"] == shared.wallet("alice"), spelling
+        listed = client.get(f"/incoming-payments?wallet-address={percent_encoded(spelling, '')}", token)
+        assert listed.status_code == 200, spelling
+
+
+def test_what_resembles_a_wallet_address_is_none(shared: Instance, refused: Refused) -> None:
+    client = shared.client
+    bound = client.grant(
+        {"type": "incoming-payment", "actions": ["create", "list"], "identifier": shared.wallet("alice")}
+    )
+    free = client.grant({"type": "incoming-payment", "actions": ["create", "list"]})
+    for spelling in different(shared.wallet("alice")):
+        query = f"/incoming-payments?wallet-address={percent_encoded(spelling, '')}"
+        refused(client.post("/incoming-payments", {"walletAddress": spelling}, bound), 403, "insufficient_access")
+        refused(client.post("/incoming-payments", {"walletAddress": spelling}, free), 400, "invalid_request")
+        refused(client.get(query, bound), 403, "insufficient_access")
+        refused(client.get(query, free), 400, "invalid_request")
+        access = {"type": "quote", "actions": ["create"], "identifier": spelling}
+        refused(client.request_grant(access), 400, "invalid_request")
+
+
+def test_receiver_and_quote_have_several_spellings(shared: Instance) -> None:
+    client, payer = shared.client, shared.create_wallet("spelt", deposit="100.00")
+    receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
+    limits = {"receiver": next(same(receiver)), "debitAmount": USD_1 | {"value": "5000"}}
+    access = {"type": "outgoing-payment", "actions": ["create"], "identifier": payer, "limits": limits}
+    token = client.grant(access)
+    for spelling in same(receiver):
+        quote = client.create_quote(payer, spelling, debitAmount=USD_1)
+        for quote_id in list(same(quote["id"]))[-2:]:
+            answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": quote_id}, token)
+            assert answer.status_code in {201, 409}, spelling
+            assert answer.status_code == 201 or answer.json()["error"]["code"] == "wrong_state"
+            shared.settle()
+    for position, spelling in enumerate(same(client.create_quote(payer, receiver, debitAmount=USD_1)["id"])):
+        answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": spelling}, token)
+        assert answer.status_code == (409 if position else 201), spelling
+
+
+def test_what_resembles_a_receiver_or_quote_is_none(shared: Instance, refused: Refused) -> None:
+    client, payer = shared.client, shared.wallet("alice")
+    receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
+    quote = client.create_quote(payer, receiver, debitAmount=USD_1)
+    quoting = client.grant({"type": "quote", "actions": ["create"]})
+    paying = client.grant({"type": "outgoing-payment", "actions": ["create"], "identifier": payer})
+    for spelling in different(receiver):
+        body = {"walletAddress": payer, "receiver": spelling, "method": "ilp", "debitAmount": USD_1}
+        refused(client.post("/quotes", body, quoting), 400, "invalid_receiver")
+    for spelling in different(quote["id"]):
+        answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": spelling}, paying)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_quote"), spelling
+
+
+def test_client_has_one_identity_however_its_wallet_address_is_spelt(shared: Instance) -> None:
+    client = shared.client
+    token = client.grant({"type": "quote", "actions": ["create"]})
+    receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
+    body = {"walletAddress": shared.wallet("alice"), "receiver": receiver, "method": "ilp", "debitAmount": USD_1}
+    quote = client.post("/quotes", body, token).json()["id"]
+    for spelling in [*same(client.wallet_address), client.wallet_address.replace("shop", "SHOP")]:
+        asked = {"client": spelling, "interact": None}
+        reading = client.request_grant({"type": "quote", "actions": ["read"]}, **asked)
+        assert reading.status_code == 200, spelling
+        assert client.get(quote, reading.json()["access_token"]["value"]).status_code == 200, spelling
+
+
+def test_user_information_makes_no_client(shared: Instance, refused: Refused) -> None:
+    spelling = shared.client.wallet_address.replace("://", "://user@")
+    refused(shared.client.request_grant({"type": "quote", "actions": ["read"]}, client=spelling), 400, "invalid_client")
+
+
+# What reaches the server besides the path: the target may be absolute (RFC 9112 section 3.2.2), Host may lie.
+
+
+def exchange(shared: Instance, target: str, headers: dict[str, str], method: str = "GET") -> tuple[int, Any, Any]:
+    """Status, body and headers of an answer to exactly this request target."""
+    address = urlsplit(shared.base_url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+    try:
+        connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+    finally:
+        connection.close()
+
+
+def signed(shared: Instance, uri: str, token: str) -> dict[str, str]:
+    client = shared.client
+    message = Message("GET", uri, [(b"authorization", f"GNAP {token}".encode())])
+    headers = sign(message, client.private_key, client.jwk.kid, shared.clock.now() // 1_000_000)
+    return {"authorization": f"GNAP {token}", **headers}
+
+
+HOSTS = [
+    {"host": "evil.example"},
+    {"host": "evil.example", "x-forwarded-host": "evil.example", "x-forwarded-proto": "https"},
+    {"host": ""},
+    {"host": "127.0.0.1", "forwarded": "host=evil.example;proto=https"},
+]
+
+
+@pytest.mark.parametrize("lies", HOSTS)
+def test_host_does_not_change_what_is_signed_or_answered(shared: Instance, lies: dict[str, str]) -> None:
+    client = shared.client
+    payment = client.create_incoming_payment(shared.wallet("bob"))["id"]
+    token = client.grant({"type": "incoming-payment", "actions": ["read"]})
+    path = urlsplit(payment).path
+    honest = signed(shared, payment, token)
+    for target in (path, payment, f"http://evil.example{path}"):
+        status, body, _ = exchange(shared, target, honest | lies)
+        assert status == 200, target
+        assert payment.encode() in body
+        assert b"evil" not in body
+        status, body, _ = exchange(shared, target, signed(shared, f"http://evil.example{path}", token) | lies)
+        assert status == 401, target
+        assert b"signature_mismatch" in body
+
+
+@pytest.mark.parametrize("lies", HOSTS)
+def test_wallet_address_is_the_same_on_every_host(shared: Instance, lies: dict[str, str]) -> None:
+    for target in ("/alice", f"{shared.base_url}/alice", "https://evil.example/alice"):
+        status, body, _ = exchange(shared, target, lies)
+        assert status == 200
+        assert shared.wallet("alice").encode() in body
+        assert b"evil" not in body
+
+
+@pytest.mark.parametrize(
+    "target", ["/bob/../alice", "/./alice", "//alice", "/alice%00", "/al%ZZice", "*", "/%2e/alice"]
+)
+def test_target_is_not_resolved_by_the_server(shared: Instance, target: str) -> None:
+    status, body, headers = exchange(shared, target, {"host": "h"})
+    assert (status, headers["content-type"]) == (404, "application/json")
+    assert b"not_found" in body
+
+
+# HEAD and OPTIONS
+
+
+@pytest.fixture(scope="module")
+def readable(shared: Instance) -> list[tuple[str, str | None]]:
+    """Every address that takes GET, with the token it needs."""
+    client, payer = shared.client, shared.create_wallet("headed", deposit="5.00")
+    receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
+    quote = client.create_quote(payer, receiver, debitAmount=USD_1)["id"]
+    payment = client.create_outgoing_payment(payer, quote)["id"]
+    spending = {"type": "outgoing-payment", "actions": ["create", "read", "list"], "identifier": payer}
+    incoming = client.grant({"type": "incoming-payment", "actions": ["read", "list"]})
+    outgoing = client.grant(spending)
+    asked = client.request_grant(spending).json()
+    shared.settle()
+    return [
+        ("/alice", None),
+        ("/alice/jwks.json", None),
+        ("/alice/did.json", None),
+        ("/healthz", None),
+        (asked["interact"]["redirect"], None),
+        (receiver, None),
+        (receiver, incoming),
+        (f"/incoming-payments?wallet-address={shared.wallet('bob')}", incoming),
+        (quote, client.grant({"type": "quote", "actions": ["read"]})),
+        (payment, outgoing),
+        (f"/outgoing-payments?wallet-address={payer}", outgoing),
+        ("/outgoing-payment-grant", outgoing),
+    ]
+
+
+def without_date(answer: httpx2.Response) -> dict[str, str]:
+    return {name: value for name, value in answer.headers.items() if name != "date"}
+
+
+def test_head_is_get_without_a_body(
+    shared: Instance, stranger: httpx2.Client, readable: list[tuple[str, str | None]]
+) -> None:
+    for url, token in readable:
+        url = url if "://" in url else shared.base_url + url
+        ask = stranger.request if token is None else client_request(shared.client, token)
+        got, head = ask("GET", url), ask("HEAD", url)
+        assert (got.status_code, head.status_code) == (200, 200), url
+        assert without_date(head) == without_date(got), url
+        assert int(head.headers["content-length"]) == len(got.content) > 0
+        assert head.content == b""
+
+
+def client_request(client: Client, token: str) -> Callable[[str, str], httpx2.Response]:
+    return lambda method, url: client.request(method, url, token=token)
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/quotes/1", "/quotes", "/", "/incoming-payments/1"])
+def test_head_of_what_is_refused_has_no_body_either(shared: Instance, stranger: httpx2.Client, path: str) -> None:
+    got, head = stranger.get(shared.base_url + path), stranger.head(shared.base_url + path)
+    assert got.status_code == head.status_code >= 400
+    assert without_date(head) == without_date(got)
+    assert head.content == b""
+
+
+def test_head_is_not_signed_by_a_get(shared: Instance, refused: Refused) -> None:
+    token = shared.client.grant({"type": "quote", "actions": ["read"]})
+    headers = signed(shared, f"{shared.base_url}/quotes/1", token)
+    assert exchange(shared, "/quotes/1", headers | {"host": "h"})[0] == 404
+    assert exchange(shared, "/quotes/1", headers | {"host": "h"}, "HEAD")[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/incoming-payments", "GET, HEAD, OPTIONS, POST"),
+        ("/incoming-payments/1", "GET, HEAD, OPTIONS"),
+        ("/incoming-payments/1/complete", "OPTIONS, POST"),
+        ("/quotes", "OPTIONS, POST"),
+        ("/outgoing-payment-grant", "GET, HEAD, OPTIONS"),
+        ("/continue/1", "DELETE, OPTIONS, POST"),
+        ("/token/1", "DELETE, OPTIONS, POST"),
+        ("/healthz", "GET, HEAD, OPTIONS"),
+        ("/alice", "GET, HEAD, OPTIONS"),
+        ("/alice/jwks.json", "GET, HEAD, OPTIONS"),
+        ("/alice/did.json", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_options_tells_the_methods(shared: Instance, stranger: httpx2.Client, path: str, allowed: str) -> None:
+    for spelling in (path, f"{path}/"):
+        answer = stranger.options(shared.base_url + spelling)
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert answer.headers["allow"] == allowed
+        assert "content-length" not in answer.headers
+
+
+def test_options_of_the_grant_endpoint_is_its_discovery(shared: Instance, stranger: httpx2.Client) -> None:
+    answer = stranger.options(f"{shared.base_url}/")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.headers["allow"] == "OPTIONS, POST"
+    assert answer.json() == {
+        "grant_request_endpoint": f"{shared.base_url}/",
+        "interaction_start_modes_supported": ["redirect"],
+        "interaction_finish_methods_supported": ["redirect"],
+        "key_proofs_supported": ["httpsig"],
+        "sub_id_formats_supported": ["uri"],
+        "key_rotation_supported": False,
+    }
+    wallet = stranger.get(shared.wallet("alice")).json()
+    assert answer.json()["grant_request_endpoint"] == wallet["authServer"]
+
+
+def test_wallet_without_a_path_is_at_its_well_known_address(
+    payres: Instance, stranger: httpx2.Client, refused: Refused
+) -> None:
+    address = f"{payres.base_url}/.well-known/pay"
+    refused(stranger.get(address), 404, "not_found")
+    assert payres.create_wallet(".well-known/pay") == address
+    assert stranger.get(address).json()["id"] == address
+    for suffix in ("/jwks.json", "/did.json", "/"):
+        assert stranger.get(address + suffix).status_code == 200
+    for path in ("/.well-known", "/.well-known/did.json", "/.well-known/pay/x", "/.well-known/pay/x/jwks.json"):
+        refused(stranger.get(payres.base_url + path), 404, "not_found")
+
+
+@pytest.mark.parametrize("segment", sorted(RESERVED_SEGMENTS))
+def test_reserved_path_is_never_taken_for_a_wallet(shared: Instance, stranger: httpx2.Client, segment: str) -> None:
+    for path in (segment, f"{segment}/", f"{segment}/jwks.json", f"{segment}/did.json", f"{segment}/x/y/z"):
+        answer = stranger.get(f"{shared.base_url}/{path}")
+        assert answer.json().keys() == ({"status"} if path.rstrip("/") == "healthz" else {"error"}), path
+        assert not answer.has_redirect_location

@@ -1,0 +1,301 @@
+"""Parts 2.6, 4.1 and 4.2: lists and their pages."""
+
+from collections.abc import Callable
+from urllib.parse import quote
+from uuid import UUID
+
+import httpx2
+
+from payres.identifiers import SystemIdentifiers
+from payres.operator import wallets
+from tests.specification.scenario import Row, Send, breaks, keeps, play, table
+from tests.specification.shapes import INCOMING_PAYMENT, OUTGOING_PAYMENT, PAGINATION
+from tests.specification.world import World, usd
+
+INCOMING, OUTGOING = "incoming-payments", "outgoing-payments"
+
+
+def filled(world: World, collection: str, size: int) -> tuple[str, list[str]]:
+    """A wallet address with so many payments, and their cursors, the newest first."""
+    wallet = world.fresh(deposit="1.00")
+    receiver = world.incoming()
+    make: Callable[[], str] = (
+        (lambda: world.incoming(usd(1), wallet, metadata={"a": 1}))
+        if collection == INCOMING
+        else (lambda: str(world.send(receiver, usd(1), wallet).json()["id"]))
+    )
+    return wallet, [make().rpartition("/")[2] for _ in range(size)][::-1]
+
+
+def page(collection: str, size: int, query: str, expected: slice) -> Send:
+    """A page of a list of `size`; {0} in the query is the cursor of the newest. It has the payments of `expected`."""
+
+    def send(world: World) -> httpx2.Response:
+        wallet, cursors = filled(world, collection, size)
+        answer = world.list_of(collection, wallet, query.format(*cursors))
+        body = answer.json()
+        assert [item["id"].rpartition("/")[2] for item in body["result"]] == cursors[expected]
+        PAGINATION.check(body["pagination"])
+        shown = cursors[expected]
+        edges = {"startCursor": shown[0], "endCursor": shown[-1]} if shown else {}
+        assert {
+            name: value for name, value in body["pagination"].items() if name in {"startCursor", "endCursor"}
+        } == edges
+        return answer
+
+    return send
+
+
+def refused_page(collection: str, query: str) -> Send:
+    """A list of one payment asked for so; {0} is its cursor."""
+
+    def send(world: World) -> httpx2.Response:
+        wallet, cursors = filled(world, collection, 1)
+        return world.list_of(collection, wallet, query.format(*cursors))
+
+    return send
+
+
+def all_pages(collection: str) -> Send:
+    """The last page of a walk to the older ones, which came by each payment once; and the walk back likewise."""
+
+    def send(world: World) -> httpx2.Response:
+        wallet, cursors = filled(world, collection, 7)
+        seen: list[str] = []
+        answer = world.list_of(collection, wallet, "first=3")
+        while True:
+            body = answer.json()
+            seen += [item["id"].rpartition("/")[2] for item in body["result"]]
+            if not body["pagination"]["hasNextPage"]:
+                break
+            answer = world.list_of(collection, wallet, f"first=3&cursor={body['pagination']['endCursor']}")
+        assert seen == cursors
+        back = world.list_of(collection, wallet, f"last=3&cursor={seen[-1]}").json()
+        assert [item["id"].rpartition("/")[2] for item in back["result"]] == cursors[3:6]
+        return answer
+
+    return send
+
+
+def with_cursor_of_nothing(collection: str) -> Send:
+    """A page after a cursor that is newer than all and nobody's."""
+
+    def send(world: World) -> httpx2.Response:
+        wallet, cursors = filled(world, collection, 2)
+        cursor = SystemIdentifiers().resource()
+        assert UUID(cursor) > UUID(cursors[0])
+        return world.list_of(collection, wallet, f"cursor={cursor}")
+
+    return send
+
+
+def other_client(collection: str, action: str) -> Send:
+    """The list of what `client` made, as `other` sees it."""
+
+    def send(world: World) -> httpx2.Response:
+        wallet, _ = filled(world, collection, 1)
+        token = world.token(collection.removesuffix("s"), action, wallet=wallet, by=world.other)
+        return world.other.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
+
+    return send
+
+
+def of_wallet(collection: str, query: str) -> Send:
+    """A list of payments, of whom `query` says; {wallet} is the taker's, {other} the payer's."""
+
+    def send(world: World) -> httpx2.Response:
+        token = world.token(collection.removesuffix("s"), "list", wallet=world.taker)
+        names = {"wallet": quote(world.taker, ""), "other": quote(world.payer, "")}
+        return world.client.get(f"/{collection}?{query.format(**names)}", token)
+
+    return send
+
+
+def of_inactive_wallet(collection: str) -> Send:
+    def send(world: World) -> httpx2.Response:
+        wallet = world.fresh()
+        token = world.token(collection.removesuffix("s"), "list", wallet=wallet)
+        world.instance.write(lambda tx: wallets.deactivate(tx, world.path(wallet)))
+        return world.client.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
+
+    return send
+
+
+def rows_of(collection: str) -> list[Row]:
+    """The rows that both lists share."""
+    mine = "4.2.1" if collection == INCOMING else "4.1.1"
+    counts, back, cursors = ("4.2.2",) * 3 if collection == INCOMING else ("4.1.3", "4.1.4", "4.1.5")
+    shape = INCOMING_PAYMENT if collection == INCOMING else OUTGOING_PAYMENT
+    whole = {"pagination.hasNextPage": False, "pagination.hasPreviousPage": False}
+
+    def named(name: str) -> str:
+        return f"{collection}: {name}"
+
+    def bad(rules: str, name: str, query: str, field: str) -> Row:
+        return breaks(f"{rules} 7.4", named(name), refused_page(collection, query), 400, "invalid_request", field=field)
+
+    return [
+        keeps(
+            f"{mine} 4.1.2 2.6.1",
+            named("all, newest first"),
+            page(collection, 3, "", slice(0, 3)),
+            200,
+            values=whole,
+            shapes={"result": shape},
+        ),
+        keeps(
+            f"{mine} 2.6.1",
+            named("nothing"),
+            page(collection, 0, "", slice(0, 0)),
+            200,
+            values={"result": [], **whole},
+            absent="pagination.startCursor pagination.endCursor",
+        ),
+        keeps(
+            f"{counts} 2.6.2",
+            named("the first two of three"),
+            page(collection, 3, "first=2", slice(0, 2)),
+            200,
+            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": False},
+        ),
+        keeps(
+            f"{counts} 2.6.2",
+            named("two after the newest"),
+            page(collection, 4, "first=2&cursor={0}", slice(1, 3)),
+            200,
+            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": True},
+        ),
+        keeps(
+            f"{counts} 2.6.2",
+            named("what comes after a cursor"),
+            page(collection, 3, "cursor={1}", slice(2, 3)),
+            200,
+            values={"pagination.hasNextPage": False, "pagination.hasPreviousPage": True},
+        ),
+        keeps(
+            f"{counts} 2.6.2",
+            named("nothing comes after the oldest"),
+            page(collection, 2, "cursor={1}", slice(0, 0)),
+            200,
+            values={"pagination.hasNextPage": False, "pagination.hasPreviousPage": True},
+        ),
+        keeps(
+            counts,
+            named("twenty of twenty-one by default"),
+            page(collection, 21, "", slice(0, 20)),
+            200,
+            values={"pagination.hasNextPage": True},
+        ),
+        keeps(counts, named("a hundred"), page(collection, 1, "first=100", slice(0, 1)), 200, values=whole),
+        keeps(
+            f"{back} 2.6.2",
+            named("two before the oldest"),
+            page(collection, 4, "last=2&cursor={3}", slice(1, 3)),
+            200,
+            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": True},
+        ),
+        keeps(
+            f"{back} 2.6.2",
+            named("nothing comes before the newest"),
+            page(collection, 2, "last=2&cursor={0}", slice(0, 0)),
+            200,
+            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": False},
+        ),
+        keeps(
+            f"{counts} {back} 2.6.2",
+            named("there and back in pages"),
+            all_pages(collection),
+            200,
+            values={"pagination.hasNextPage": False},
+        ),
+        keeps(
+            f"{cursors} 2.6.3",
+            named("a cursor that is nobody's"),
+            with_cursor_of_nothing(collection),
+            200,
+            present="result.1",
+        ),
+        bad(back, "last without cursor", "last=1", "cursor"),
+        bad(f"{counts} {back}", "first and last", "first=1&last=1&cursor={0}", "last"),
+        *(
+            bad(counts, f"first is {text!r}", f"first={text}", "first")
+            for text in ("0", "101", "-1", "1.5", "one", "", "%2B1", "1e1", "9" * 30)
+        ),
+        *(bad(back, f"last is {text!r}", f"cursor={{0}}&last={text}", "last") for text in ("0", "101", "x")),
+        *(
+            bad(f"{cursors} 2.6.3", f"cursor is {text!r}", f"cursor={text}", "cursor")
+            for text in ("", "x", "%00", "{{{0}}}", "urn:uuid:{0}", "{0}0")
+        ),
+        *(bad(counts, f"{name} twice", f"{name}=1&{name}=1", name) for name in ("first", "last")),
+        keeps(
+            "4.1.6", named("another client's, with list"), other_client(collection, "list"), 200, values={"result": []}
+        ),
+        keeps(
+            "4.1.6",
+            named("another client's, with list-all"),
+            other_client(collection, "list-all"),
+            200,
+            present="result.0",
+            absent="result.1",
+        ),
+        keeps(
+            mine,
+            named("of a wallet address with a slash"),
+            of_wallet(collection, "wallet-address={wallet}%2F"),
+            200,
+            present="result",
+        ),
+        keeps(
+            mine,
+            named("with a parameter that nobody knows"),
+            of_wallet(collection, "wallet-address={wallet}&x=1"),
+            200,
+            present="result",
+        ),
+        *(
+            breaks(
+                f"{mine} 7.4", named(name), of_wallet(collection, query), 400, "invalid_request", field="wallet-address"
+            )
+            for name, query in {
+                "of nobody": "first=1",
+                "of nothing": "wallet-address=",
+                "of two": "wallet-address={wallet}&wallet-address={wallet}",
+                "of walletAddress": "walletAddress={wallet}",
+            }.items()
+        ),
+        breaks(
+            f"{mine} 7.6",
+            named("of another than the grant's"),
+            of_wallet(collection, "wallet-address={other}"),
+            403,
+            "insufficient_access",
+            reason="identifier",
+        ),
+        breaks(
+            f"{mine} 2.2.3",
+            named("of an inactive one"),
+            of_inactive_wallet(collection),
+            400,
+            "invalid_request",
+            field="wallet-address",
+        ),
+        breaks(
+            f"{mine} 7.6",
+            named("without list"),
+            lambda world: world.client.get(
+                f"/{collection}?wallet-address={quote(world.taker, '')}",
+                world.token(collection.removesuffix("s"), "create", wallet=world.taker),
+            ),
+            403,
+            "insufficient_access",
+            reason="action",
+        ),
+    ]
+
+
+ROWS: list[Row] = [*rows_of(INCOMING), *rows_of(OUTGOING)]
+
+
+@table(ROWS)
+def test_lists(world: World, row: Row) -> None:
+    play(world, row)
