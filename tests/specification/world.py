@@ -33,7 +33,7 @@ def money(value: int | str, code: str, scale: int = 0) -> Json:
 class World:
     """A server with a payer who has plenty of USD and a taker; `client` makes the requests, `other` is another client.
 
-    `patient` is a second server: there a client must wait before it continues, and payments stay under way until settled.
+    `patient` is a second server. A client must wait there before it continues; payments stay under way until settled.
     """
 
     def __init__(self, instance: Instance, patient: Instance, stranger: httpx2.Client) -> None:
@@ -121,9 +121,9 @@ class World:
     def complete(self, url: str, by: Client | None = None) -> httpx2.Response:
         return (by or self.client).post(f"{url}/complete", None, self.token("incoming-payment", "complete", by=by))
 
-    def echo(self, metadata: str | bytes) -> httpx2.Response:
+    def echo(self, metadata: str) -> httpx2.Response:
         """The answer to reading a payment with this metadata, which creating, reading and listing give back exactly."""
-        written = metadata.encode() if isinstance(metadata, str) else metadata
+        written = metadata.encode()
         wallet = self.fresh()
         raw = b'{"walletAddress":"%s","metadata":%s}' % (wallet.encode(), written)
         token = self.client.grant({"type": "incoming-payment", "actions": ["create", "read", "list"]})
