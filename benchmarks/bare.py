@@ -7,21 +7,21 @@ beyond them: signature base, digest, token, grant, access, rules, and answers in
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import click
-import msgspec
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from payres.store.database import Database, Transaction
 
-# As many bytes as the signature base of a signed GET and an incoming payment have.
+# As many bytes as the signature base of a signed GET, and as an incoming payment.
 MESSAGE = b"signed " * 60
-ANSWER = {"id": "0" * 36, "text": "incoming payment " * 40}
+TEXT = "incoming payment " * 32
 
 _key = Ed25519PrivateKey.generate()
 _signature = _key.sign(MESSAGE)
@@ -30,14 +30,12 @@ _public_key = _key.public_key()
 
 async def serve_one(request: Request) -> Response:
     """One body, one verification, one operation, one answer."""
-    await request.body()
+    body = await request.body()
     _public_key.verify(_signature, MESSAGE)
     database: Database = request.app.state.database
     if request.method == "GET":
-        row = await database.read(_read)
-        return _json(row[1], 200)
-    await database.write(_insert)
-    return _json(msgspec.json.encode(ANSWER), 201)
+        return JSONResponse(await database.read(_read))
+    return JSONResponse(await database.write(partial(_insert, body=body)), 201)
 
 
 @click.command()
@@ -70,21 +68,18 @@ def main(port: int, path: str) -> None:
 
 
 def _prepare(tx: Transaction) -> None:
-    tx.execute("CREATE TABLE IF NOT EXISTS bare (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT")
-    tx.execute("INSERT OR REPLACE INTO bare (id, body) VALUES (1, ?)", (msgspec.json.encode(ANSWER),))
+    tx.execute("CREATE TABLE IF NOT EXISTS bare (id INTEGER PRIMARY KEY, text TEXT NOT NULL, body BLOB) STRICT")
+    tx.execute("INSERT INTO bare (text) VALUES (?)", (TEXT,))
 
 
-def _read(tx: Transaction) -> tuple[int, bytes]:
-    row: tuple[int, bytes] = tx.execute("SELECT id, body FROM bare WHERE id = 1").fetchone()
-    return row
+def _read(tx: Transaction) -> dict[str, object]:
+    payment_id, text = tx.execute("SELECT id, text FROM bare WHERE id = 1").fetchone()
+    return {"id": payment_id, "text": text}
 
 
-def _insert(tx: Transaction) -> None:
-    tx.execute("INSERT INTO bare (body) VALUES (?)", (b"x" * 200,))
-
-
-def _json(body: bytes, status: int) -> Response:
-    return Response(body, status, {"Cache-Control": "no-store"}, media_type="application/json")
+def _insert(tx: Transaction, body: bytes) -> dict[str, object]:
+    cursor = tx.execute("INSERT INTO bare (text, body) VALUES ('incoming payment', ?)", (body,))
+    return {"id": cursor.lastrowid, "text": TEXT}
 
 
 if __name__ == "__main__":

@@ -25,8 +25,7 @@ Unit = Callable[[Transaction], Any]
 Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 MAX_UNITS_PER_COMMIT = 256
-# With two, each batch of reads is half as large and both threads contend for the interpreter: a tenth slower.
-READERS = 1
+READERS = 2
 BUSY_TIMEOUT_SECONDS = 5
 
 log = logging.getLogger("payres.store")
@@ -68,7 +67,7 @@ class Database:
 
     async def read(self, unit: Callable[[Transaction], T]) -> T:
         """The unit's result over one snapshot that holds all that was committed before this call."""
-        lane = min(self._readers, key=Lane.queue_length)
+        lane = min(self._readers, key=Lane.delay)
         result: T = await lane.submit(unit)
         return result
 
@@ -112,11 +111,15 @@ class Lane:
         self._run_together = run_together
         self._waiting: list[Waiting] = []
         self._drain: asyncio.Task[None] | None = None
+        self._running = False
         self._closing: asyncio.Task[None] | None = None
 
-    def queue_length(self) -> int:
-        """How many units would run before a new one, the batch under way counting as one."""
-        return len(self._waiting) + (self._drain is not None)
+    def delay(self) -> int:
+        """How long a new unit would wait, in units, to choose a lane by; below zero when it joins some about to run.
+
+        Joining them is best: one large batch costs less than two small ones, whose threads contend for the interpreter.
+        """
+        return len(self._waiting) + 1 if self._running else -len(self._waiting)
 
     async def submit(self, unit: Unit) -> Any:
         """The unit's result, or what it raised."""
@@ -132,11 +135,14 @@ class Lane:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:MAX_UNITS_PER_COMMIT], self._waiting[MAX_UNITS_PER_COMMIT:]
+                self._running = True
                 try:
                     outcomes = await self._connection.run(partial(self._run_together, [unit for unit, _ in batch]))
                 except Exception as error:
                     log.exception("the database thread failed a batch of %d units", len(batch))
                     outcomes = [Raised(error)] * len(batch)
+                finally:
+                    self._running = False
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, outcome)
         finally:
