@@ -1,7 +1,8 @@
-"""Access: which access item of a grant permits what (decisions: Access; facts 1.1).
+"""Access: which access item of a grant permits what, and whose resources the caller then sees (part 5, rule 5).
 
 `read-all` includes `read` and `list-all` includes `list`; nothing else implies anything. Without the `-all` form a
-client sees its own resources only, and what it may not see does not exist for it.
+client reads and lists its own resources only, and what it may not see does not exist for it. `complete` is given for a
+wallet address: it reaches what other clients made there.
 """
 
 from collections.abc import Iterator

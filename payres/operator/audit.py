@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from payres.store import proofs
+from payres.store import ledger_proofs as proofs
 from payres.store.database import Transaction
 
 

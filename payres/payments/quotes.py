@@ -1,4 +1,7 @@
-"""Rules of quotes (parts 2.5, 4.7): what leaves the sender, what arrives, and for how long that holds."""
+"""Rules of quotes (parts 2.5, 4.7): what leaves the sender, what arrives, and for how long that holds.
+
+The arithmetic of fees, rates and their rounding is in `payres.amounts`; the money moves in `payments.settlement`.
+"""
 
 from payres.amounts import Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
 from payres.errors import Refusal, invalid_request, not_found

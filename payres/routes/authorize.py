@@ -29,7 +29,10 @@ MICROSECONDS = 1_000_000
 
 
 async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Permission:
-    """What the request may do. Refuses with 401 and 403 (part 5, decisions: Access and Signatures)."""
+    """What the request may do. Refuses with 401 and 403 (part 5).
+
+    Whose resources the caller then sees is for `Permission.reaches` and `owner_filter` to say.
+    """
     context = context_of(request)
     token = gnap_token(request)
     if token is None:

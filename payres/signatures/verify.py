@@ -1,7 +1,8 @@
 """Verify the signature of a request (RFC 9421 section 3.2, RFC 9635 section 7.3.1).
 
 Two steps, because the key is looked up by what the first one finds: `parse` does all that needs no key, `verify` the
-rest. Both are pure and return a `Rejected` for whatever a stranger sends; neither raises.
+rest. Both are pure and return a `Rejected` for whatever a stranger sends; neither raises. How old a signature may be is
+judged in `parameters.check_freshness`.
 """
 
 from typing import Final

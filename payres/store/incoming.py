@@ -52,6 +52,7 @@ def find_incoming(tx: Transaction, payment_id: str) -> IncomingRecord | None:
 def page_of_incoming(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[IncomingRecord], PageBounds]:
+    """A page, newest first; `pages.select_page` has the SQL."""
     rows, bounds = select_page(tx, "incoming_payment", COLUMNS, wallet_id, client_id, query)
     return [IncomingRecord(*row) for row in rows], bounds
 

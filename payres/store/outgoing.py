@@ -62,6 +62,7 @@ def quote_used(tx: Transaction, quote_id: str) -> bool:
 def page_of_outgoing(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[OutgoingRecord], PageBounds]:
+    """A page, newest first; `pages.select_page` has the SQL."""
     rows, bounds = select_page(tx, "outgoing_payment", COLUMNS, wallet_id, client_id, query)
     return [OutgoingRecord(*row) for row in rows], bounds
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.store.database import connect_writer
-from payres.store.proofs import LEDGER_PROOFS, Proof, sums_to
+from payres.store.ledger_proofs import LEDGER_PROOFS, Proof, sums_to
 
 FIGURES = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 LARGE = st.integers(min_value=2**63 - 9, max_value=2**63 - 1)
