@@ -175,7 +175,11 @@ class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field
     identifier: Text | UnsetType = UNSET
 
 
-class OutgoingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment"):
+class OutgoingPaymentAccess(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment", forbid_unknown_fields=True
+):
+    """It takes no members but its own: a misspelt `limits` would otherwise ask for access without any."""
+
     actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=5)]
     identifier: Text
     limits: Limits | UnsetType = UNSET
@@ -193,7 +197,7 @@ class AccessTokenRequest(msgspec.Struct, frozen=True):
     access: Annotated[list[Access], Meta(min_length=1, max_length=MAX_ACCESS_ITEMS)]
 
 
-class ClientInstance(Resource, frozen=True, kw_only=True):
+class ClientInstance(Body, frozen=True, kw_only=True):
     """The object form of `client`: exactly one member."""
 
     wallet_address: Text | UnsetType = UNSET

@@ -19,6 +19,7 @@ from payres.wire import (
 )
 
 AMOUNT = {"value": "1", "assetCode": "USD", "assetScale": 2}
+SPENDING = {"type": "outgoing-payment", "actions": ["create"], "identifier": "w"}
 CASES: list[tuple[type[msgspec.Struct], Any, str]] = [
     (IncomingPaymentRequest, [], "body"),
     (IncomingPaymentRequest, {"extra": 1}, "extra"),
@@ -83,6 +84,20 @@ def test_unknown_members_are_taken_where_gnap_may_grow() -> None:
     amount = AMOUNT | {"note": "taken too"}
     request = wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), json.dumps({"incomingAmount": amount}).encode())
     assert request.incoming_amount == Amount(value="1", asset_code="USD", asset_scale=2)
+
+
+@pytest.mark.parametrize(
+    ("members", "field"),
+    [
+        ({"client": {"walletAddress": "w", "display": {}}}, "client.display"),
+        ({"access_token": {"access": [SPENDING | {"limit": {}}]}}, "access_token.access[0].limit"),
+    ],
+)
+def test_misspelt_members_are_refused_where_they_would_matter(members: dict[str, Any], field: str) -> None:
+    body = {"client": "w", "access_token": {"access": [SPENDING]}} | members
+    with pytest.raises(Refusal) as refused:
+        wire.decode(msgspec.json.Decoder(GrantRequest), json.dumps(body).encode())
+    assert refused.value.details == {"field": field}
 
 
 @pytest.mark.parametrize("text", ["{}", '{"b":1,"a":[1.50,1e300]}', '{ "spaced" : "ä" }', '{"twice":1,"twice":2}'])

@@ -16,10 +16,10 @@ class Deviation(NamedTuple):
 
 
 class Leniency(NamedTuple):
-    """What these operations do without, although the documents demand it: a header, or a member of the body."""
+    """What these operations take although the documents do not."""
 
     operations: tuple[str, ...]
-    without: str
+    request: str
     reason: str
 
 
@@ -174,22 +174,32 @@ DEVIATIONS = (
     ),
 )
 
+NO_AUTHORIZATION = "without Authorization"
+NO_WALLET_ADDRESS = "without walletAddress"
+MORE_IN_ACCESS = "with unknown members in access items"
+
 LENIENCIES = (
     Leniency(
         ("get-incoming-payment",),
-        "Authorization",
+        NO_AUTHORIZATION,
         "Whoever knows the URL may see the public form of an incoming payment. The document describes and forbids it",
     ),
     Leniency(
         TOKEN,
-        "Authorization",
+        NO_AUTHORIZATION,
         "The official PHP client may send another token here, or none. The manage URL cannot be guessed, and the "
         "client's signature is checked",
     ),
     Leniency(
         ("create-incoming-payment",),
-        "walletAddress",
+        NO_WALLET_ADDRESS,
         "The grant names it. The document demands it, and says beside that all members are optional",
+    ),
+    Leniency(
+        ("post-request",),
+        MORE_IN_ACCESS,
+        "GNAP lets access items have members that a server need not know; the answer says what was granted. Items for "
+        "outgoing payments take none but their own, since a misspelt `limits` must not ask for access without limits",
     ),
 )
 
@@ -200,6 +210,6 @@ def find_deviation(operation: str, status: int, code: str) -> Deviation | None:
     return next((one for one in DEVIATIONS if operation in one.operations and (one.status, one.code) == wanted), None)
 
 
-def does_without(operation: str, name: str) -> bool:
-    """Whether an operation may be called without this header or member of the body."""
-    return any(operation in one.operations and one.without == name for one in LENIENCIES)
+def takes(operation: str, request: str) -> bool:
+    """Whether a leniency allows an operation to take such a request."""
+    return any(operation in one.operations and one.request == request for one in LENIENCIES)

@@ -33,7 +33,9 @@ class Traffic:
         self._random = random.Random(seed)
         self._wallets = [payres.wallet("alice"), payres.wallet("bob")]
         self._tokens = self._consented_tokens()
-        receivers = [payres.client.create_incoming_payment(wallet, **more)["id"] for wallet, more in self._bills()]
+        receivers: list[str] = [
+            payres.client.create_incoming_payment(wallet, **more)["id"] for wallet, more in self._bills()
+        ]
         payres.client.post(f"{receivers[-1]}/complete", token=self._tokens["incoming-payment"])
         self._receivers = receivers
         self._payments = [payres.client.pay(self._wallets[0], receivers[0], debitAmount=_usd("1"))["id"]]
@@ -145,7 +147,7 @@ class Traffic:
             case "client" | "walletAddress" if operation == "post-request":
                 return self.payres.client.wallet_address
             case "walletAddress" | "identifier" | "id":
-                return self._random.choice(self._wallets) if self._is_real() else self._wallets[0]
+                return self._random.choice(self._wallets)
             case "receiver" | "incomingPayment":
                 return self._random.choice(self._receivers)
             case "quoteId":
