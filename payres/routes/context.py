@@ -1,7 +1,5 @@
 """What every endpoint works with, built once when the application starts."""
 
-from typing import cast
-
 import msgspec
 from starlette.requests import Request
 
@@ -32,4 +30,5 @@ class Context(msgspec.Struct, frozen=True):
 
 def context_of(request: Request) -> Context:
     """The context of the application that serves this request."""
-    return cast(Context, request.scope["app"].state.context)
+    context: Context = request.scope["app"].state["context"]  # as an item: as an attribute it costs three times as much
+    return context

@@ -428,7 +428,7 @@ def test_second_server_on_the_port_is_refused_in_a_sentence(deployment: Deployme
     refused = subprocess.run(SERVE, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
-        f"Error: Port {deployment.port} of 127.0.0.1 is in use; stop what uses it, or choose another with --port\n"
+        f"Error: Port {deployment.port} of 127.0.0.1 is in use; choose another with --port or PAYRES_PORT\n"
     )
     assert shop.get("/healthz").status_code == 200
 
