@@ -442,7 +442,7 @@ class Shopper:
         return spent, made, self.instance.read(free)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def receiver_in(idle: Instance) -> Callable[[str], str]:
     """Makes incoming payments; a dollar is worth as much in the other currencies, and the server has no francs."""
     now = idle.clock.now()
