@@ -152,7 +152,7 @@ def _split(text: str, header: str, reason: Reason) -> list[tuple[str, str, str]]
         if match is None:
             raise SignatureError(reason, f"The {header} header is not a dictionary such as sig1=...")
         label, components, rest = match[1], match[2] or "", match[3].rstrip(" \t")
-        if any(label == member[0] for member in members):
+        if members and any(label == member[0] for member in members):
             raise SignatureError(reason, f"The {header} header has the label {shown(label)} twice.")
         if len(members) == MAX_SIGNATURES:
             raise SignatureError(

@@ -187,7 +187,7 @@ def _uncovered(name: str, fields: Fields) -> SignatureError:
 
 def _digest_rejection(message: Message, fields: Fields, candidates: list[Candidate]) -> Rejected | None:
     """Check Content-Digest against the raw body if any candidate covers it, as all do when there is a body."""
-    if not any("content-digest" in candidate.components for candidate in candidates):
+    if b"content-digest" not in fields or all("content-digest" not in found.components for found in candidates):
         return None
     reason = digest_problem(field_value(fields[b"content-digest"]).decode("latin-1"), message.body)
     if reason is None:
