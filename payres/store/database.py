@@ -305,7 +305,7 @@ def _connect(path: str, prepare: Callable[[sqlite3.Connection], object]) -> sqli
         path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
-        connection.execute("PRAGMA cache_size = -8192")  # 8 MiB for each connection
+        connection.execute("PRAGMA cache_size = -4096")  # 4 MiB for each connection
         connection.execute("PRAGMA temp_store = MEMORY")
         prepare(connection)
     except BaseException:
