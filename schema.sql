@@ -22,12 +22,14 @@ create table asset (
   unique (code, scale)
 ) strict;
 
--- How many units of one currency one unit of another buys; rate is an exact decimal.
+-- How many units of one currency one unit of another buys; rate is an exact decimal. expires_at is set on what a rates
+-- service told, and null on what the operator set.
 create table exchange_rate (
   base_code text not null,
   counter_code text not null,
   rate text not null,
   set_at integer not null,
+  expires_at integer,
   primary key (base_code, counter_code),
   check (base_code <> counter_code)
 ) strict, without rowid;
@@ -167,7 +169,8 @@ create table incoming_payment (
 create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, id);
 create index incoming_payment_of_client on incoming_payment (wallet_address_id, client_id, id);
 
--- Quotes. incoming_payment_id is set when the receiver is on this server.
+-- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the way
+-- to it found, as JSON.
 create table quote (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -180,11 +183,13 @@ create table quote (
   receive_scale integer not null check (receive_scale between 0 and 255),
   fee_value text not null check (fee_value not glob '*[^0-9]*'),
   created_at integer not null,
-  expires_at integer not null
+  expires_at integer not null,
+  path text
 ) strict, without rowid;
 
 -- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
 -- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
+-- path is as in quote; attempts counts how often the way to a receiver elsewhere was tried.
 create table outgoing_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -206,6 +211,8 @@ create table outgoing_payment (
   metadata text,
   created_at integer not null,
   ended_at integer,
+  path text,
+  attempts integer not null default 0,
   check (state <> 'failed' or sent < debit),
   check ((state = 'failed') = (failure is not null)),
   check ((state = 'sending') = (ended_at is null))
@@ -226,16 +233,81 @@ create table grant_spending (
   primary key (grant_id, window_start, receive_code, receive_scale)
 ) strict, without rowid;
 
--- Phase one of a movement: money of an account promised to an outgoing payment. remaining is not yet posted or released.
+-- Interledger peers. The account is what we owe the peer (below zero: what the peer owes us, at most its credit limit).
+-- outgoing_token is sealed, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may carry.
+create table peer (
+  id integer primary key,
+  name text not null,
+  account_id integer not null unique references account,
+  ilp_address text not null,
+  url text not null,
+  outgoing_token blob not null,
+  incoming_token_hash blob not null,
+  max_packet integer check (max_packet > 0),
+  packets_received integer not null default 0,
+  packets_sent integer not null default 0,
+  last_error text,
+  last_error_at integer,
+  created_at integer not null,
+  removed_at integer
+) strict;
+create unique index peer_in_force on peer (name) where removed_at is null;
+create unique index peer_by_token on peer (incoming_token_hash) where removed_at is null;
+
+-- ILP address prefixes that are reached through a peer, its own address among them.
+create table peer_route (
+  prefix text not null,
+  peer_id integer not null references peer,
+  primary key (prefix, peer_id)
+) strict, without rowid;
+create index peer_route_of_peer on peer_route (peer_id);
+
+-- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the exchange.
+-- source_amount is in the payer's asset, amount in the peer's. The prepare is kept, as it was sent, while the outcome is
+-- not known.
+create table packet (
+  id text primary key,
+  to_peer_id integer not null references peer,
+  outgoing_payment_id text references outgoing_payment,
+  from_peer_id integer references peer,
+  from_request_id text,
+  source_amount integer not null check (source_amount > 0),
+  amount integer not null check (amount > 0),
+  prepare blob,
+  expires_at integer not null,
+  state text not null check (state in ('prepared', 'fulfilled', 'rejected', 'doubtful')),
+  check ((outgoing_payment_id is null) <> (from_peer_id is null)),
+  check ((state = 'prepared') = (prepare is not null))
+) strict, without rowid;
+create index packet_prepared on packet (id) where state = 'prepared';
+create index packet_of_payment on packet (outgoing_payment_id, state) where outgoing_payment_id is not null;
+create index packet_of_request on packet (from_peer_id, from_request_id) where from_request_id is not null;
+
+-- Answers to fulfilled packets of peers that number their requests, so that a repeated request gets its first answer.
+create table answered_request (
+  peer_id integer not null references peer,
+  request_id text not null,
+  condition blob not null,
+  reply blob not null,
+  answered_at integer not null,
+  primary key (peer_id, request_id)
+) strict, without rowid;
+create index answered_request_age on answered_request (answered_at);
+
+-- Phase one of a movement: money of an account promised to an outgoing payment or a packet. remaining is not yet posted
+-- or released.
 create table reservation (
   id integer primary key,
   account_id integer not null references account,
-  outgoing_payment_id text not null references outgoing_payment,
+  outgoing_payment_id text references outgoing_payment,
+  packet_id text references packet,
   amount integer not null check (amount > 0),
   remaining integer not null check (remaining between 0 and amount),
-  created_at integer not null
+  created_at integer not null,
+  check ((outgoing_payment_id is null) <> (packet_id is null))
 ) strict;
 create index reservation_of_payment on reservation (outgoing_payment_id);
+create index reservation_of_packet on reservation (packet_id) where packet_id is not null;
 create index reservation_open on reservation (account_id) where remaining > 0;
 
 -- Posted movements of the double-entry ledger, each tied to what caused it; rows are never changed.
@@ -249,8 +321,9 @@ create table transfer (
   outgoing_payment_id text references outgoing_payment,
   incoming_payment_id text references incoming_payment,
   created_at integer not null,
+  packet_id text references packet,
   check (debit_account_id <> credit_account_id),
-  check (reservation_id is null or outgoing_payment_id is not null)
+  check (reservation_id is null or outgoing_payment_id is not null or packet_id is not null)
 ) strict;
 create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;

@@ -34,6 +34,7 @@ from payres.routes import (
 from payres.routes.accept import JsonRoute, WalletRoute
 from payres.routes.context import Context
 from payres.routes.cross_origin import CrossOrigin
+from payres.routes.header_limit import HeaderLimit
 from payres.settings import Settings
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret
@@ -91,7 +92,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
     app = Starlette(
         routes=ROUTES,
         lifespan=lifespan,
-        middleware=[Middleware(CrossOrigin), Middleware(TrailingSlash)],
+        middleware=[Middleware(CrossOrigin), Middleware(HeaderLimit), Middleware(TrailingSlash)],
         exception_handlers={
             Refusal: refusals.render_refusal,
             HTTPException: refusals.render_routing,

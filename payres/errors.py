@@ -54,7 +54,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "insufficient_access": ("action", "identifier", "csrf", "cross_site"),
     "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
     "insufficient_funds": ("wallet", "liquidity", "fees"),
-    "invalid_receiver": ("no_exchange_rate",),
+    "invalid_receiver": ("no_exchange_rate", "exchange_rate_expired"),
 }
 # A client that may not do something must be able to tell why without reading sentences.
 REASON_REQUIRED: Final = (401, 403)

@@ -52,6 +52,7 @@ def transfer(
     now: int,
     outgoing_payment_id: str | None = None,
     incoming_payment_id: str | None = None,
+    packet_id: str | None = None,
 ) -> None:
     """Moves `amount` from account `debit` to account `credit` at once. Raises NotEnough, Refusal (past 2^63-1)."""
     _check_amount(amount)
@@ -59,11 +60,20 @@ def transfer(
     if source.floor is not None and free_balance(source) < amount:
         raise NotEnough(source, free_balance(source))
     _move(tx, source, accounts.account_by_id(tx, credit), amount, 0)
-    accounts.insert_transfer(tx, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, now)
+    accounts.insert_transfer(
+        tx, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, now, packet_id
+    )
 
 
-def reserve(tx: Transaction, account_id: int, amount: int, outgoing_payment_id: str, now: int) -> int:
-    """Phase one: promises `amount` of the account to a payment; returns the reservation's id.
+def reserve(
+    tx: Transaction,
+    account_id: int,
+    amount: int,
+    outgoing_payment_id: str | None,
+    now: int,
+    packet_id: str | None = None,
+) -> int:
+    """Phase one: promises `amount` of the account to a payment or to a packet; returns the reservation's id.
 
     Raises NotEnough, Refusal (past 2^63-1).
     """
@@ -74,7 +84,7 @@ def reserve(tx: Transaction, account_id: int, amount: int, outgoing_payment_id: 
     if account.reserved + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
         raise Refusal(400, "invalid_amount", f"The account cannot reserve more than {MAX_LEDGER} minor units")
     accounts.change_account(tx, account_id, 0, amount)
-    return accounts.insert_reservation(tx, account_id, outgoing_payment_id, amount, now)
+    return accounts.insert_reservation(tx, account_id, outgoing_payment_id, packet_id, amount, now)
 
 
 def post(
@@ -85,6 +95,7 @@ def post(
     kind: str,
     now: int,
     incoming_payment_id: str | None = None,
+    packet_id: str | None = None,
 ) -> None:
     """Phase two: moves `amount`, part or all of what is reserved, to account `credit`. Raises Refusal (past 2^63-1)."""
     _check_amount(amount)
@@ -104,6 +115,7 @@ def post(
         reservation.outgoing_payment_id,
         incoming_payment_id,
         now,
+        packet_id or reservation.packet_id,
     )
 
 

@@ -42,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     signature_max_age: Seconds = 300
     allow_private_hosts: bool = False
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = 65536
+    rates_url: str = ""
+    rates_max_age: Seconds = 300
 
 
 def load_settings(
@@ -113,6 +115,8 @@ def _checked(origin: str, name: str, value: object) -> object:
         return _checked_base_url(shown, origin, str(converted))
     if name == "ilp_address" and not (ILP_ADDRESS.fullmatch(str(converted)) and len(str(converted)) <= 800):
         raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
+    if name == "rates_url" and converted and ("#" in str(converted) or not is_http_url(str(converted))):
+        raise SettingsError(f"{shown} = {value!r} ({origin}) must be an http or https URL, or empty for no rates service")
     return converted
 
 

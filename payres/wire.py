@@ -275,6 +275,8 @@ encode = msgspec.json.Encoder().encode
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """The struct in a body. Refuses malformed JSON and wrong members with 400, naming the field."""
+    if not body:
+        raise invalid_request("There is no body: send a JSON object, {} if it has no members", field="body")
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:

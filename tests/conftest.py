@@ -1,5 +1,6 @@
 """What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -18,6 +19,30 @@ settings.load_profile("payres")
 
 
 Refused = Callable[..., dict[str, Any]]
+
+# What tests count and tell with `record_property`; the reports carry it, from the workers of xdist too.
+FIGURES = {
+    "rules": "rules of the specification",
+    "rows": "requests that keep or break them",
+    "rules_without_rows": "rules that no row keeps, or none breaks",
+    "cases": "requests made by schemathesis",
+    "flips": "signed requests with one bit changed",
+    "flips_refused": "of these refused",
+}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how much was verified, as far as the tests that count it were run."""
+    reports = [report for kind in terminalreporter.stats.values() for report in kind]
+    figures: Counter[str] = Counter()
+    for report in reports:
+        if getattr(report, "when", "") == "call":
+            figures.update({name: number for name, number in report.user_properties if name in FIGURES})
+    if figures:
+        terminalreporter.section("figures")
+        for name, meaning in FIGURES.items():
+            if name in figures:
+                terminalreporter.write_line(f"{figures[name]:>8,} {meaning}")
 
 
 @pytest.fixture(scope="session", autouse=True)

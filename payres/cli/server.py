@@ -132,13 +132,14 @@ def _build(settings: Settings) -> "uvicorn.Server":
     import uvicorn
 
     from payres.application import create_app
+    from payres.routes.http_protocol import HttpProtocol
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("payres").setLevel(logging.INFO)
     config = uvicorn.Config(
         create_app(settings),
         loop="auto",  # uvloop, where there is one
-        http="httptools",
+        http=HttpProtocol,
         ws="none",
         lifespan="on",
         log_config=None,

@@ -1,4 +1,4 @@
-"""Why nothing was fetched from another server: one exception with a stable word."""
+"""Why nothing was fetched from another server, or why its incoming payment cannot be paid: a stable word for each."""
 
 from typing import Literal
 
@@ -41,3 +41,30 @@ class FetchFailed(Exception):  # noqa: N818 - the word that callers read: a fetc
         self.reason = reason
         self.sentence = sentence
         self.status = status
+
+
+# What each word means:
+#   not_found      there is no such incoming payment
+#   unreachable    no answer could be had: no connection, no time, an error of the other server
+#   refused        the other server gives no access to it, or only with somebody's consent
+#   bad_content    an answer is not what Open Payments says it is
+#   completed      it takes no more money, because it has all or was completed
+#   expired        it takes no more money, because its time is over
+#   no_ilp_method  it cannot be paid over Interledger
+ReceiverReason = Literal[
+    "not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"
+]
+
+
+class RemoteReceiverFailed(Exception):  # noqa: N818 - the word that callers read: a receiver failed, not the program
+    """An incoming payment on another server cannot be paid, or nothing is known about it.
+
+    `sentence` may be shown to a client: it names the host, never an address behind the name. `permanent` says that
+    asking again later is no use.
+    """
+
+    def __init__(self, reason: ReceiverReason, sentence: str, permanent: bool) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
+        self.permanent = permanent

@@ -11,9 +11,9 @@ import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from payres.amounts import Asset
+from payres.interledger import oer
+from payres.interledger.stream import IV_BYTES, seal
 
-IV_BYTES = 12
-TAG_BYTES = 16
 HAS_TAG = 1
 HAS_ASSET = 4
 
@@ -40,10 +40,9 @@ class CredentialSource:
 
         The IV is derived from the text that it seals, so one IV never seals two texts.
         """
-        text = bytes([HAS_TAG | HAS_ASSET]) + _octets(payment_id) + _octets(asset.code) + bytes([asset.scale])
-        iv = _keyed(self._ivs, text)[:IV_BYTES]
-        sealed = self._token_cipher.encrypt(iv, text, None)
-        token = iv + sealed[-TAG_BYTES:] + sealed[:-TAG_BYTES]
+        flags = oer.uint8(HAS_TAG | HAS_ASSET)
+        text = flags + oer.var_text(payment_id) + oer.var_text(asset.code) + oer.uint8(asset.scale)
+        token = seal(self._token_cipher, text, _keyed(self._ivs, text)[:IV_BYTES])
         return Credentials(
             f"{self._ilp_address}.{_base64url(token)}",
             _base64url(_keyed(self._secrets, token)),
@@ -59,13 +58,6 @@ def _keyed(key: hmac.HMAC, message: bytes) -> bytes:
     code = key.copy()
     code.update(message)
     return code.digest()
-
-
-def _octets(text: str) -> bytes:
-    """A VarOctetString (OER): these texts are always shorter than 128 bytes, so one byte gives their length."""
-    data = text.encode()
-    assert len(data) < 128
-    return bytes([len(data)]) + data
 
 
 def _base64url(data: bytes) -> str:

@@ -3,27 +3,35 @@
 from fractions import Fraction
 
 from payres.amounts import Asset, parse_rate, parse_value
+from payres.clock import SECOND
 from payres.errors import Refusal
 from payres.store import assets
 from payres.store.database import Transaction
 from payres.wire import Amount
 
 
-def rate_between(tx: Transaction, base: str, counter: str) -> Fraction:
-    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, the operator's rate, or the
-    inverse of the rate the other way. Refuses with 400 when the operator has set none."""
+def rate_between(tx: Transaction, base: str, counter: str, now: int) -> Fraction:
+    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, the rate that is kept, or the
+    inverse of the rate the other way. Refuses with 400 when there is none, or it is too old."""
     if base == counter:
         return Fraction(1)
-    if (rate := assets.find_rate(tx, base, counter)) is not None:
-        return parse_rate(rate)
-    if (rate := assets.find_rate(tx, counter, base)) is not None:
-        return 1 / parse_rate(rate)
-    raise Refusal(
-        400,
-        "invalid_receiver",
+    there, back = assets.find_rate(tx, base, counter), assets.find_rate(tx, counter, base)
+    if there is not None and there.holds_at(now):
+        return parse_rate(there.rate)
+    if back is not None and back.holds_at(now):
+        return 1 / parse_rate(back.rate)
+    expired = there or back
+    if expired is not None:
+        age = (now - expired.set_at) // SECOND
+        raise _no_rate("exchange_rate_expired", f"The exchange rate from {base} to {counter} is {age} s old; try again shortly")
+    raise _no_rate(
+        "no_exchange_rate",
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
-        {"reason": "no_exchange_rate"},
     )
+
+
+def _no_rate(reason: str, description: str) -> Refusal:
+    return Refusal(400, "invalid_receiver", description, {"reason": reason})
 
 
 def value_in(amount: Amount, asset: Asset, field: str) -> int:

@@ -107,7 +107,7 @@ def _plan(
         return _plan_from_quote(tx, urls, wallet, client_id, request.quote_id, now)
     if not request.quote_id and request.incoming_payment and request.debit_amount:
         receiver = open_receiver(tx, urls, request.incoming_payment, now, "incomingPayment")
-        terms = fixed_send_terms(tx, wallet, receiver, request.debit_amount)
+        terms = fixed_send_terms(tx, wallet, receiver, request.debit_amount, now)
         _check_movable(terms.debit, terms.receive)
         check_countable(receiver.payment, terms.receive)
         return _Plan(

@@ -35,7 +35,7 @@ def create_quote(
     if request.debit_amount and request.receive_amount:
         raise invalid_request("Give debitAmount or receiveAmount, not both", field="receiveAmount")
     receiver = open_receiver(tx, urls, request.receiver, now, "receiver")
-    terms = _terms(tx, wallet, receiver, request.debit_amount or None, request.receive_amount or None)
+    terms = _terms(tx, wallet, receiver, request.debit_amount or None, request.receive_amount or None, now)
     quote = QuoteRecord(
         id=identifiers.resource(),
         wallet_address_id=wallet.id,
@@ -67,17 +67,17 @@ def no_such_quote() -> Refusal:
     return not_found("There is no such quote, or it is not this client's")
 
 
-def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount) -> Terms:
+def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount, now: int) -> Terms:
     """The terms of sending exactly `debit`, fee included. Refuses with 400 `invalid_amount`."""
-    return _terms(tx, wallet, receiver, debit, None)
+    return _terms(tx, wallet, receiver, debit, None, now)
 
 
 def _terms(
-    tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None
+    tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None, now: int
 ) -> Terms:
     source = assets.asset_by_id(tx, wallet.asset_id)
     fee = Fee(source.fee_fixed, source.fee_basis_points)
-    rate = rate_between(tx, source.code, receiver.asset.code)
+    rate = rate_between(tx, source.code, receiver.asset.code, now)
     scales = Scales(source.scale, receiver.asset.scale)
     try:
         if debit:

@@ -53,7 +53,7 @@ class SettlementWorker:
         """Tries every payment under way once, oldest first, so that one that cannot be settled holds up no other."""
         problems: list[BaseException] = []
         after = ""
-        while payments := await self._database.read(partial(outgoing.sending_outgoing, limit=BATCH, after=after)):
+        while payments := await self._database.read(partial(outgoing.sending_here, limit=BATCH, after=after)):
             units = [partial(settle, payment_id=payment.id, clock=self._clock) for payment in payments]
             outcomes = await asyncio.gather(*map(self._database.write, units), return_exceptions=True)
             problems += [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
@@ -79,6 +79,40 @@ def settle(tx: Transaction, payment_id: str, clock: Clock) -> None:
             _move(tx, payment, receiver, now)
     except Refusal as error:  # the receiver's account cannot hold more
         fail(tx, payment, error.description, now)
+
+
+def promised_reservation(tx: Transaction, payment_id: str) -> ReservationRecord:
+    """What the payer's wallet holds for the payment; the first reservation that was made for it."""
+    return accounts.reservations_of_payment(tx, payment_id)[0]
+
+
+def end_elsewhere(tx: Transaction, payment: OutgoingRecord, failure: str | None, now: int) -> None:
+    """Ends a payment to a receiver on another server with what its packets have sent; the rest goes back.
+
+    The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
+    sent all it had has not failed, whatever the receiver says arrived.
+    """
+    promised = promised_reservation(tx, payment.id)
+    spendable = payment.debit - payment.fee
+    fee = payment.fee if failure is None else -(-payment.fee * payment.sent // spendable)
+    if fee and payment.sent:
+        fees = ledger.operator_account(tx, accounts.account_by_id(tx, promised.account_id).asset_id, "fees")
+        ledger.post(tx, promised.id, fees, fee, "fee", now)
+    sent = payment.sent + fee if payment.sent else 0
+    for reservation in accounts.reservations_of_payment(tx, payment.id):
+        ledger.release(tx, reservation.id)
+    if payment.grant_id:
+        grants.add_spending(
+            tx,
+            payment.grant_id,
+            payment.window_start,
+            payment.receive_code,
+            payment.receive_scale,
+            sent - payment.debit,
+            payment.delivered - payment.receive,
+            now,
+        )
+    outgoing.end_outgoing(tx, payment.id, sent, payment.delivered, None if sent == payment.debit else failure, now)
 
 
 def fail(tx: Transaction, payment: OutgoingRecord, failure: str, now: int) -> None:

@@ -18,7 +18,7 @@ from payres.identifiers import hash_secret
 from payres.routes.context import Context, context_of
 from payres.routes.messages import signed_message
 from payres.signatures.jwk import JWK
-from payres.signatures.verify import Policy, Rejected, Unverified, parse, verify
+from payres.signatures.verify import Policy, Rejected, Unverified, Verified, parse, verify
 from payres.store import clients as client_store
 from payres.store import tokens
 from payres.store.clients import ClientRecord
@@ -38,7 +38,7 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     if token is None:
         raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
-    now = context.clock.now()
+    now = unverified.now
     unit = partial(_find_holder, context=context, token=token, kid=unverified.keyid, now=now)
     holder, key = await context.database.read(unit)
     if holder is None:
@@ -53,8 +53,8 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
 
 async def prove_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:
     """Checks that the signature is this client's. Refuses with 401 `invalid_client`."""
-    now = context.clock.now()
-    key = await context.database.read(lambda tx: clients.find_key(tx, context.urls, client, unverified.keyid, now))
+    unit = partial(clients.find_key, urls=context.urls, client=client, kid=unverified.keyid, now=unverified.now)
+    key = await context.database.read(unit)
     await _prove(context, Client(client.identity, client.wallet_address, client.jwk), unverified, key)
 
 
@@ -95,7 +95,7 @@ async def _prove(context: Context, client: Client, unverified: Unverified, key: 
     if isinstance(verified, Rejected):
         raise _rejection(verified)
     if verified.nonce is not None:
-        await _use_nonce(context, client, key.kid, verified.nonce, verified.created)
+        await _use_nonce(context, client, key.kid, verified, unverified.now)
 
 
 async def _fetch_key(context: Context, client: Client, kid: str) -> JWK | None:
@@ -109,9 +109,10 @@ async def _fetch_key(context: Context, client: Client, kid: str) -> JWK | None:
     return next((key for key in keys if key.kid == kid), None)
 
 
-async def _use_nonce(context: Context, client: Client, kid: str, nonce: str, created: int) -> None:
-    now = context.clock.now()
-    expires_at = (created + context.settings.signature_max_age) * MICROSECONDS
+async def _use_nonce(context: Context, client: Client, kid: str, verified: Verified, now: int) -> None:
+    nonce = verified.nonce
+    assert nonce is not None
+    expires_at = (verified.created + context.settings.signature_max_age) * MICROSECONDS
 
     def unit(tx: Transaction) -> bool:
         record = clients.remember(tx, client, now)

@@ -23,8 +23,8 @@ MEDIA_TYPES: Final = ("application/did+json", "application/did+ld+json", "applic
 async def read(request: Request) -> Response:
     """GET {wallet address}/did.json: 404 when the wallet address is unknown or inactive."""
     urls = context_of(request).urls
-    wallet, keys = await keys_in_force(request)
-    return json_response(did_document(urls.did(wallet.path), urls.wallet(wallet.path), keys), headers=KEYS_CACHE)
+    path, keys = await keys_in_force(request)
+    return json_response(did_document(urls.did(path), urls.wallet(path), keys), headers=KEYS_CACHE)
 
 
 def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str, Any]:

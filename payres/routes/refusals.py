@@ -27,12 +27,17 @@ async def render_refusal(request: Request, refusal: Exception) -> Response:
     if refusal.status == 405 and request.method == "OPTIONS":
         # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=refusal.headers)
-    error = {"code": refusal.code, "description": refusal.description}
-    headers = dict(refusal.headers)
+    response = refusal_response(refusal)
     if refusal.status == 401:
-        headers["WWW-Authenticate"] = f"GNAP as_uri={context_of(request).urls.auth_server}"
+        response.headers["WWW-Authenticate"] = f"GNAP as_uri={context_of(request).urls.auth_server}"
+    return response
+
+
+def refusal_response(refusal: Refusal) -> Response:
+    """The answer for a Refusal as far as no request is needed for it."""
+    error = {"code": refusal.code, "description": refusal.description}
     details = {"details": dict(refusal.details)} if refusal.details else {}
-    return json_response({"error": error | details}, refusal.status, headers)
+    return json_response({"error": error | details}, refusal.status, dict(refusal.headers))
 
 
 async def render_routing(request: Request, exception: Exception) -> Response:

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import method_not_allowed, not_found
+from payres.errors import Refusal, method_not_allowed, not_found
 from payres.grants.clients import local_jwk
 from payres.routes.context import context_of
 from payres.routes.cross_origin import ANY_ORIGIN
@@ -12,6 +12,7 @@ from payres.signatures.jwk import JWK
 from payres.store import wallets
 from payres.store.database import Transaction
 from payres.store.wallets import WalletRecord
+from payres.urls import ROOT_WALLET_PATH
 from payres.wire import WalletAddress
 
 # Short, because clients act on both; keys shorter, because a revoked one should soon be gone everywhere.
@@ -40,20 +41,48 @@ async def read_keys(request: Request) -> Response:
     return json_response({"keys": keys}, headers=KEYS_CACHE)
 
 
-async def keys_in_force(request: Request) -> tuple[WalletRecord, list[JWK]]:
-    """The wallet address that the request's path names, and its keys. Refuses with 404 and 405."""
+async def keys_in_force(request: Request) -> tuple[str, list[JWK]]:
+    """The path of the wallet address that the request names, and its keys. Refuses with 404 and 405.
 
-    def unit(tx: Transaction) -> tuple[WalletRecord, list[JWK]]:
-        wallet = _find(tx, request)
-        return wallet, [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)]
+    The server's own key, with which it asks other servers, is at the root address, whether there is a wallet or not.
+    """
+    context = context_of(request)
+    path = _path(request)
+    own = [context.identity.jwk] if path == ROOT_WALLET_PATH else []
 
-    return await context_of(request).database.read(unit)
+    def unit(tx: Transaction) -> list[JWK]:
+        wallet = _active(wallets.find_wallet(tx, path))
+        if wallet is None and not own:
+            raise _nothing()
+        listed = wallets.list_keys(tx, wallet.id) if wallet is not None else []
+        return own + [local_jwk(key.kid, key.x) for key in listed]
+
+    keys = await context.database.read(unit)
+    _require_reading(request)
+    return path, keys
 
 
 def _find(tx: Transaction, request: Request) -> WalletRecord:
-    wallet = wallets.find_wallet(tx, request.path_params["path"].rstrip("/").lower())
-    if wallet is None or not wallet.active:
-        raise not_found("There is nothing at this address")
+    wallet = _active(wallets.find_wallet(tx, _path(request)))
+    if wallet is None:
+        raise _nothing()
+    _require_reading(request)
+    return wallet
+
+
+def _path(request: Request) -> str:
+    path: str = request.path_params["path"]
+    return path.rstrip("/").lower()
+
+
+def _active(wallet: WalletRecord | None) -> WalletRecord | None:
+    return wallet if wallet is not None and wallet.active else None
+
+
+def _nothing() -> Refusal:
+    return not_found("There is nothing at this address")
+
+
+def _require_reading(request: Request) -> None:
     if request.method not in {"GET", "HEAD"}:
         raise method_not_allowed("GET, HEAD, OPTIONS")
-    return wallet

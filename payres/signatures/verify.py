@@ -49,10 +49,14 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Unverified(msgspec.Struct, frozen=True):
-    """What `parse` found. Nothing in it is proven: use `keyid` to look the key up, and nothing else before `verify`."""
+    """What `parse` found. Nothing in it is proven: use `keyid` to look the key up, and nothing else before `verify`.
+
+    `now` is the time at which it was fresh: whatever else is judged by the clock must be judged by this one.
+    """
 
     message: Message
     candidates: tuple[Candidate, ...]
+    now: int
 
     @property
     def keyid(self) -> str:
@@ -101,7 +105,7 @@ def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
         # The digest is the message's, not one signature's: whoever covers it is wrong about the body.
         candidates = [candidate for candidate in candidates if "content-digest" not in candidate.components]
         problems.append(problem)
-    return Unverified(message, tuple(candidates)) if candidates else problems[0]
+    return Unverified(message, tuple(candidates), now) if candidates else problems[0]
 
 
 def verify(unverified: Unverified, key: JWK) -> Verified | Rejected:
@@ -196,15 +200,18 @@ def _digest_rejection(message: Message, fields: Fields, candidates: list[Candida
     return Rejected(reason, f"{reason.meaning} {advice}", "content-digest")
 
 
-def unescaped(message: Message) -> Message | None:
+def respelled(message: Message) -> Message | None:
     """The message with the one other spelling of its target that is taken, or None if it has none.
 
-    .NET signs Uri.ToString(), which shows %3A in a query as a colon, and sends the escaped form. Both name the same
-    resource, so a signature over the unescaped spelling proves as much. Nothing else is tried.
+    Both spellings name the same resource, so a signature over the other one proves as much. Nothing else is tried.
     """
     path, mark, query = message.target_uri.partition("?")
+    if not query:
+        # ASGI does not tell a bare question mark from none, so the one that was signed may have been lost or made up.
+        return msgspec.structs.replace(message, target_uri=path if mark else f"{path}?")
     if "%3A" not in query:
         return None
+    # .NET signs Uri.ToString(), which shows %3A in a query as a colon, and sends the escaped form.
     return msgspec.structs.replace(message, target_uri=path + mark + query.replace("%3A", ":"))
 
 
@@ -218,7 +225,7 @@ def _verified(candidate: Candidate) -> Verified:
 def _is_valid(message: Message, candidate: Candidate, key: JWK) -> bool:
     if _verifies(candidate.base, candidate.signature, key):
         return True
-    other = unescaped(message)
+    other = respelled(message)
     if other is None:
         return False
     base = signature_base(other, candidate.components, candidate.signature_input.text)

@@ -19,17 +19,18 @@ class AccountRecord(msgspec.Struct, frozen=True):
 
 
 class ReservationRecord(msgspec.Struct, frozen=True):
-    """A row of `reservation`."""
+    """A row of `reservation`: what is promised to a payment or to a packet."""
 
     id: int
     account_id: int
-    outgoing_payment_id: str
+    outgoing_payment_id: str | None
+    packet_id: str | None
     amount: int
     remaining: int
 
 
 ACCOUNT_COLUMNS = "id, kind, asset_id, balance, reserved, floor"
-RESERVATION_COLUMNS = "id, account_id, outgoing_payment_id, amount, remaining"
+RESERVATION_COLUMNS = "id, account_id, outgoing_payment_id, packet_id, amount, remaining"
 
 
 def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
@@ -68,24 +69,27 @@ def insert_transfer(
     outgoing_payment_id: str | None,
     incoming_payment_id: str | None,
     now: int,
+    packet_id: str | None = None,
 ) -> int:
     cursor = tx.execute(
         "INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, reservation_id,"
-        " outgoing_payment_id, incoming_payment_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        " outgoing_payment_id, incoming_payment_id, created_at, packet_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(debit_account_id, credit_account_id, amount, kind, reservation_id),
-            *(outgoing_payment_id, incoming_payment_id, now),
+            *(outgoing_payment_id, incoming_payment_id, now, packet_id),
         ),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
 
 
-def insert_reservation(tx: Transaction, account_id: int, outgoing_payment_id: str, amount: int, now: int) -> int:
+def insert_reservation(
+    tx: Transaction, account_id: int, outgoing_payment_id: str | None, packet_id: str | None, amount: int, now: int
+) -> int:
     cursor = tx.execute(
-        "INSERT INTO reservation (account_id, outgoing_payment_id, amount, remaining, created_at)"
-        " VALUES (?, ?, ?, ?, ?)",
-        (account_id, outgoing_payment_id, amount, amount, now),
+        "INSERT INTO reservation (account_id, outgoing_payment_id, packet_id, amount, remaining, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (account_id, outgoing_payment_id, packet_id, amount, amount, now),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -102,6 +106,12 @@ def reservations_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequen
         f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE outgoing_payment_id = ? ORDER BY id",
         (outgoing_payment_id,),
     )
+    return [ReservationRecord(*row) for row in rows]
+
+
+def reservations_of_packet(tx: Transaction, packet_id: str) -> Sequence[ReservationRecord]:
+    """In the order in which they were made."""
+    rows = tx.execute(f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE packet_id = ? ORDER BY id", (packet_id,))
     return [ReservationRecord(*row) for row in rows]
 
 

@@ -6,6 +6,10 @@ import msgspec
 
 from payres.store.database import Transaction
 
+# Microseconds that a nonce is kept after its signature has ceased to be fresh: longer than a request that came in time
+# can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
+NONCE_MARGIN = 300 * 1_000_000
+
 
 class ClientRecord(msgspec.Struct, frozen=True):
     """Who asks. Exactly one of wallet_address (as first written) and jwk (JSON text) is present."""
@@ -68,10 +72,16 @@ def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[st
 
 
 def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
-    """Whether the nonce is new for this key; remembers it until expires_at and forgets those that are over."""
-    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now,))
+    """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
+
+    `now` is when the request came, so that waiting since then, for the client's keys say, changes nothing; `expires_at`
+    is when its signature ceases to be fresh.
+    """
+    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now - NONCE_MARGIN,))
     cursor = tx.execute(
-        "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (client_id, kid, nonce, expires_at),
+        "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (client_id, kid, nonce) DO UPDATE SET expires_at = excluded.expires_at"
+        " WHERE signature_nonce.expires_at < ?",
+        (client_id, kid, nonce, expires_at, now),
     )
     return cursor.rowcount == 1

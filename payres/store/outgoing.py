@@ -31,6 +31,8 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
     metadata: str | None
     created_at: int
     ended_at: int | None
+    path: str | None = None
+    attempts: int = 0
 
     @property
     def failed(self) -> bool:
@@ -39,13 +41,14 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
 
 COLUMNS = (
     "id, wallet_address_id, client_id, grant_id, window_start, quote_id, receiver, incoming_payment_id, debit,"
-    " receive, receive_code, receive_scale, fee, sent, delivered, state, failure, metadata, created_at, ended_at"
+    " receive, receive_code, receive_scale, fee, sent, delivered, state, failure, metadata, created_at, ended_at,"
+    " path, attempts"
 )
 
 
 def insert_outgoing(tx: Transaction, payment: OutgoingRecord) -> None:
     tx.execute(
-        f"INSERT INTO outgoing_payment ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO outgoing_payment ({COLUMNS}) VALUES ({', '.join('?' * 22)})",
         msgspec.structs.astuple(payment),
     )
 
@@ -67,12 +70,37 @@ def page_of_outgoing(
     return [OutgoingRecord(*row) for row in rows], bounds
 
 
-def sending_outgoing(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
-    """Payments under way, oldest first, from the one that follows id `after`."""
+def sending_here(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
+    """Payments under way to receivers on this server, oldest first, from the one that follows id `after`."""
     rows = tx.execute(
-        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND id > ? ORDER BY id LIMIT ?", (after, limit)
+        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND incoming_payment_id IS NOT NULL AND id > ?"
+        " ORDER BY id LIMIT ?",
+        (after, limit),
     )
     return [OutgoingRecord(*row) for row in rows]
+
+
+def sending_elsewhere(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
+    """Payments under way to receivers on other servers, oldest first, from the one that follows id `after`."""
+    rows = tx.execute(
+        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND incoming_payment_id IS NULL AND id > ?"
+        " ORDER BY id LIMIT ?",
+        (after, limit),
+    )
+    return [OutgoingRecord(*row) for row in rows]
+
+
+def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
+    """Counts a packet of a payment under way, whose money the ledger moves in this same unit."""
+    tx.execute(
+        "UPDATE outgoing_payment SET sent = sent + ?, delivered = delivered + ? WHERE id = ? AND state = 'sending'",
+        (sent, delivered, payment_id),
+    )
+
+
+def count_attempt(tx: Transaction, payment_id: str) -> None:
+    """One more attempt to reach a receiver elsewhere."""
+    tx.execute("UPDATE outgoing_payment SET attempts = attempts + 1 WHERE id = ?", (payment_id,))
 
 
 def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, failure: str | None, now: int) -> None:

@@ -6,7 +6,10 @@ from payres.store.database import Transaction
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
-    """A row of `quote`. The values are decimal text; incoming_payment_id is set when the receiver is here."""
+    """A row of `quote`. The values are decimal text.
+
+    incoming_payment_id is set when the receiver is here, path (JSON) when it is not.
+    """
 
     id: str
     wallet_address_id: int
@@ -20,17 +23,18 @@ class QuoteRecord(msgspec.Struct, frozen=True):
     fee_value: str
     created_at: int
     expires_at: int
+    path: str | None = None
 
 
 COLUMNS = (
     "id, wallet_address_id, client_id, receiver, incoming_payment_id, debit_value, receive_value, receive_code,"
-    " receive_scale, fee_value, created_at, expires_at"
+    " receive_scale, fee_value, created_at, expires_at, path"
 )
 
 
 def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
     tx.execute(
-        f"INSERT INTO quote ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(quote)
+        f"INSERT INTO quote ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(quote)
     )
 
 

@@ -1,8 +1,13 @@
-"""SQL of the server's own secrets, made at first use and kept in the database file."""
+"""SQL of the server's own secrets, made at first use and kept in the database file; and what is sealed with them."""
 
+import os
 import secrets
 
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from payres.store.database import Transaction
+
+NONCE_BYTES = 12
 
 
 def ensure_secret(tx: Transaction, name: str, length: int = 32) -> bytes:
@@ -10,5 +15,20 @@ def ensure_secret(tx: Transaction, name: str, length: int = 32) -> bytes:
     tx.execute(
         "INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(length))
     )
+    return _secret(tx, name)
+
+
+def seal(tx: Transaction, name: str, text: str) -> bytes:
+    """A text encrypted under the named secret, so that its column tells nothing. Needs a writing transaction."""
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(ensure_secret(tx, name)).encrypt(nonce, text.encode(), None)
+
+
+def unseal(tx: Transaction, name: str, sealed: bytes) -> str:
+    """The text that `seal` encrypted under the named secret."""
+    return AESGCM(_secret(tx, name)).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], None).decode()
+
+
+def _secret(tx: Transaction, name: str) -> bytes:
     value: bytes = tx.execute("SELECT value FROM secret WHERE name = ?", (name,)).fetchone()[0]
     return value

@@ -19,6 +19,7 @@ from payres.grants import consent
 from payres.operator import audit, keys, wallets
 from payres.payments.settlement import settle
 from payres.routes.context import Context
+from payres.routes.http_protocol import HttpProtocol
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import accounts, outgoing
@@ -92,7 +93,7 @@ class Instance:
         """Ends every payment under way, so that what follows need not wait for the worker."""
 
         def unit(tx: Transaction) -> None:
-            for payment in outgoing.sending_outgoing(tx, 10_000):
+            for payment in outgoing.sending_here(tx, 10_000):
                 settle(tx, payment.id, self.clock)
 
         self.write(unit)
@@ -157,7 +158,10 @@ class _Server(uvicorn.Server):
     """uvicorn in a thread, with a word when it is ready."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
-        super().__init__(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5))
+        config = uvicorn.Config(
+            app, http=HttpProtocol, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=5
+        )
+        super().__init__(config)
         self._app = app
         self._listener = listener
         self._ready = threading.Event()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -105,6 +106,19 @@ def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
         process.send_signal(number)
         _, errors = process.communicate(timeout=15)
         assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(("sent", "status"), [(b"garbage\r\n\r\n", 400), (b"GET /" + b"a" * 2**16, 431)])
+def test_serve_refuses_in_json_what_is_no_request(sent: bytes, status: int) -> None:
+    with serving("--json") as process:
+        address = urlsplit(announcement(process)["baseUrl"])
+        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+            connection.sendall(sent)
+            received = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert json.loads(body)["error"]["description"]
 
 
 def test_serve_sees_what_a_command_commits(payres: Command, database: Path) -> None:

@@ -5,14 +5,15 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
+from payres.routes.http_protocol import MALFORMED
 from tests.openapi import documents
 from tests.openapi.deviations import find_deviation
 from tests.openapi.documents import JSON, Operation
 
 HEALTH = "/healthz"  # for the operator: no refusal of the API, also when it is bad
 
-# What uvicorn says, before payres sees it, to what is no HTTP.
-NOT_HTTP = b"Invalid HTTP request received."
+# What is no HTTP is no operation of the documents either.
+NOT_HTTP = MALFORMED.encode()
 
 
 class Answer(NamedTuple):
@@ -48,9 +49,8 @@ def is_documented(operation: Operation, status: int, body: Any) -> bool:
 
 
 def _check(answer: Answer) -> None:
-    if (answer.status, answer.body) == (400, NOT_HTTP):
-        return
-    operation = documents.find_operation(answer.method, answer.path)
+    is_http = answer.status != 400 or NOT_HTTP not in answer.body
+    operation = documents.find_operation(answer.method, answer.path) if is_http else None
     if operation is None:
         _check_method(answer)
     elif answer.status < 400:

@@ -160,6 +160,12 @@ DEVIATIONS = (
     ),
     Deviation(SIGNED, 413, "too_large", "A body has a limit, or anyone could fill the server's memory"),
     Deviation(
+        (*SIGNED, *PUBLIC, DID),
+        431,
+        "too_large",
+        "The request line and the headers have a limit, or anyone could fill the server's memory",
+    ),
+    Deviation(
         (*SIGNED, *PUBLIC),
         500,
         "internal_error",

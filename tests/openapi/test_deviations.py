@@ -9,6 +9,7 @@ import pytest
 
 from payres.clock import HOUR, format_time
 from payres.errors import Refusal
+from payres.routes.header_limit import MAX_HEADER_BYTES
 from payres.testing.instance import Instance, run_instance
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
@@ -101,6 +102,11 @@ def malformed(payres: Instance, asked: Asked) -> httpx2.Response:
         follow_up = payres.client.request_grant(spending(payres)).json()["continue"]
         return payres.client.post(follow_up["uri"], {"interact_ref": 1}, follow_up["access_token"]["value"])
     return send(payres, asked, path=path, body=None if asked.method == "GET" else {"walletAddress": 1})
+
+
+def with_long_headers(payres: Instance, asked: Asked) -> httpx2.Response:
+    headers = {"x-long": "a" * MAX_HEADER_BYTES}
+    return payres.client.request(asked.method, asked.path, asked.body, asked.token, headers)
 
 
 def with_bad_amount(payres: Instance, asked: Asked) -> httpx2.Response:
@@ -198,6 +204,7 @@ PROVOKE: dict[tuple[int, str], Callable[[Instance, Asked], httpx2.Response]] = {
     (409, "wrong_state"): too_late,
     (413, "too_large"): with_long_body,
     (415, "unsupported_media_type"): as_text,
+    (431, "too_large"): with_long_headers,
     (500, "internal_error"): as_it_is,
     (503, "unavailable"): as_it_is,
 }

@@ -1,11 +1,14 @@
 """Who may do what: every reason for which a signed request is refused before its body is looked at."""
 
+import asyncio
 import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
+from queue import Queue
 from typing import Any
 from urllib.parse import quote as percent_encoded
 from uuid import UUID
@@ -13,9 +16,12 @@ from uuid import UUID
 import httpx2
 import pytest
 
+from payres.federation.http import GuardedClient
+from payres.federation.keys import fetch_keys
 from payres.grants.tokens import revoke_grant
 from payres.operator import keys, wallets
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.routes import authorize
+from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.store.database import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
@@ -388,6 +394,50 @@ def test_client_of_another_server_is_known_by_the_keys_there(shared: Instance, v
     assert visitor.get(payment["id"], token).json() == payment
     visitor.private_key = generate_private_key()
     refused(visitor.get(payment["id"], token), 401, "invalid_client", reason="signature_mismatch")
+
+
+class SlowFetches:
+    """Holds the fetching of keys until the test lets one after another go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._held: Queue[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Queue()
+        monkeypatch.setattr(authorize, "fetch_keys", self._fetch)
+
+    def wait_for(self, count: int) -> list[Callable[[], object]]:
+        """What lets each of so many fetches go on, once they have all begun."""
+        held = [self._held.get(timeout=10) for _ in range(count)]
+        return [partial(loop.call_soon_threadsafe, gate.set) for loop, gate in held]
+
+    async def _fetch(self, http: GuardedClient, wallet_address: str) -> list[JWK]:
+        gate = asyncio.Event()
+        self._held.put((asyncio.get_running_loop(), gate))
+        await gate.wait()
+        return await fetch_keys(http, wallet_address)
+
+
+def test_nonce_is_good_once_however_long_the_key_is_fetched(
+    tmp_path: Path, visit: Visit, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two copies come while they are fresh. Their keys come when they are not, and others use nonces meanwhile."""
+    with run_instance(tmp_path / "payres.db") as host, ThreadPoolExecutor() as threads, httpx2.Client() as http:
+        visitor = visit("slow", host)
+        copies = Attempt(host, http)
+        copies.token = visitor.grant({"type": "incoming-payment", "actions": ["create"]})
+        other = Attempt(host, http)
+        host.clock.advance(301)  # the key is to be fetched anew
+        nonce = ';created={created};keyid="key-1";nonce="%s"'
+        fetches = SlowFetches(monkeypatch)
+        sent = [threads.submit(copies.send, parameters=nonce % "copied", signer=visitor) for _ in range(2)]
+        first, second = fetches.wait_for(2)
+        host.clock.advance(host.context.settings.signature_max_age + 1)
+        first()
+        done, waiting = wait(sent, timeout=10, return_when=FIRST_COMPLETED)
+        assert [copy.result().status_code for copy in done] == [201]
+        other.token = host.client.grant({"type": "incoming-payment", "actions": ["create"]})
+        assert other.send(parameters=nonce % "another").status_code == 201
+        second()
+        [late] = waiting
+        refused(late.result(timeout=10), 401, "invalid_client", reason="nonce_reused")
 
 
 def test_new_key_of_a_remote_client_is_fetched_when_it_appears(

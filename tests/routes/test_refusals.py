@@ -96,6 +96,26 @@ def test_body_that_is_not_declared_json_is_refused(
     refused(answer, 415, "unsupported_media_type")
 
 
+@pytest.mark.parametrize("path", ["/", "/incoming-payments", "/quotes", "/outgoing-payments"])
+@pytest.mark.parametrize("headers", [{}, {"content-type": ""}])
+def test_absent_body_is_refused_and_told_what_to_send(
+    shared: Instance, refused: Refused, path: str, headers: dict[str, str]
+) -> None:
+    """Although no member of an incoming payment is needed: what moves money is not created by an empty request."""
+    spending = {"type": "outgoing-payment", "actions": ["create"], "identifier": shared.wallet("alice")}
+    creating = [{"type": kind, "actions": ["create"]} for kind in ("incoming-payment", "quote")]
+    token = shared.client.grant(*creating, spending) if path != "/" else None
+    error = refused(shared.client.request("POST", path, None, token, headers), 400, "invalid_request", field="body")
+    assert "send a JSON object, {} if it has no members" in error["description"]
+
+
+def test_empty_object_is_body_enough_for_an_incoming_payment(shared: Instance) -> None:
+    bob = shared.wallet("bob")
+    token = shared.client.grant({"type": "incoming-payment", "actions": ["create"], "identifier": bob})
+    answer = shared.client.post("/incoming-payments", {}, token)
+    assert (answer.status_code, answer.json()["walletAddress"]) == (201, bob)
+
+
 @pytest.mark.parametrize("media_type", ["application/json", "Application/JSON; charset=utf-8", "application/json;v=1"])
 def test_json_is_declared_in_several_ways(shared: Instance, media_type: str) -> None:
     token = shared.client.grant({"type": "incoming-payment", "actions": ["create"]})

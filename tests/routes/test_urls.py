@@ -1,6 +1,7 @@
 """URLs over HTTP: what is one address and what is another, and the methods that need no body."""
 
 import http.client
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote as percent_encoded
@@ -155,6 +156,18 @@ def signed(shared: Instance, uri: str, token: str) -> dict[str, str]:
     message = Message("GET", uri, [(b"authorization", f"GNAP {token}".encode())])
     headers = sign(message, client.private_key, client.jwk.kid, shared.clock.now() // 1_000_000)
     return {"authorization": f"GNAP {token}", **headers}
+
+
+@pytest.mark.parametrize(("sent", "said"), [("?", "?"), ("?", ""), ("", "?"), ("", "")])
+def test_bare_question_mark_may_be_signed(shared: Instance, sent: str, said: str) -> None:
+    """A client that puts it into the target signs it; what comes to the application has it no more."""
+    payment = shared.client.create_incoming_payment(shared.wallet("bob"))
+    token = shared.client.grant({"type": "incoming-payment", "actions": ["read"]})
+    headers = {"host": "h", **signed(shared, payment["id"] + said, token)}
+    path = urlsplit(payment["id"]).path
+    status, body, _ = exchange(shared, path + sent, headers)
+    assert (status, json.loads(body)) == (200, payment)
+    assert exchange(shared, f"{path}?a", headers)[0] == 401
 
 
 HOSTS = [

@@ -1,7 +1,7 @@
-"""Verification: every reason to refuse, any changed byte, any garbage, several signatures, the .NET spelling."""
+"""Verification: every reason to refuse, any changed bit, any garbage, several signatures, other spellings."""
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import pytest
@@ -356,7 +356,7 @@ def test_parse_drops_only_the_signatures_that_cover_a_wrong_digest() -> None:
     assert verified.label == "good"
 
 
-# The spelling of .NET
+# Other spellings of the target
 
 
 @pytest.mark.parametrize(
@@ -378,6 +378,29 @@ def test_verify_message_tries_a_colon_for_its_escape_in_the_query_only(
     assert isinstance(verify_message(message, KEY, NOW), Verified) is accepted
 
 
+@pytest.mark.parametrize(
+    ("signed_uri", "sent_uri", "accepted"),
+    [
+        ("https://a.example/x?", "https://a.example/x", True),
+        ("https://a.example/x", "https://a.example/x?", True),
+        ("https://a.example/?", "https://a.example/", True),
+        ("https://a.example/x??", "https://a.example/x", False),
+        ("https://a.example/x", "https://a.example/x??", False),
+        ("https://a.example/x?y", "https://a.example/x", False),
+        ("https://a.example/x", "https://a.example/x?y", False),
+        ("https://a.example/x?y?", "https://a.example/x?y", False),
+        ("https://a.example/y?", "https://a.example/x", False),
+    ],
+)
+@pytest.mark.parametrize("also", ["", ' "@query"', ' "@request-target"', ' "@path"'])
+def test_verify_message_takes_a_bare_question_mark_for_none(
+    signed_uri: str, sent_uri: str, accepted: bool, also: str
+) -> None:
+    original = signed(f'("@method" "@target-uri"{also})', target_uri=signed_uri)
+    message = msgspec.structs.replace(original, target_uri=sent_uri)
+    assert isinstance(verify_message(message, KEY, NOW), Verified) is accepted
+
+
 # Properties
 
 LINES = {name: position for position, (name, _) in enumerate(FULL.headers)}
@@ -394,6 +417,33 @@ def with_line(line: int, name: bytes, value: bytes) -> Message:
     headers = list(FULL.headers)
     headers[line] = (name, value)
     return msgspec.structs.replace(FULL, headers=headers)
+
+
+def flips(original: bytes) -> Iterator[bytes]:
+    """The text with each of its bits changed."""
+    for position, byte in enumerate(original):
+        for bit in range(8):
+            yield original[:position] + bytes([byte ^ 1 << bit]) + original[position + 1 :]
+
+
+def flipped_messages() -> Iterator[Message]:
+    """The message with each bit changed of its method, target, body, header names and header values."""
+    for part in ("method", "target_uri"):
+        for text in flips(getattr(FULL, part).encode()):
+            yield msgspec.structs.replace(FULL, **{part: text.decode("latin-1")})
+    yield from (msgspec.structs.replace(FULL, body=body) for body in flips(FULL.body))
+    for line, (name, value) in enumerate(FULL.headers):
+        yield from (with_line(line, other, value) for other in flips(name))
+        yield from (with_line(line, name, other) for other in flips(value))
+
+
+def test_verify_message_refuses_every_changed_bit(record_property: Callable[[str, object], None]) -> None:
+    assert isinstance(verify_message(FULL, KEY, NOW), Verified)
+    answers = [verify_message(message, KEY, NOW) for message in flipped_messages()]
+    refused = [answer for answer in answers if isinstance(answer, Rejected)]
+    record_property("flips", len(answers))
+    record_property("flips_refused", len(refused))
+    assert len(refused) == len(answers) > 4000
 
 
 @given(st.sampled_from(sorted(LINES)), st.data())

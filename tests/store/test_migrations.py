@@ -41,7 +41,12 @@ def plain(path: str) -> Iterator[sqlite3.Connection]:
 def objects(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
     """Every table and index with its definition, free of comments and of how it is laid out."""
     rows = connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name")
-    return [(kind, name, table, " ".join(re.sub("--.*", "", sql).split())) for kind, name, table, sql in rows]
+    return [(kind, name, table, laid_out(sql)) for kind, name, table, sql in rows]
+
+
+def laid_out(sql: str) -> str:
+    """One line without comments; a column that was added later has no line break before what follows it."""
+    return re.sub(r"\s*([(),])\s*", r"\1 ", " ".join(re.sub("--.*", "", sql).split()))
 
 
 def version(connection: sqlite3.Connection) -> int:

@@ -153,7 +153,7 @@ def test_whole_list_is_walked_in_its_order(connection: RecordingConnection, name
 
 
 def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: outgoing.sending_outgoing(tx, 5)).values()
+    (plan,) = plans(connection, lambda tx: outgoing.sending_here(tx, 5)).values()
     assert plan == ["SEARCH outgoing_payment USING INDEX outgoing_payment_sending (id>?)"]
     partial = connection.execute("SELECT partial FROM pragma_index_list('outgoing_payment') WHERE name LIKE '%sending'")
     assert partial.fetchall() == [(1,)], "it holds the payments under way and no others"

@@ -12,7 +12,7 @@ from payres.signatures.base import Fields, Message, field_value, header_fields, 
 from payres.signatures.fields import SignatureInput
 from payres.signatures.jwk import JWK, public_key
 from payres.signatures.reasons import SignatureError
-from payres.signatures.verify import unescaped
+from payres.signatures.verify import respelled
 
 MAX_HEADER_LENGTH: Final = 8192
 
@@ -59,7 +59,7 @@ class Guess(msgspec.Struct, frozen=True):
 
 def is_taken(guess: Guess) -> bool:
     """Whether the verifier takes the signature: it forgives one spelling of the target."""
-    other = unescaped(guess.message)
+    other = respelled(guess.message)
     return guess.verifies() or (other is not None and msgspec.structs.replace(guess, message=other).verifies())
 
 

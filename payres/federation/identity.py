@@ -1,0 +1,50 @@
+"""Who payres is when it asks other servers: a client with a wallet address and a key of its own."""
+
+from collections.abc import Mapping
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from payres.clock import SECOND, Clock
+from payres.federation.failures import FetchFailed
+from payres.signatures.base import Message
+from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
+from payres.signatures.sign import sign
+
+
+class Identity:
+    """Signs requests as the client at `wallet_address`, whose key set lists `jwk`.
+
+    `seed` is the 32-byte private key (RFC 8032); the kid is the key's thumbprint (RFC 7638), so it changes only with
+    the key.
+    """
+
+    def __init__(self, wallet_address: str, seed: bytes, clock: Clock) -> None:
+        self.wallet_address = wallet_address
+        self._private_key = Ed25519PrivateKey.from_private_bytes(seed)
+        self._clock = clock
+        public = self._private_key.public_key().public_bytes_raw()
+        self.kid = thumbprint(jwk_from_public_bytes("unnamed", public))
+        self.jwk: JWK = jwk_from_public_bytes(self.kid, public)
+
+    def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> dict[str, str]:
+        """`headers` and the ones that sign the request (RFC 9421); a body needs a Content-Type among them.
+
+        Raises FetchFailed for a URL that cannot be parsed and a header that cannot be signed.
+        """
+        lines = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+        message = Message(method, _as_sent(url), lines, body)
+        try:
+            return {**headers, **sign(message, self._private_key, self.kid, self._clock.now() // SECOND)}
+        except ValueError as error:
+            raise FetchFailed("bad_request", f"The request to {url} cannot be signed: {error}") from error
+
+
+def _as_sent(url: str) -> str:
+    """The URL as the HTTP client will send it, because the other server checks the signature against that."""
+    import httpx2  # loads slowly, and a server that asks no other never needs it
+
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise FetchFailed("bad_url", f"{url} cannot be parsed as a URL") from error
+    return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{parsed.raw_path.decode('ascii')}"

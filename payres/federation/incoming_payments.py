@@ -1,0 +1,216 @@
+"""Incoming payments on other servers: how much they want, in which asset, and how they are paid over Interledger.
+
+As any client does, payres reads the public form first, which names the authorization server; with a token from there
+it reads the whole.
+"""
+
+import base64
+import re
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+from payres.amounts import Asset, parse_value
+from payres.clock import Clock, format_time, parse_time
+from payres.federation.access_tokens import AccessTokens, Place
+from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
+from payres.federation.http import GuardedClient, Response
+from payres.federation.identity import Identity
+from payres.settings import ILP_ADDRESS
+from payres.urls import is_http_url, normalise
+from payres.wire import Amount
+
+T = TypeVar("T")
+MAX_ILP_ADDRESS: Final = 1023
+
+_SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
+_Text = Annotated[str, Meta(max_length=2048)]
+# What is wrong with the exchange itself, and not for the moment only. Everything else may pass.
+_FAILURES: Final[dict[Reason, tuple[ReceiverReason, bool]]] = {
+    "bad_url": ("unreachable", True),
+    "bad_request": ("unreachable", True),
+    "forbidden_address": ("unreachable", True),
+    "too_large": ("bad_content", True),
+    "bad_response": ("bad_content", True),
+    "bad_content": ("bad_content", True),
+}
+
+
+class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
+    """An incoming payment as its server describes it; amounts are in smallest units of `asset`, times microseconds.
+
+    A payment that can be paid over Interledger has an address and a shared secret.
+    """
+
+    url: str
+    wallet_address: str
+    asset: Asset
+    incoming_value: int | None
+    received: int
+    expires_at: int | None
+    completed: bool
+    ilp_address: str | None
+    shared_secret: bytes | None
+
+    @property
+    def remaining(self) -> int | None:
+        """What may still be paid in; None when there is no bound."""
+        return None if self.incoming_value is None else max(self.incoming_value - self.received, 0)
+
+
+class RemoteReceivers:
+    """Reads incoming payments on other servers as the client `identity`."""
+
+    def __init__(self, http: GuardedClient, identity: Identity, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+        self._identity = identity
+        self._tokens = AccessTokens(http, identity, clock)
+
+    async def fetch_open(self, url: str) -> RemoteIncomingPayment:
+        """The incoming payment at a URL, which takes money over Interledger at this moment.
+
+        Raises RemoteReceiverFailed, also `completed`, `expired` and `no_ilp_method`.
+        """
+        payment = await self.fetch(url)
+        if payment.completed or payment.remaining == 0:
+            raise RemoteReceiverFailed("completed", "The incoming payment is completed", permanent=True)
+        if payment.expires_at is not None and payment.expires_at <= self._clock.now():
+            expired_at = format_time(payment.expires_at)
+            raise RemoteReceiverFailed("expired", f"The incoming payment expired at {expired_at}", permanent=True)
+        if payment.ilp_address is None:
+            sentence = "The incoming payment cannot be paid over Interledger: its server offers no such method"
+            raise RemoteReceiverFailed("no_ilp_method", sentence, permanent=True)
+        return payment
+
+    async def fetch(self, url: str) -> RemoteIncomingPayment:
+        """The incoming payment at a URL, whatever its state. Raises RemoteReceiverFailed.
+
+        `permanent` is false where it may be another server's bad moment.
+        """
+        try:
+            place = await self._find_place(url)
+            return _understood(url, await self._read(url, place))
+        except FetchFailed as error:
+            reason, permanent = _FAILURES.get(error.reason, ("unreachable", False))
+            raise RemoteReceiverFailed(reason, error.sentence, permanent) from error
+
+    async def _find_place(self, url: str) -> Place:
+        """Where tokens for the payment come from, as its public form says."""
+        response = await self._http.request("GET", url, {"Accept": "application/json"})
+        # Some servers say 401 for a payment that does not exist, also to those who ask for the public form.
+        _require_ok(url, response, missing={401, 404, 410})
+        public = _decode(url, response, _Public)
+        if not is_http_url(public.auth_server):
+            raise FetchFailed("bad_content", f"{url} does not name its authServer by an http or https URL")
+        return Place(public.auth_server, _origin(url))
+
+    async def _read(self, url: str, place: Place) -> "_Private":
+        kept = self._tokens.kept(place)
+        response = await self._get(url, kept or await self._tokens.ask(place))
+        if kept and response.status in {401, 403}:  # it was revoked, or has ended by the other server's clock
+            response = await self._get(url, await self._tokens.ask(place))
+        _require_ok(url, response, missing={404, 410})
+        return _decode(url, response, _Private)
+
+    async def _get(self, url: str, token: str) -> Response:
+        headers = {"Accept": "application/json", "Authorization": f"GNAP {token}"}
+        return await self._http.request("GET", url, self._identity.sign("GET", url, headers))
+
+
+class _Public(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    auth_server: _Text
+
+
+class _Private(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    id: _Text
+    wallet_address: _Text
+    completed: bool
+    received_amount: Amount
+    incoming_amount: Amount | None = None
+    expires_at: Annotated[str, Meta(max_length=64)] | None = None
+    methods: list[dict[str, Any]] = []
+
+
+def _require_ok(url: str, response: Response, missing: set[int]) -> None:
+    status = response.status
+    if status == 200:
+        return
+    sentence = f"{url} answered {status}"
+    if status in missing:
+        raise RemoteReceiverFailed("not_found", f"{sentence}: there is no such incoming payment", permanent=True)
+    if status in {401, 403}:
+        # 401 may come from our key set, which the other server could not fetch just now.
+        raise RemoteReceiverFailed("refused", sentence, permanent=status == 403)
+    if status in {408, 425, 429} or status >= 500:
+        raise RemoteReceiverFailed("unreachable", sentence, permanent=False)
+    raise RemoteReceiverFailed("bad_content", f"{sentence} instead of 200", permanent=True)
+
+
+def _decode(url: str, response: Response, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(response.body, type=kind)
+    except (ValueError, RecursionError) as error:
+        raise FetchFailed("bad_content", f"{url} is not an incoming payment: {error}") from error
+
+
+def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
+    try:
+        ilp_address, shared_secret = _ilp_method(body.methods)
+        return RemoteIncomingPayment(
+            url=url,
+            wallet_address=_checked_wallet(body, url),
+            asset=_asset(body),
+            incoming_value=None if body.incoming_amount is None else parse_value(body.incoming_amount.value),
+            received=parse_value(body.received_amount.value),
+            expires_at=None if body.expires_at is None else parse_time(body.expires_at),
+            completed=body.completed,
+            ilp_address=ilp_address,
+            shared_secret=shared_secret,
+        )
+    except ValueError as error:
+        raise FetchFailed("bad_content", f"{url} is not an incoming payment: {error}") from error
+
+
+def _checked_wallet(body: _Private, url: str) -> str:
+    if normalise(body.id) != normalise(url):
+        raise ValueError("its id is another URL than the one asked for")
+    if not is_http_url(body.wallet_address):
+        raise ValueError("its walletAddress is not an http or https URL")
+    return body.wallet_address
+
+
+def _asset(body: _Private) -> Asset:
+    """The asset, the same in both amounts: the official client rejects two."""
+    asset = Asset(body.received_amount.asset_code, body.received_amount.asset_scale)
+    if not asset.code.isprintable():
+        raise ValueError("its assetCode is not printable")
+    wanted = body.incoming_amount
+    if wanted is not None and Asset(wanted.asset_code, wanted.asset_scale) != asset:
+        raise ValueError("its incomingAmount and its receivedAmount are in two assets")
+    return asset
+
+
+def _ilp_method(methods: list[dict[str, Any]]) -> tuple[str, bytes] | tuple[None, None]:
+    """Address and shared secret of the first method of type ilp; methods of other types are passed over."""
+    method = next((method for method in methods if method.get("type") == "ilp"), None)
+    if method is None:
+        return None, None
+    address, secret = method.get("ilpAddress"), method.get("sharedSecret")
+    if not isinstance(address, str) or len(address) > MAX_ILP_ADDRESS or not ILP_ADDRESS.fullmatch(address):
+        raise ValueError("the ilpAddress of its ilp method is not an ILP address")
+    return address, _secret(secret)
+
+
+def _secret(text: object) -> bytes:
+    """32 bytes, in base64url or base64, with or without padding."""
+    if not (isinstance(text, str) and _SECRET.fullmatch(text)):
+        raise ValueError("the sharedSecret of its ilp method is not 32 bytes in base64url")
+    return base64.urlsafe_b64decode(text[:43].replace("+", "-").replace("/", "_") + "=")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(normalise(url))
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,127 @@
+"""Exchange rates from a service that the operator names: asked for now and then, each good for a limited time."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from payres.amounts import parse_rate
+from payres.clock import SECOND, Clock
+from payres.federation.failures import FetchFailed
+from payres.federation.http import GuardedClient
+from payres.store import assets
+from payres.store.assets import RateRecord
+from payres.store.database import Database, Transaction
+
+LEAST_PAUSE: Final = 5
+# How far the first digit may be from the point, so that a short number does not become a long text.
+MAX_MAGNITUDE: Final = 60
+
+_NUMBER = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
+
+log = logging.getLogger("payres.rates")
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    base: str
+    rates: dict[str, msgspec.Raw]
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+class RatesWorker:
+    """Keeps the rates between all currencies in use fresh. `run` until cancelled.
+
+    `max_age` is how many seconds a rate is good for; it is asked for anew long before.
+    """
+
+    def __init__(self, database: Database, http: GuardedClient, clock: Clock, url: str, max_age: int) -> None:
+        self._database = database
+        self._http = http
+        self._clock = clock
+        self._url = url
+        self._max_age = max_age
+
+    async def run(self) -> None:
+        """Refreshes for ever. What fails is logged and tried again at the next round."""
+        while True:
+            try:
+                await self.refresh()
+            except Exception:
+                log.exception("the exchange rates could not be refreshed")
+            await asyncio.sleep(max(LEAST_PAUSE, self._max_age / 4))
+
+    async def refresh(self) -> None:
+        """Asks once for each currency in use. Rates that the operator set stay as they are."""
+        codes = await self._database.read(assets.list_codes)
+        if len(codes) < 2:
+            return
+        rates: list[RateRecord] = []
+        for base in codes:
+            try:
+                rates += await self._fetch(base, [code for code in codes if code != base])
+            except FetchFailed as error:
+                log.warning("no exchange rates from %s: %s", base, error.sentence)
+
+        def unit(tx: Transaction) -> None:
+            for rate in rates:
+                assets.refresh_rate(tx, rate)
+
+        await self._database.write(unit)
+
+    async def _fetch(self, base: str, counters: Sequence[str]) -> list[RateRecord]:
+        asked_at = self._clock.now()  # before the question, so that no rate counts as younger than it is
+        found = await fetch_rates(self._http, self._url, base, counters)
+        expires_at = asked_at + self._max_age * SECOND
+        return [RateRecord(base, counter, rate, asked_at, expires_at) for counter, rate in found.items()]
+
+
+async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterable[str]) -> dict[str, str]:
+    """What one unit of `base` buys, by counter currency, as exact decimals in the form of `parse_rate`.
+
+    Asks `GET {url}?base=USD`, which answers `{"base": "USD", "rates": {"EUR": 0.9}}`. A currency that is missing or
+    whose rate is no positive number of a sensible length is left out. Raises FetchFailed, whose sentences leave the URL
+    out, because it may carry a key.
+    """
+    asked = f"{url}{'&' if '?' in url else '?'}base={quote(base, safe='')}"
+    response = await http.request("GET", asked, {"Accept": "application/json"})
+    if response.status != 200:
+        sentence = f"The rates service answered {response.status} instead of 200"
+        raise FetchFailed("bad_status", sentence, response.status)
+    try:
+        answer = _ANSWER.decode(response.body)
+    except (ValueError, RecursionError) as error:
+        raise FetchFailed("bad_content", f"The rates service did not answer with rates: {error}") from error
+    if answer.base != base:
+        raise FetchFailed("bad_content", f"The rates service answered with rates of another base than {base}")
+    found = {}
+    for counter in counters:
+        number = answer.rates.get(counter)
+        rate = _decimal(bytes(number)) if number is not None else None
+        if rate is None:
+            log.warning("the rates service gave no usable rate from %s to %s", base, counter)
+        else:
+            found[counter] = rate
+    return found
+
+
+def _decimal(number: bytes) -> str | None:
+    """A JSON number as a plain decimal, digit by digit: a float would change it. None when it cannot be a rate."""
+    text = number.decode("utf-8", "replace").strip()
+    if len(text) > 2 * MAX_MAGNITUDE or not _NUMBER.fullmatch(text):
+        return None
+    value = Decimal(text)
+    if not value or abs(value.adjusted()) > MAX_MAGNITUDE:
+        return None
+    plain = f"{value:f}"
+    try:
+        parse_rate(plain)
+    except ValueError:
+        return None
+    return plain

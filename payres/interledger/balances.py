@@ -1,0 +1,105 @@
+"""The money of packets that go to a peer: reserved before they leave, posted when fulfilled, released when rejected.
+
+A packet of a payment of ours takes from what the payment has reserved; a packet that is passed on takes from the
+account of the peer that it came from. When the next peer's asset is another one, the operator's liquidity stands between.
+"""
+
+from payres import ledger
+from payres.payments.settlement import promised_reservation
+from payres.store import accounts, outgoing, packets, peers
+from payres.store.accounts import ReservationRecord
+from payres.store.database import Transaction
+from payres.store.packets import PacketRecord
+from payres.store.peers import PeerRecord
+
+
+class PaymentEnded(Exception):  # noqa: N818 - a state, found
+    """The outgoing payment is no longer under way, or has nothing left for the packet."""
+
+
+def prepare(tx: Transaction, packet: PacketRecord, peer: PeerRecord, now: int) -> None:
+    """Records a packet that is about to leave, and reserves its money; amounts must be above zero.
+
+    Raises ledger.NotEnough (the inbound peer's credit, or liquidity), PaymentEnded.
+    """
+    packets.insert_packet(tx, packet)
+    if packet.outgoing_payment_id is not None:
+        source_asset = _check_payment(tx, packet.outgoing_payment_id)
+    else:
+        payer = _peer(tx, packet.from_peer_id)
+        ledger.reserve(tx, payer.account_id, packet.source_amount, None, now, packet.id)
+        source_asset = payer.asset_id
+    if source_asset != peer.asset_id:
+        liquidity = ledger.operator_account(tx, peer.asset_id, "liquidity")
+        ledger.reserve(tx, liquidity, packet.amount, None, now, packet.id)
+
+
+def fulfil(tx: Transaction, packet_id: str, delivered: int, now: int) -> bool:
+    """Posts the money of a packet; `delivered` is what the receiver of our own payment says arrived.
+
+    False when the packet's outcome was known before; then nothing changes.
+    """
+    return _post(tx, packet_id, "fulfilled", delivered, now)
+
+
+def doubt(tx: Transaction, packet_id: str, now: int) -> bool:
+    """Posts the money of a packet of which nobody can say what became of it: it may be with the receiver.
+
+    False when the packet's outcome was known before.
+    """
+    return _post(tx, packet_id, "doubtful", 0, now)
+
+
+def reject(tx: Transaction, packet_id: str) -> bool:
+    """Gives back what the packet had reserved. False when the packet's outcome was known before."""
+    if not packets.decide_packet(tx, packet_id, "rejected"):
+        return False
+    for reservation in accounts.reservations_of_packet(tx, packet_id):
+        ledger.release(tx, reservation.id)
+    return True
+
+
+def _check_payment(tx: Transaction, payment_id: str) -> int:
+    """The asset of a payment under way whose packets, this one included, fit into what it may spend."""
+    payment = outgoing.find_outgoing(tx, payment_id)
+    if payment is None or payment.state != "sending":
+        raise PaymentEnded
+    promised = promised_reservation(tx, payment_id)
+    # Whatever replies are lost: what is fulfilled and what may be, together, never pass the debit amount less the fee.
+    if packets.under_way(tx, payment_id) > promised.remaining - payment.fee:
+        raise PaymentEnded
+    return accounts.account_by_id(tx, promised.account_id).asset_id
+
+
+def _post(tx: Transaction, packet_id: str, state: str, delivered: int, now: int) -> bool:
+    packet = packets.find_packet(tx, packet_id)
+    if packet is None or not packets.decide_packet(tx, packet_id, state):
+        return False
+    source, liquidity = _reservations(tx, packet)
+    target = peers.account_of_peer(tx, packet.to_peer_id)
+    if liquidity is None:
+        ledger.post(tx, source.id, target, packet.source_amount, "payment", now, packet_id=packet.id)
+    else:
+        asset_id = accounts.account_by_id(tx, source.account_id).asset_id
+        taken = ledger.operator_account(tx, asset_id, "liquidity")
+        ledger.post(tx, source.id, taken, packet.source_amount, "exchange", now, packet_id=packet.id)
+        ledger.post(tx, liquidity.id, target, packet.amount, "payment", now, packet_id=packet.id)
+    if packet.outgoing_payment_id is not None:
+        outgoing.add_sent(tx, packet.outgoing_payment_id, packet.source_amount, delivered)
+    peers.count_sent(tx, packet.to_peer_id)
+    return True
+
+
+def _reservations(tx: Transaction, packet: PacketRecord) -> tuple[ReservationRecord, ReservationRecord | None]:
+    """What the packet takes from its payer, and from liquidity when the assets differ."""
+    own = list(accounts.reservations_of_packet(tx, packet.id))
+    if packet.outgoing_payment_id is not None:
+        return promised_reservation(tx, packet.outgoing_payment_id), own[0] if own else None
+    return own[0], own[1] if len(own) > 1 else None
+
+
+def _peer(tx: Transaction, peer_id: int | None) -> PeerRecord:
+    peer = peers.peer_by_id(tx, peer_id) if peer_id is not None else None
+    if peer is None:
+        raise PaymentEnded
+    return peer

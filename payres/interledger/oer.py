@@ -1,0 +1,185 @@
+"""The encodings below every Interledger packet: octet encoding rules, as RFC 30 narrows them.
+
+Integers are big-endian, whatever varies in length has its length before it, and every value has one encoding: a longer
+one than needed is refused, except for zeros that begin a number.
+"""
+
+from datetime import date
+from functools import lru_cache
+from typing import Final
+
+from payres.clock import DAY, EARLIEST, EPOCH_ORDINAL, HOUR, LATEST, MINUTE, SECOND
+
+MAX_UINT64: Final = 2**64 - 1
+TIMESTAMP_BYTES: Final = 17
+MILLISECOND: Final = 1000
+
+_SHORT_LENGTHS = tuple(bytes((length,)) for length in range(128))
+_SMALL_NUMBERS = tuple(bytes((1, number)) for number in range(256))
+_MILLISECONDS = tuple(b"%03d" % millisecond for millisecond in range(1000))
+
+
+class CodecError(ValueError):
+    """The bytes are not what they should be; nothing else is raised when something is decoded."""
+
+
+class Reader:
+    """Reads values off the front of `data`, one after the other, from the offset `at` on.
+
+    Each method raises CodecError when the bytes that are left do not hold such a value.
+    """
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self._data = data
+        self._at = at
+
+    def uint8(self) -> int:
+        """A number in one byte."""
+        try:
+            value = self._data[self._at]
+        except IndexError:
+            raise CodecError("the data ends before a field") from None
+        self._at += 1
+        return value
+
+    def uint64(self) -> int:
+        """A number in eight bytes."""
+        return int.from_bytes(self.octets(8), "big")
+
+    def octets(self, n: int) -> bytes:
+        """The next `n` bytes."""
+        start = self._at
+        end = start + n
+        if end > len(self._data):
+            raise CodecError("the data ends within a field")
+        self._at = end
+        return self._data[start:end]
+
+    def var_octets(self) -> bytes:
+        """Bytes with their length before them."""
+        length = self.uint8()
+        return self.octets(length if length < 128 else self._long_length(length - 128))
+
+    def var_uint(self, *, saturate: bool = False) -> int:
+        """A number of one to eight bytes with its length before it.
+
+        A longer one is an error, or the largest number of eight bytes when it may `saturate`.
+        """
+        data = self.var_octets()
+        if not data:
+            raise CodecError("a number has at least one byte")
+        if len(data) > 8:
+            if saturate:
+                return MAX_UINT64
+            raise CodecError("a number has at most eight bytes")
+        return int.from_bytes(data, "big")
+
+    def text_ascii(self) -> str:
+        """ASCII text with its length before it."""
+        return self._text("ascii")
+
+    def text_utf8(self) -> str:
+        """UTF-8 text with its length in bytes before it."""
+        return self._text("utf-8")
+
+    def rest(self) -> bytes:
+        """All that is left, which may be nothing."""
+        return self.octets(max(len(self._data) - self._at, 0))
+
+    def _long_length(self, size: int) -> int:
+        data = self.octets(size)
+        if not size or not data[0] or (size == 1 and data[0] < 128):
+            raise CodecError("a length is not written in its shortest form")
+        return int.from_bytes(data, "big")
+
+    def _text(self, encoding: str) -> str:
+        try:
+            return self.var_octets().decode(encoding)
+        except UnicodeDecodeError:
+            raise CodecError(f"a text is not {encoding}") from None
+
+
+def uint8(n: int) -> bytes:
+    """A number in one byte. Raises ValueError when it does not fit."""
+    return bytes((n,))
+
+
+def uint64(n: int) -> bytes:
+    """A number in eight bytes. Raises ValueError when it does not fit."""
+    _check_uint64(n)
+    return n.to_bytes(8, "big")
+
+
+def length(n: int) -> bytes:
+    """What is written before `n` bytes: up to 127 in one byte, more with the number of its bytes before it."""
+    if n < 128:
+        return _SHORT_LENGTHS[n]
+    data = n.to_bytes((n.bit_length() + 7) // 8, "big")
+    return bytes((0x80 | len(data),)) + data
+
+
+def var_octets(data: bytes) -> bytes:
+    """Bytes with their length before them."""
+    return length(len(data)) + data
+
+
+def var_text(text: str) -> bytes:
+    """UTF-8 text, of which ASCII is a part, with its length in bytes before it. Raises ValueError for surrogates."""
+    return var_octets(text.encode())
+
+
+def var_uint(n: int) -> bytes:
+    """A number in as few bytes as it needs, with their count before them. Raises ValueError above eight bytes."""
+    if 0 <= n < 256:
+        return _SMALL_NUMBERS[n]
+    _check_uint64(n)
+    size = (n.bit_length() + 7) // 8
+    return bytes((size,)) + n.to_bytes(size, "big")
+
+
+def _check_uint64(n: int) -> None:
+    if not 0 <= n <= MAX_UINT64:
+        raise ValueError(f"{n} is not a number from 0 to {MAX_UINT64}")
+
+
+def timestamp(us: int) -> bytes:
+    """A time as 17 digits, year to millisecond, UTC; microseconds are rounded down.
+
+    Raises ValueError outside the years 1 to 9999.
+    """
+    second, rest = divmod(us, SECOND)
+    return _to_the_second(second) + _MILLISECONDS[rest // MILLISECOND]
+
+
+def parse_timestamp(data: bytes) -> int:
+    """Microseconds UTC of a time written as 17 digits. Raises CodecError when there is no such time."""
+    if len(data) != TIMESTAMP_BYTES or not data.isdigit():
+        raise CodecError("a time has 17 digits")
+    return _from_the_second(data[:14]) + int(data[14:]) * MILLISECOND
+
+
+# Both are kept because packets expire within a minute or so of each other: few seconds recur in thousands of packets.
+
+
+@lru_cache(maxsize=1024)
+def _to_the_second(second: int) -> bytes:
+    if not EARLIEST <= second * SECOND <= LATEST:
+        raise ValueError(f"the time {second} s since 1970 is outside the years 1 to 9999")
+    days, of_day = divmod(second, 86400)
+    day = date.fromordinal(days + EPOCH_ORDINAL)
+    clock = (of_day // 3600, of_day // 60 % 60, of_day % 60)
+    return b"%04d%02d%02d%02d%02d%02d" % (day.year, day.month, day.day, *clock)
+
+
+@lru_cache(maxsize=1024)
+def _from_the_second(digits: bytes) -> int:
+    hour, minute, second = int(digits[8:10]), int(digits[10:12]), int(digits[12:14])
+    try:
+        day = date(int(digits[:4]), int(digits[4:6]), int(digits[6:8])).toordinal() - EPOCH_ORDINAL
+    except ValueError:
+        raise CodecError(f"there is no day {digits[:8].decode()}") from None
+    if hour > 23 or minute > 59 or second > 59:
+        raise CodecError(f"there is no time of day {digits[8:].decode()}")
+    return day * DAY + hour * HOUR + minute * MINUTE + second * SECOND

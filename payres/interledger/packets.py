@@ -1,0 +1,189 @@
+"""ILPv4 packets (RFC 27): what connectors send to each other, and the two ways to answer it."""
+
+import struct
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from payres.interledger import oer
+from payres.interledger.addresses import is_address
+from payres.interledger.oer import CodecError, Reader
+
+HASH_BYTES: Final = 32  # of a condition and of its fulfillment
+CODE_BYTES: Final = 3
+MAX_DATA: Final = 32767
+MAX_MESSAGE: Final = 8191
+
+_PREPARE, _FULFILL, _REJECT = b"\x0c", b"\x0d", b"\x0e"
+_PREPARE_HEAD = struct.Struct(f"!Q{oer.TIMESTAMP_BYTES}s{HASH_BYTES}s")
+_TOO_LARGE = struct.Struct("!QQ")
+
+
+class Code(StrEnum):
+    """Why a packet is rejected. F is final; T may pass when tried again; R may pass with more money or time."""
+
+    BAD_REQUEST = "F00"
+    INVALID_PACKET = "F01"
+    UNREACHABLE = "F02"
+    INVALID_AMOUNT = "F03"
+    INSUFFICIENT_DESTINATION_AMOUNT = "F04"
+    WRONG_CONDITION = "F05"
+    UNEXPECTED_PAYMENT = "F06"
+    CANNOT_RECEIVE = "F07"
+    AMOUNT_TOO_LARGE = "F08"
+    APPLICATION_ERROR = "F99"
+    INTERNAL_ERROR = "T00"
+    PEER_UNREACHABLE = "T01"
+    PEER_BUSY = "T02"
+    CONNECTOR_BUSY = "T03"
+    INSUFFICIENT_LIQUIDITY = "T04"
+    RATE_LIMITED = "T05"
+    TEMPORARY_APPLICATION_ERROR = "T99"
+    TRANSFER_TIMED_OUT = "R00"
+    INSUFFICIENT_SOURCE_AMOUNT = "R01"
+    INSUFFICIENT_TIMEOUT = "R02"
+    RELATIVE_APPLICATION_ERROR = "R99"
+
+
+class Prepare(msgspec.Struct, frozen=True):
+    """An offer of `amount` for the preimage of `condition`, until `expires_at` in microseconds.
+
+    On the wire the time has milliseconds: writing rounds it down, so that an offer never gets longer.
+    """
+
+    amount: int
+    expires_at: int
+    condition: bytes
+    destination: str
+    data: bytes = b""
+
+
+class Fulfill(msgspec.Struct, frozen=True):
+    """Takes the offer: SHA-256 of the fulfillment is the condition."""
+
+    fulfillment: bytes
+    data: bytes = b""
+
+
+class Reject(msgspec.Struct, frozen=True):
+    """Declines the offer; `code` is one of Code or unknown, `triggered_by` the address of the node, or nothing."""
+
+    code: str
+    triggered_by: str = ""
+    message: str = ""
+    data: bytes = b""
+
+
+Reply = Fulfill | Reject
+
+
+def encode(packet: Prepare | Reply) -> bytes:
+    """The packet on the wire. Raises ValueError when a field cannot be written."""
+    if isinstance(packet, Prepare):
+        return _encode_prepare(packet)
+    if isinstance(packet, Fulfill):
+        return _envelope(_FULFILL, _hash(packet.fulfillment), *_data(packet.data))
+    return _encode_reject(packet)
+
+
+def decode_prepare(data: bytes) -> Prepare:
+    """Reads a Prepare; bytes after it are ignored. Raises CodecError for anything else."""
+    if data[:1] != _PREPARE:
+        raise CodecError("the packet is no Prepare")
+    contents = Reader(data, 1).var_octets()
+    if len(contents) < _PREPARE_HEAD.size:
+        raise CodecError("the Prepare is too short")
+    amount, expires_at, condition = _PREPARE_HEAD.unpack_from(contents)
+    reader = Reader(contents, _PREPARE_HEAD.size)
+    destination = reader.text_ascii()
+    if not is_address(destination):
+        raise CodecError("the destination is no ILP address")
+    return Prepare(amount, oer.parse_timestamp(expires_at), condition, destination, _read_data(reader))
+
+
+def decode_reply(data: bytes) -> Reply:
+    """Reads a Fulfill or Reject; bytes after it are ignored. Raises CodecError for anything else."""
+    kind = data[:1]
+    if kind == _FULFILL:
+        reader = Reader(Reader(data, 1).var_octets())
+        return Fulfill(reader.octets(HASH_BYTES), _read_data(reader))
+    if kind == _REJECT:
+        return _read_reject(Reader(Reader(data, 1).var_octets()))
+    raise CodecError("the packet is neither Fulfill nor Reject")
+
+
+def too_large_data(received: int, maximum: int) -> bytes:
+    """The data of a Reject with AMOUNT_TOO_LARGE, both amounts as the rejecting node counts them."""
+    return oer.uint64(received) + oer.uint64(maximum)
+
+
+def parse_too_large(data: bytes) -> tuple[int, int] | None:
+    """The received amount and the maximum, or nothing when the data does not hold them (RFC 27 leaves them out)."""
+    if len(data) < _TOO_LARGE.size:
+        return None
+    received, maximum = _TOO_LARGE.unpack_from(data)
+    return received, maximum
+
+
+def _encode_prepare(packet: Prepare) -> bytes:
+    if not is_address(packet.destination):
+        raise ValueError(f"{packet.destination!r} is no ILP address")
+    return _envelope(
+        _PREPARE,
+        oer.uint64(packet.amount) + oer.timestamp(packet.expires_at) + _hash(packet.condition),
+        oer.var_text(packet.destination),
+        *_data(packet.data),
+    )
+
+
+def _encode_reject(packet: Reject) -> bytes:
+    code = packet.code.encode("ascii")
+    if len(code) != CODE_BYTES or not code.isalnum():
+        raise ValueError(f"a code has {CODE_BYTES} letters and digits")
+    if packet.triggered_by and not is_address(packet.triggered_by):
+        raise ValueError(f"{packet.triggered_by!r} is no ILP address")
+    if len(packet.message) > MAX_MESSAGE:
+        raise ValueError(f"a message has at most {MAX_MESSAGE} characters")
+    return _envelope(
+        _REJECT,
+        code + oer.var_text(packet.triggered_by),
+        oer.var_text(packet.message),
+        *_data(packet.data),
+    )
+
+
+def _envelope(kind: bytes, *parts: bytes) -> bytes:
+    return b"".join((kind, oer.length(sum(map(len, parts))), *parts))
+
+
+def _hash(data: bytes) -> bytes:
+    if len(data) != HASH_BYTES:
+        raise ValueError(f"a condition and its fulfillment have {HASH_BYTES} bytes")
+    return data
+
+
+def _data(data: bytes) -> tuple[bytes, bytes]:
+    if len(data) > MAX_DATA:
+        raise ValueError(f"a packet carries at most {MAX_DATA} bytes of data")
+    return oer.length(len(data)), data
+
+
+def _read_data(reader: Reader) -> bytes:
+    data = reader.var_octets()
+    if len(data) > MAX_DATA:
+        raise CodecError(f"a packet carries at most {MAX_DATA} bytes of data")
+    return data
+
+
+def _read_reject(reader: Reader) -> Reject:
+    code = reader.octets(CODE_BYTES)
+    if not code.isalnum():
+        raise CodecError(f"a code has {CODE_BYTES} letters and digits")
+    triggered_by = reader.text_ascii()
+    if triggered_by and not is_address(triggered_by):
+        raise CodecError("the rejecting node has no ILP address")
+    message = reader.text_utf8()
+    if len(message) > MAX_MESSAGE:
+        raise CodecError(f"a message has at most {MAX_MESSAGE} characters")
+    return Reject(code.decode("ascii"), triggered_by, message, _read_data(reader))

@@ -1,0 +1,45 @@
+"""How long the header section of a request may be, for whatever server the application runs under."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from payres.errors import Refusal
+from payres.routes.refusals import refusal_response
+
+# The request line and the headers together. A signed request has about 1 KiB of them.
+MAX_HEADER_BYTES: Final = 32 * 1024
+
+
+def section_bytes(method: str | bytes, target_bytes: int, headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """The length of a header section in its plain spelling, from the request line to the empty line (RFC 9112)."""
+    size = len(method) + target_bytes + len("  HTTP/1.1\r\n\r\n")
+    for name, value in headers:
+        size += len(name) + len(value) + len(": \r\n")
+    return size
+
+
+def too_long() -> Refusal:
+    """The refusal of a longer header section. What follows it on the connection is not read (RFC 6585 section 5)."""
+    sentence = f"The request line and the headers are longer than the {MAX_HEADER_BYTES} bytes that this server takes"
+    return Refusal(431, "too_large", sentence, headers={"Connection": "close"})
+
+
+class HeaderLimit:
+    """Refuses longer header sections under servers that have no such limit, or another."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _section_bytes(scope) > MAX_HEADER_BYTES:
+            await refusal_response(too_long())(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def _section_bytes(scope: Scope) -> int:
+    query = scope["query_string"]
+    target_bytes = len(scope["raw_path"]) + (len("?") + len(query) if query else 0)
+    return section_bytes(scope["method"], target_bytes, scope["headers"])

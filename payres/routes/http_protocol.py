@@ -1,0 +1,122 @@
+"""HTTP/1.1 as the servers of `payres serve` and payres.testing speak it: uvicorn's, with refusals like all others.
+
+uvicorn answers what is no HTTP in plain text and ahead of the answers that are still due, and reads header sections
+without end.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from payres.errors import Refusal
+from payres.routes.header_limit import MAX_HEADER_BYTES, section_bytes, too_long
+from payres.routes.refusals import refusal_response
+
+LINGER_SECONDS: Final = 2
+# A section that begins inside a piece is measured from the next one on: by so much at most, it may be noticed late.
+PIECE_BYTES: Final = 4096
+MALFORMED: Final = "The request is not HTTP/1.1: mend its request line, its headers, or the chunks of its body"
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection. Once something on it is refused, nothing that follows is read."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._unfinished = 0  # bytes that came since the parser last had something to hand on
+        self._is_too_long = False
+        self._last_words: bytes | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what came, and stops at a section of headers or trailers that has become too long to wait for."""
+        for start in range(0, len(data), PIECE_BYTES):
+            if self._last_words is not None:
+                return
+            piece = data[start : start + PIECE_BYTES]
+            self._unfinished += len(piece)
+            super().data_received(piece)
+            if self._unfinished > MAX_HEADER_BYTES and self._last_words is None:
+                self._refuse(too_long())
+
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn calls it when the parser gives up, and `msg` is its text."""
+        self._refuse(too_long() if self._is_too_long else Refusal(400, "invalid_request", MALFORMED))
+
+    def on_headers_complete(self) -> None:
+        """Makes a request of a header section, unless that is too long."""
+        self._unfinished = 0
+        if section_bytes(self.parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
+            self._is_too_long = True
+            raise ValueError("the header section is too long")  # the parser stops at it, and nothing is dispatched
+        super().on_headers_complete()
+        self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
+
+    def on_body(self, body: bytes) -> None:
+        """Hands on a part of the body."""
+        self._unfinished = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Ends the request."""
+        self._unfinished = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Goes on with the next request that waits; after the last one, what was refused gets its answer."""
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if is_last and self._last_words is not None and not self.transport.is_closing():
+            self._hang_up()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answers with a refusal as soon as the requests before it have their answers, and hangs up."""
+        self._last_words = self._answer(refusal)
+        if self.cycle is None or self.cycle.response_complete:
+            self._hang_up()
+        elif self.cycle.more_body:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Drops the latest request: it is the one that broke, inside its body."""
+        if self.pipeline:
+            self.pipeline.popleft()
+            return
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        if self.cycle.response_started:
+            self.transport.close()
+        else:
+            self._hang_up()
+
+    def _answer(self, refusal: Refusal) -> bytes:
+        response = refusal_response(refusal)
+        status = HTTPStatus(refusal.status)
+        fields = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
+        lines = [
+            f"HTTP/1.1 {status.value} {status.phrase}".encode(),
+            *(b"%b: %b" % field for field in dict(fields).items()),
+        ]
+        body = b"" if self.parser.get_method() == b"HEAD" else bytes(response.body)
+        return b"\r\n".join([*lines, b"", body])
+
+    def _hang_up(self) -> None:
+        assert self._last_words is not None
+        self._unset_keepalive_if_required()
+        self.flow.resume_reading()
+        self.transport.write(self._last_words)
+        if self.transport.can_write_eof():
+            # Closed at once, the answer would be lost to a client that is still sending (RFC 9112 section 9.6).
+            self.transport.write_eof()
+            self.timeout_keep_alive_task = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        else:
+            self.transport.close()

@@ -1,0 +1,148 @@
+"""SQL of Interledger peers and the routes through them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from payres.store.database import Transaction
+
+
+class PeerRecord(msgspec.Struct, frozen=True):
+    """A peer in force with its asset and account. outgoing_token is sealed; floor is minus its credit limit.
+
+    balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
+    """
+
+    id: int
+    name: str
+    account_id: int
+    asset_id: int
+    asset_code: str
+    asset_scale: int
+    ilp_address: str
+    url: str
+    outgoing_token: bytes
+    max_packet: int | None
+    packets_received: int
+    packets_sent: int
+    last_error: str | None
+    last_error_at: int | None
+    created_at: int
+    balance: int
+    reserved: int
+    floor: int
+
+
+SELECT_PEER = (
+    "SELECT p.id, p.name, p.account_id, a.asset_id, s.code, s.scale, p.ilp_address, p.url, p.outgoing_token,"
+    " p.max_packet, p.packets_received, p.packets_sent, p.last_error, p.last_error_at, p.created_at, a.balance,"
+    " a.reserved, a.floor FROM peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
+)
+
+
+def insert_peer(
+    tx: Transaction,
+    name: str,
+    account_id: int,
+    ilp_address: str,
+    url: str,
+    outgoing_token: bytes,
+    incoming_token_hash: bytes,
+    max_packet: int | None,
+    now: int,
+) -> int:
+    """A new peer; returns its id."""
+    cursor = tx.execute(
+        "INSERT INTO peer (name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, max_packet,"
+        " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, max_packet, now),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
+    tx.execute("INSERT INTO peer_route (prefix, peer_id) VALUES (?, ?) ON CONFLICT DO NOTHING", (prefix, peer_id))
+
+
+def routes_of_peer(tx: Transaction, peer_id: int) -> Sequence[str]:
+    rows = tx.execute("SELECT prefix FROM peer_route WHERE peer_id = ? ORDER BY prefix", (peer_id,))
+    return [row[0] for row in rows]
+
+
+def list_routes(tx: Transaction) -> Sequence[tuple[str, int]]:
+    """Prefix and peer id of every route of the peers in force."""
+    return tx.execute(
+        "SELECT r.prefix, r.peer_id FROM peer p JOIN peer_route r ON r.peer_id = p.id WHERE p.removed_at IS NULL"
+    ).fetchall()
+
+
+def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
+    row = tx.execute(f"{SELECT_PEER} WHERE p.name = ? AND p.removed_at IS NULL", (name,)).fetchone()
+    return PeerRecord(*row) if row else None
+
+
+def peer_by_id(tx: Transaction, peer_id: int) -> PeerRecord | None:
+    """The peer while it is in force."""
+    row = tx.execute(f"{SELECT_PEER} WHERE p.id = ? AND p.removed_at IS NULL", (peer_id,)).fetchone()
+    return PeerRecord(*row) if row else None
+
+
+def peer_by_token(tx: Transaction, token_hash: bytes) -> PeerRecord | None:
+    row = tx.execute(
+        f"{SELECT_PEER} WHERE p.incoming_token_hash = ? AND p.removed_at IS NULL", (token_hash,)
+    ).fetchone()
+    return PeerRecord(*row) if row else None
+
+
+def account_of_peer(tx: Transaction, peer_id: int) -> int:
+    """The ledger account of a peer, in force or not."""
+    account_id: int = tx.execute("SELECT account_id FROM peer WHERE id = ?", (peer_id,)).fetchone()[0]
+    return account_id
+
+
+def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
+    return [PeerRecord(*row) for row in tx.execute(f"{SELECT_PEER} WHERE p.removed_at IS NULL ORDER BY p.name")]
+
+
+def remove_peer(tx: Transaction, peer_id: int, now: int) -> None:
+    tx.execute("UPDATE peer SET removed_at = ? WHERE id = ?", (now, peer_id))
+
+
+def count_received(tx: Transaction, peer_id: int) -> None:
+    """One more packet of the peer was fulfilled."""
+    tx.execute("UPDATE peer SET packets_received = packets_received + 1 WHERE id = ?", (peer_id,))
+
+
+def count_sent(tx: Transaction, peer_id: int) -> None:
+    """One more packet was fulfilled by the peer."""
+    tx.execute("UPDATE peer SET packets_sent = packets_sent + 1 WHERE id = ?", (peer_id,))
+
+
+def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
+    """The last thing that went wrong with the peer, in words without secrets."""
+    tx.execute("UPDATE peer SET last_error = ?, last_error_at = ? WHERE id = ?", (error, now, peer_id))
+
+
+def find_answer(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes, bytes] | None:
+    """The condition and the reply of a request of the peer that was answered with a Fulfill."""
+    row = tx.execute(
+        "SELECT condition, reply FROM answered_request WHERE peer_id = ? AND request_id = ?", (peer_id, request_id)
+    ).fetchone()
+    return (row[0], row[1]) if row else None
+
+
+def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
+    tx.execute(
+        "INSERT INTO answered_request (peer_id, request_id, condition, reply, answered_at) VALUES (?, ?, ?, ?, ?)",
+        (peer_id, request_id, condition, reply, now),
+    )
+
+
+def delete_answers_before(tx: Transaction, time: int, limit: int) -> int:
+    """Forgets the oldest answers, at most `limit` at once; returns how many."""
+    return tx.execute(
+        "DELETE FROM answered_request WHERE (peer_id, request_id) IN"
+        " (SELECT peer_id, request_id FROM answered_request WHERE answered_at < ? ORDER BY answered_at LIMIT ?)",
+        (time, limit),
+    ).rowcount

@@ -1,0 +1,71 @@
+"""The limit inside the application, which stands whatever the server is: no server takes part here."""
+
+import json
+from typing import Any
+
+import pytest
+
+from payres.application import create_app
+from payres.routes.header_limit import MAX_HEADER_BYTES, section_bytes
+from payres.settings import Settings
+
+ORIGIN = (b"origin", b"https://app.example")
+
+
+async def ask(headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query: bytes = b"") -> list[Any]:
+    """What the application sends; it has not started, so that a request that gets as far as a database fails."""
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "headers": headers,
+    }
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read of a request that is refused for its headers")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await create_app(Settings())(scope, receive, send)
+    return sent
+
+
+def check_refused(sent: list[Any]) -> dict[bytes, bytes]:
+    start, body = sent
+    assert start["status"] == 431
+    assert json.loads(body["body"])["error"]["code"] == "too_large"
+    headers = dict(start["headers"])
+    assert headers[b"connection"] == b"close"
+    return headers
+
+
+@pytest.mark.parametrize("target_bytes", [1, 1000])
+def test_section_bytes_counts_what_is_sent(target_bytes: int) -> None:
+    headers = [(b"host", b"h"), (b"x-empty", b""), (b"x", b"y" * 100)]
+    sent = b"GET %b HTTP/1.1\r\nhost: h\r\nx-empty: \r\nx: %b\r\n\r\n" % (b"/" * target_bytes, b"y" * 100)
+    assert section_bytes(b"GET", target_bytes, headers) == section_bytes("GET", target_bytes, headers) == len(sent)
+
+
+async def test_header_section_is_taken_up_to_the_limit_exactly() -> None:
+    rest = MAX_HEADER_BYTES - section_bytes("GET", len("/interact/no/such/page"), [(b"x", b"")])
+    accepted = await ask([(b"x", b"a" * rest)], "/interact/no/such/page")
+    assert accepted[0]["status"] == 404
+    check_refused(await ask([(b"x", b"a" * (rest + 1))], "/interact/no/such/page"))
+
+
+async def test_target_counts_too() -> None:
+    check_refused(await ask([], "/" * MAX_HEADER_BYTES))
+    check_refused(await ask([], query=b"a" * MAX_HEADER_BYTES))
+
+
+async def test_many_small_headers_count_too() -> None:
+    check_refused(await ask([(b"x", b"")] * (MAX_HEADER_BYTES // 5)))
+
+
+async def test_scripts_of_other_origins_may_read_the_refusal() -> None:
+    headers = check_refused(await ask([ORIGIN, (b"x", b"a" * MAX_HEADER_BYTES)]))
+    assert headers[b"access-control-allow-origin"] == b"*"

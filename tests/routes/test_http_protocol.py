@@ -1,0 +1,237 @@
+import json
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from payres.routes.header_limit import MAX_HEADER_BYTES
+from payres.routes.http_protocol import PIECE_BYTES, HttpProtocol
+from payres.testing.instance import Instance
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
+POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@pytest.fixture
+def connection(shared: Instance) -> Iterator[socket.socket]:
+    address = urlsplit(shared.base_url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        yield connection
+
+
+def read_to_end(connection: socket.socket) -> list[Answer]:
+    """All answers until the server closes its side."""
+    received = b"".join(iter(lambda: connection.recv(65536), b""))
+    answers = []
+    while received:
+        head, _, received = received.partition(b"\r\n\r\n")
+        status, *lines = head.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        length = int(headers["content-length"])
+        answers.append(Answer(int(status.split(" ")[1]), headers, received[:length]))
+        received = received[length:]
+    return answers
+
+
+def check_refusal(answer: Answer, status: int, code: str) -> None:
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["connection"] == "close"
+    assert "date" in answer.headers
+    error = json.loads(answer.body)["error"]
+    assert error.keys() == {"code", "description"}
+    assert error["code"] == code
+    assert error["description"]
+
+
+def section(size: int, method: str = "GET", content: int = 0) -> bytes:
+    """A header section of just so many bytes."""
+    start = f"{method} /healthz HTTP/1.1\r\nhost: h\r\ncontent-length: {content}\r\nx: ".encode()
+    return start + b"a" * (size - len(start) - 4) + b"\r\n\r\n"
+
+
+@pytest.fixture
+def dispatched(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of the requests that the application gets."""
+    paths: list[str] = []
+    start: Callable[..., None] = HttpProtocol._start_asgi_task
+
+    def record(protocol: HttpProtocol, cycle: Any, app: Any) -> None:
+        paths.append(cycle.scope["path"])
+        start(protocol, cycle, app)
+
+    monkeypatch.setattr(HttpProtocol, "_start_asgi_task", record)
+    return paths
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS on the plain port
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/3.7\r\n\r\n",
+        b"GET  /a b HTTP/1.1\r\n\r\n",
+        b"BREW / HTTP/1.1\r\n\r\n",
+        b"GET \xff HTTP/1.1\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        b"CONNECT h:1 HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\nna me: v\r\n\r\n",
+        b"GET / HTTP/1.1\r\nx: a\x00b\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+    ],
+    ids=repr,
+)
+def test_what_is_no_http_is_refused_in_json_and_nothing_after_it_is_read(
+    connection: socket.socket, dispatched: list[str], garbage: bytes
+) -> None:
+    connection.sendall(garbage + GET * 3)
+    [answer] = read_to_end(connection)
+    check_refusal(answer, 400, "invalid_request")
+    assert not dispatched
+
+
+def test_requests_before_garbage_are_answered_first(connection: socket.socket, dispatched: list[str]) -> None:
+    connection.sendall(GET * 3 + b"garbage\r\n\r\n" + GET * 2)
+    *good, last = read_to_end(connection)
+    assert [answer.status for answer in good] == [200, 200, 200]
+    check_refusal(last, 400, "invalid_request")
+    assert dispatched == ["/healthz"] * 3
+
+
+@pytest.mark.parametrize("before", [b"", GET, GET * 2])
+@pytest.mark.parametrize("broken", [b"5\r\nhell", b""])
+def test_request_that_breaks_inside_its_body_is_refused_once(
+    connection: socket.socket, before: bytes, broken: bytes
+) -> None:
+    connection.sendall(before + CHUNKED + broken + b"\r\nno length\r\n" + GET)
+    *good, last = read_to_end(connection)
+    assert [answer.status for answer in good] == [200] * before.count(b"GET")
+    check_refusal(last, 400, "invalid_request")
+
+
+def test_garbage_after_a_request_in_its_own_time(connection: socket.socket) -> None:
+    connection.sendall(GET)
+    assert b"200 OK" in connection.recv(65536)
+    connection.sendall(b"garbage\r\n\r\n")
+    [answer] = read_to_end(connection)
+    check_refusal(answer, 400, "invalid_request")
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+@pytest.mark.parametrize("size", [1024, MAX_HEADER_BYTES - 1, MAX_HEADER_BYTES])
+def test_header_section_up_to_the_limit_is_taken(connection: socket.socket, size: int, pieces: int) -> None:
+    for _ in range(2):
+        send_in_pieces(connection, section(size), pieces)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+@pytest.mark.parametrize("size", [MAX_HEADER_BYTES + 1, MAX_HEADER_BYTES * 2, MAX_HEADER_BYTES * 20])
+@pytest.mark.parametrize("content", [0, 100_000])
+def test_longer_header_section_is_refused(
+    connection: socket.socket, dispatched: list[str], size: int, pieces: int, content: int
+) -> None:
+    send_in_pieces(connection, section(size, "POST", content) + b"b" * content + GET, pieces)
+    [answer] = read_to_end(connection)
+    check_refusal(answer, 431, "too_large")
+    assert not dispatched
+
+
+def test_request_line_and_many_small_headers_count_too(connection: socket.socket) -> None:
+    many = b"".join(b"x-%04d: v\r\n" % number for number in range(MAX_HEADER_BYTES // 2 // 11))
+    target = b"/" + b"a" * (MAX_HEADER_BYTES // 2)
+    connection.sendall(b"GET " + target + b" HTTP/1.1\r\n" + many + b"host: h\r\n\r\n")
+    [answer] = read_to_end(connection)
+    check_refusal(answer, 431, "too_large")
+
+
+def test_refusal_of_a_long_header_section_has_no_body_for_head(connection: socket.socket) -> None:
+    connection.sendall(section(MAX_HEADER_BYTES * 2, "HEAD"))
+    head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert not body
+
+
+@pytest.mark.parametrize("before", [b"", GET])
+@pytest.mark.parametrize(
+    ("start", "endless"),
+    [
+        (b"", b"\r\n"),
+        (b"GET /", b"a"),
+        (b"GET / HTTP/1.1\r\nx", b"a"),
+        (b"GET / HTTP/1.1\r\nx: ", b"a"),
+        (b"GET / HTTP/1.1\r\n", b"x: a\r\n"),
+        (CHUNKED + b"0\r\n", b"x: a\r\n"),
+        (CHUNKED + b"0\r\nx: ", b"a"),
+        (CHUNKED + b"1;x=", b"a"),
+    ],
+)
+def test_header_section_that_never_ends_is_refused_soon(
+    connection: socket.socket, before: bytes, start: bytes, endless: bytes
+) -> None:
+    """So are trailers and the extensions of a chunk, which nobody reads."""
+    connection.sendall(before + start)
+    most = MAX_HEADER_BYTES + 2 * PIECE_BYTES  # and no more follows, so that the answer does not wait for an end
+    for _ in range(most // 1024):
+        connection.sendall(endless * (1024 // len(endless) + 1))
+    *good, last = read_to_end(connection)
+    assert [answer.status for answer in good] == [200] * before.count(b"GET")
+    check_refusal(last, 431, "too_large")
+
+
+def test_body_may_be_longer_than_a_header_section(connection: socket.socket) -> None:
+    content = b" " * (MAX_HEADER_BYTES + 1)
+    connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(content) + content + GET)
+    received = b""
+    while b"HTTP/1.1 200 " not in received:
+        received += connection.recv(65536)
+    assert received.startswith(b"HTTP/1.1 401 ")
+
+
+def test_trailers_are_no_headers(shared: Instance, connection: socket.socket) -> None:
+    """What came after the body was not there when the request was judged."""
+    trailer = b"authorization: GNAP token\r\naccept: text/plain\r\n"
+    last = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+    connection.sendall(CHUNKED + b"2\r\n{}\r\n0\r\n" + trailer + b"\r\n" + last)
+    refusal, health = read_to_end(connection)
+    assert json.loads(refusal.body)["error"]["details"] == {"reason": "missing_token"}
+    assert health.status == 200
+
+
+def test_answer_is_not_lost_to_a_client_that_goes_on_sending(connection: socket.socket) -> None:
+    connection.sendall(b"garbage\r\n\r\n")
+    for _ in range(50):
+        connection.sendall(b"a" * 65536)
+    [answer] = read_to_end(connection)
+    check_refusal(answer, 400, "invalid_request")
+
+
+@pytest.mark.parametrize("offer", [b"h2c", b"websocket"])
+def test_offer_of_another_protocol_is_passed_over(connection: socket.socket, offer: bytes) -> None:
+    connection.sendall(GET.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: " + offer + b"\r\n\r\n"))
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    connection.sendall(GET)
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def send_in_pieces(connection: socket.socket, data: bytes, pieces: int) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    size = -(-len(data) // pieces)
+    for start in range(0, len(data), size):
+        connection.sendall(data[start : start + size])

@@ -1,0 +1,49 @@
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from payres.store.clients import NONCE_MARGIN, ensure_client, use_nonce
+from payres.store.database import connect_writer
+
+AGE = 300
+
+
+@pytest.fixture
+def tx() -> Iterator[sqlite3.Connection]:
+    connection = connect_writer(":memory:")
+    ensure_client(connection, "https://shop.example", "https://shop.example", None, 0)
+    yield connection
+    connection.close()
+
+
+# When each signature was made and when its request came, in the order in which they use their nonce.
+@pytest.mark.parametrize(
+    ("uses", "taken"),
+    [
+        ([(0, 0), (0, 0)], [True, False]),
+        ([(0, 0), (0, AGE)], [True, False]),
+        ([(0, 0), (60, AGE)], [True, False]),
+        ([(0, 0), (AGE + 1, AGE + 1)], [True, True]),
+        ([(0, 0), (AGE + 1, AGE + 1), (0, AGE)], [True, True, False]),
+        ([(0, 0), (AGE + 1, AGE + 1), (AGE + 1, AGE + 2)], [True, True, False]),
+        ([(5, 0), (5, AGE + 5)], [True, False]),
+    ],
+)
+def test_use_nonce_takes_it_once_while_a_signature_is_fresh(
+    tx: sqlite3.Connection, uses: list[tuple[int, int]], taken: list[bool]
+) -> None:
+    assert [use_nonce(tx, 1, "kid", "nonce", created + AGE, came) for created, came in uses] == taken
+
+
+def test_use_nonce_tells_keys_and_nonces_apart(tx: sqlite3.Connection) -> None:
+    pairs = [("kid", "nonce"), ("kid", "other"), ("other", "nonce")]
+    assert [use_nonce(tx, 1, kid, nonce, AGE, 0) for kid, nonce in pairs * 2] == [True] * 3 + [False] * 3
+
+
+def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx: sqlite3.Connection) -> None:
+    assert use_nonce(tx, 1, "kid", "nonce", AGE, 0)
+    assert use_nonce(tx, 1, "kid", "later", AGE * 3 + NONCE_MARGIN, AGE + NONCE_MARGIN)
+    assert not use_nonce(tx, 1, "kid", "nonce", AGE, AGE)
+    assert use_nonce(tx, 1, "kid", "last", AGE * 3 + NONCE_MARGIN, AGE + NONCE_MARGIN + 1)
+    assert tx.execute("SELECT nonce FROM signature_nonce ORDER BY nonce").fetchall() == [("last",), ("later",)]
