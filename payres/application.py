@@ -15,6 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.clock import Clock, SystemClock
 from payres.errors import Refusal
 from payres.federation.http import GuardedClient
+from payres.federation.identity import Identity
+from payres.federation.incoming_payments import RemoteReceivers
+from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers, SystemIdentifiers
 from payres.interledger.credentials import CredentialSource
@@ -112,14 +115,22 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
     settlement = SettlementWorker(database, clock)
     worker = asyncio.create_task(settlement.run())
     stack.push_async_callback(_stop, worker)
+    if settings.rates_url:
+        rates = RatesWorker(database, http, clock, settings.rates_url, settings.rates_max_age)
+        stack.push_async_callback(_stop, asyncio.create_task(rates.run()))
     stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
+    client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
+    urls = Urls(settings.base_url)
+    identity = Identity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
     return Context(
         settings=settings,
-        urls=Urls(settings.base_url),
+        urls=urls,
         database=database,
         clock=clock,
         identifiers=identifiers,
         http=http,
+        identity=identity,
+        receivers=RemoteReceivers(http, identity, clock),
         settlement=settlement,
         credentials=CredentialSource(stream_secret, settings.ilp_address),
         sign_in=SignInGuard(),

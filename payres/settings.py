@@ -17,6 +17,7 @@ from payres.urls import is_http_url
 PREFIX = "PAYRES_"
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 365 * 86400)]
 MaybeSeconds = Annotated[int, msgspec.Meta(ge=0, le=86400)]
+RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
@@ -43,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     allow_private_hosts: bool = False
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = 65536
     rates_url: str = ""
-    rates_max_age: Seconds = 300
+    rates_max_age: RatesAge = 300
 
 
 def load_settings(
@@ -116,7 +117,9 @@ def _checked(origin: str, name: str, value: object) -> object:
     if name == "ilp_address" and not (ILP_ADDRESS.fullmatch(str(converted)) and len(str(converted)) <= 800):
         raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
     if name == "rates_url" and converted and ("#" in str(converted) or not is_http_url(str(converted))):
-        raise SettingsError(f"{shown} = {value!r} ({origin}) must be an http or https URL, or empty for no rates service")
+        raise SettingsError(
+            f"{shown} = {value!r} ({origin}) must be an http or https URL, or empty for no rates service"
+        )
     return converted
 
 

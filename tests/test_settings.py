@@ -38,6 +38,8 @@ def test_defaults_are_those_of_a_first_try() -> None:
         "signature_max_age": 300,
         "allow_private_hosts": False,
         "max_body_bytes": 65_536,
+        "rates_url": "",
+        "rates_max_age": 300,
     }
 
 

@@ -8,6 +8,7 @@ from payres.clock import format_time
 from payres.operator import assets
 from payres.operator import liquidity as rules
 from payres.store import assets as asset_store
+from payres.store.assets import RateRecord
 from payres.store.database import Transaction
 
 SCALE = click.IntRange(0, 255)
@@ -82,22 +83,36 @@ def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
     """
     now = session.clock.now()
     session.write(lambda tx: assets.set_rate(tx, base, counter, rate, now), create=True)
-    session.show(_describe_rate(base, counter, rate, now), f"1 {base} buys {rate} {counter}")
+    session.show(_describe_rate(RateRecord(base, counter, rate, now), now), f"1 {base} buys {rate} {counter}")
+
+
+@rate.command("remove")
+@click.argument("base")
+@click.argument("counter")
+@with_session
+def remove_rate(session: Session, base: str, counter: str) -> None:
+    """Remove a rate. Where there is a rates service, its next rate takes the place.
+
+    \b
+    Example: payres rate remove USD EUR
+    """
+    session.write(lambda tx: assets.remove_rate(tx, base, counter))
+    session.show({"base": base, "counter": counter}, f"The rate from {base} to {counter} is removed")
 
 
 @rate.command("list")
 @with_session
 def list_rates(session: Session) -> None:
-    """List the exchange rates that were set.
+    """List the exchange rates: where each is from, and until when it holds.
 
     \b
     Example: payres rate list
     """
+    now = session.clock.now()
     rates = session.read(asset_store.list_rates)
-    lines = [f"1 {base} buys {text} {counter}, set {format_time(set_at)}" for base, counter, text, set_at in rates]
     session.show(
-        {"rates": [_describe_rate(*row) for row in rates]},
-        "\n".join(lines) or "No rates are set; see `payres rate set`",
+        {"rates": [_describe_rate(record, now) for record in rates]},
+        "\n".join(_rate_line(record, now) for record in rates) or "No rates are set; see `payres rate set`",
     )
 
 
@@ -148,5 +163,18 @@ def _show(session: Session, resource: Resource) -> None:
     session.show(resource, summary(resource))
 
 
-def _describe_rate(base: str, counter: str, rate: str, set_at: int) -> Resource:
-    return {"base": base, "counter": counter, "rate": rate, "setAt": format_time(set_at)}
+def _describe_rate(record: RateRecord, now: int) -> Resource:
+    expires_at = record.expires_at
+    described: dict[str, object] = {"base": record.base, "counter": record.counter, "rate": record.rate}
+    described |= {"setAt": format_time(record.set_at), "source": "operator" if expires_at is None else "service"}
+    if expires_at is not None:
+        described |= {"expiresAt": format_time(expires_at), "expired": not record.holds_at(now)}
+    return described
+
+
+def _rate_line(record: RateRecord, now: int) -> str:
+    line = f"1 {record.base} buys {record.rate} {record.counter}"
+    if record.expires_at is None:
+        return f"{line}, set {format_time(record.set_at)}"
+    until = "holds until" if record.holds_at(now) else "not used, held until"
+    return f"{line}, from the rates service {format_time(record.set_at)}, {until} {format_time(record.expires_at)}"

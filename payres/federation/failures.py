@@ -51,9 +51,7 @@ class FetchFailed(Exception):  # noqa: N818 - the word that callers read: a fetc
 #   completed      it takes no more money, because it has all or was completed
 #   expired        it takes no more money, because its time is over
 #   no_ilp_method  it cannot be paid over Interledger
-ReceiverReason = Literal[
-    "not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"
-]
+ReceiverReason = Literal["not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"]
 
 
 class RemoteReceiverFailed(Exception):  # noqa: N818 - the word that callers read: a receiver failed, not the program

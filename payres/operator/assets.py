@@ -55,7 +55,7 @@ def set_fee(tx: Transaction, code: str, scale: int, fixed: str, basis_points: in
 def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> None:
     """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set on its own.
 
-    It holds for quotes made from now on. Refuses with 400.
+    It holds for quotes made from now on, before any rate of the rates service. Refuses with 400.
     """
     if require_code(base) == require_code(counter):
         raise invalid_request(f"{base} and {counter} are one currency, whose rate is always 1", field="counter")
@@ -64,3 +64,9 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
     except ValueError as error:
         raise invalid_request(f"{rate!r} cannot be a rate: {error}", field="rate") from error
     assets.set_rate(tx, base, counter, rate, now)
+
+
+def remove_rate(tx: Transaction, base: str, counter: str) -> None:
+    """Forgets a rate; what the rates service says counts again. Refuses with 404."""
+    if not assets.remove_rate(tx, base, counter):
+        raise not_found(f"There is no rate from {base} to {counter}; `payres rate list` shows all")

@@ -23,7 +23,9 @@ def rate_between(tx: Transaction, base: str, counter: str, now: int) -> Fraction
     expired = there or back
     if expired is not None:
         age = (now - expired.set_at) // SECOND
-        raise _no_rate("exchange_rate_expired", f"The exchange rate from {base} to {counter} is {age} s old; try again shortly")
+        raise _no_rate(
+            "exchange_rate_expired", f"The exchange rate from {base} to {counter} is {age} s old; try again shortly"
+        )
     raise _no_rate(
         "no_exchange_rate",
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",

@@ -73,7 +73,12 @@ def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalRecei
 
 
 def _terms(
-    tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None, now: int
+    tx: Transaction,
+    wallet: WalletRecord,
+    receiver: LocalReceiver,
+    debit: Amount | None,
+    receive: Amount | None,
+    now: int,
 ) -> Terms:
     source = assets.asset_by_id(tx, wallet.asset_id)
     fee = Fee(source.fee_fixed, source.fee_basis_points)

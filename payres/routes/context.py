@@ -5,6 +5,8 @@ from starlette.requests import Request
 
 from payres.clock import Clock
 from payres.federation.http import GuardedClient
+from payres.federation.identity import Identity
+from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers
 from payres.interledger.credentials import CredentialSource
@@ -23,6 +25,8 @@ class Context(msgspec.Struct, frozen=True):
     clock: Clock
     identifiers: Identifiers
     http: GuardedClient
+    identity: Identity
+    receivers: RemoteReceivers
     settlement: SettlementWorker
     credentials: CredentialSource
     sign_in: SignInGuard

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from payres.store.assets import find_rate
+from payres.clock import SECOND, SystemClock, format_time
+from payres.store.assets import RateRecord, find_rate, refresh_rate
 from payres.store.database import Transaction
 
 Command = Callable[..., Result]
@@ -27,10 +28,36 @@ def test_liquidity_withdraw_says_what_is_free(payres: Command) -> None:
 def test_rate_set_and_list(payres: Command, as_json: Json, tx: Transaction) -> None:
     result = payres("rate", "set", "USD", "EUR", "0.92")
     assert (result.exit_code, result.stdout) == (0, "1 USD buys 0.92 EUR\n")
-    assert find_rate(tx, "USD", "EUR") == "0.92"
+    record = find_rate(tx, "USD", "EUR")
+    assert record is not None
+    assert (record.rate, record.expires_at) == ("0.92", None)
     (rate,) = as_json("rate", "list")["rates"]
-    assert (rate["base"], rate["counter"], rate["rate"]) == ("USD", "EUR", "0.92")
+    assert rate.keys() == {"base", "counter", "rate", "setAt", "source"}
+    assert (rate["base"], rate["counter"], rate["rate"], rate["source"]) == ("USD", "EUR", "0.92", "operator")
     assert "1 USD buys 0.92 EUR, set 2" in payres("rate", "list").stdout
+
+
+@pytest.mark.parametrize(("seconds", "expired", "word"), [(60, False, "holds until 2"), (-1, True, "not used, held")])
+def test_rate_list_shows_what_is_from_the_service_and_until_when(
+    payres: Command, as_json: Json, tx: Transaction, seconds: int, expired: bool, word: str
+) -> None:
+    now = SystemClock().now()
+    refresh_rate(tx, RateRecord("USD", "EUR", "0.92", now - 90 * SECOND, now + seconds * SECOND))
+    (rate,) = as_json("rate", "list")["rates"]
+    assert (rate["source"], rate["expired"]) == ("service", expired)
+    assert rate["expiresAt"] == format_time(now + seconds * SECOND)
+    line = payres("rate", "list").stdout
+    assert line.startswith("1 USD buys 0.92 EUR, from the rates service 2")
+    assert word in line
+
+
+def test_rate_remove(payres: Command, as_json: Json) -> None:
+    payres("rate", "set", "USD", "EUR", "0.92")
+    assert payres("rate", "remove", "USD", "EUR").stdout == "The rate from USD to EUR is removed\n"
+    assert as_json("rate", "list") == {"rates": []}
+    result = payres("rate", "remove", "USD", "EUR")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "There is no rate from USD to EUR" in result.stderr
 
 
 def test_rate_list_of_none_says_so(payres: Command) -> None:

@@ -5,6 +5,7 @@ import pytest
 from payres.errors import Refusal
 from payres.operator import assets
 from payres.store import assets as asset_store
+from payres.store.assets import RateRecord
 from payres.store.database import Transaction, connect_writer
 
 NOW = 1_700_000_000_000_000
@@ -46,7 +47,7 @@ def test_set_fee_refuses_a_share_that_leaves_nothing(tx: Transaction, basis_poin
 def test_set_rate_keeps_the_exact_decimal_and_the_last_one_holds(tx: Transaction) -> None:
     assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
     assets.set_rate(tx, "USD", "EUR", "0.930", NOW + 1)
-    assert asset_store.list_rates(tx) == [("USD", "EUR", "0.930", NOW + 1)]
+    assert asset_store.list_rates(tx) == [RateRecord("USD", "EUR", "0.930", NOW + 1)]
 
 
 @pytest.mark.parametrize("rate", ["0", "0.0", "-1", "1/2", "1e3", "", "nan", "1" * 65])
@@ -60,6 +61,33 @@ def test_set_rate_refuses_codes_that_cannot_be_exchanged(tx: Transaction, base: 
     with pytest.raises(Refusal):
         assets.set_rate(tx, base, counter, "1.5", NOW)
     assert asset_store.list_rates(tx) == []
+
+
+def test_set_rate_takes_the_place_of_the_service_for_both_ways(tx: Transaction) -> None:
+    for base, counter in (("USD", "EUR"), ("EUR", "USD")):
+        asset_store.refresh_rate(tx, RateRecord(base, counter, "0.5", NOW, NOW + 1))
+    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+    assert asset_store.list_rates(tx) == [RateRecord("USD", "EUR", "0.92", NOW)]
+
+
+def test_set_rate_leaves_the_operators_way_back(tx: Transaction) -> None:
+    assets.set_rate(tx, "EUR", "USD", "1.1", NOW)
+    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+    assert [rate.rate for rate in asset_store.list_rates(tx)] == ["1.1", "0.92"]
+
+
+def test_remove_rate_leaves_the_pair_to_the_service(tx: Transaction) -> None:
+    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+    assets.remove_rate(tx, "USD", "EUR")
+    fetched = RateRecord("EUR", "USD", "1.1", NOW, NOW + 1)
+    asset_store.refresh_rate(tx, fetched)
+    assert asset_store.list_rates(tx) == [fetched]
+
+
+def test_remove_rate_names_what_is_missing(tx: Transaction) -> None:
+    with pytest.raises(Refusal, match="There is no rate from USD to EUR") as refusal:
+        assets.remove_rate(tx, "USD", "EUR")
+    assert refusal.value.status == 404
 
 
 def test_require_asset_names_what_is_missing(tx: Transaction) -> None:

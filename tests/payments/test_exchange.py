@@ -9,11 +9,13 @@ import pytest
 
 from payres import ledger
 from payres.amounts import Asset
+from payres.clock import SECOND
 from payres.errors import Refusal
 from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.payments.exchange import rate_between, value_in
 from payres.store import accounts, assets
+from payres.store.assets import RateRecord
 from payres.store.database import Transaction, connect_writer
 from payres.testing.instance import Instance
 from payres.wire import Amount
@@ -105,20 +107,46 @@ def tx() -> Iterator[Transaction]:
 
 def test_rate_is_what_the_operator_set_or_its_inverse(tx: Transaction) -> None:
     set_rate(tx, "USD", "EUR", "0.92", 1)
-    assert rate_between(tx, "USD", "USD") == 1
-    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
-    assert rate_between(tx, "EUR", "USD") == Fraction(100, 92)
+    assert rate_between(tx, "USD", "USD", 1) == 1
+    assert rate_between(tx, "USD", "EUR", 1) == Fraction(92, 100)
+    assert rate_between(tx, "EUR", "USD", 1) == Fraction(100, 92)
     set_rate(tx, "EUR", "USD", "1.05", 1)
-    assert rate_between(tx, "EUR", "USD") == Fraction(105, 100)
-    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(tx, "EUR", "USD", 1) == Fraction(105, 100)
+    assert rate_between(tx, "USD", "EUR", 1) == Fraction(92, 100)
 
 
 def test_rate_that_nobody_set_is_refused(tx: Transaction) -> None:
     set_rate(tx, "USD", "EUR", "0.92", 1)
     set_rate(tx, "EUR", "CHF", "0.95", 1)
     with pytest.raises(Refusal, match="no exchange rate from USD to CHF") as refusal:
-        rate_between(tx, "USD", "CHF")  # no rate is made up from two others
+        rate_between(tx, "USD", "CHF", 1)  # no rate is made up from two others
     assert (refusal.value.status, refusal.value.code) == (400, "invalid_receiver")
+
+
+def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
+    assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", SECOND, 5 * SECOND))
+    assert rate_between(tx, "USD", "EUR", 5 * SECOND - 1) == Fraction(92, 100)
+    assert rate_between(tx, "EUR", "USD", 5 * SECOND - 1) == Fraction(100, 92)
+    for base, counter in (("USD", "EUR"), ("EUR", "USD")):
+        with pytest.raises(Refusal, match=f"from {base} to {counter} is 4 s old; try again shortly") as refusal:
+            rate_between(tx, base, counter, 5 * SECOND)
+        assert (refusal.value.status, refusal.value.code) == (400, "invalid_receiver")
+        assert refusal.value.details == {"reason": "exchange_rate_expired"}
+
+
+def test_rate_that_expired_one_way_is_the_inverse_of_the_other(tx: Transaction) -> None:
+    assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", 1, 2))
+    assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.25", 1, 3))
+    assert rate_between(tx, "USD", "EUR", 1) == Fraction(92, 100)
+    assert rate_between(tx, "USD", "EUR", 2) == Fraction(100, 125)
+
+
+@pytest.mark.parametrize(("base", "counter"), [("USD", "EUR"), ("EUR", "USD")])
+def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Transaction, base: str, counter: str) -> None:
+    set_rate(tx, "USD", "EUR", "0.92", 1)
+    assets.refresh_rate(tx, RateRecord(base, counter, "9", 2, 10))
+    assert rate_between(tx, "USD", "EUR", 3) == Fraction(92, 100)
+    assert rate_between(tx, "EUR", "USD", 3) == Fraction(100, 92)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from payres.store import accounts, assets, clients, grants, incoming, outgoing, quotes, sessions, tokens, wallets
+from payres.store.assets import RateRecord
 from payres.store.database import Transaction, connect_writer
 from payres.store.pages import PageQuery
 
@@ -36,6 +37,9 @@ QUERIES: dict[str, Query] = PAGES | {
     "assets.find_asset": lambda tx: assets.find_asset(tx, "EUR", 2),
     "assets.asset_by_id": lambda tx: assets.asset_by_id(tx, 1),
     "assets.find_rate": lambda tx: assets.find_rate(tx, "EUR", "USD"),
+    "assets.set_rate": lambda tx: assets.set_rate(tx, "EUR", "USD", "1.1", 1),
+    "assets.refresh_rate": lambda tx: assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.1", 1, 2)),
+    "assets.remove_rate": lambda tx: assets.remove_rate(tx, "EUR", "USD"),
     "clients.find_client": lambda tx: clients.find_client(tx, "client"),
     "clients.client_by_id": lambda tx: clients.client_by_id(tx, 1),
     "clients.remote_keys": lambda tx: clients.remote_keys(tx, "client"),
@@ -74,6 +78,7 @@ QUERIES: dict[str, Query] = PAGES | {
 # What an operator asks for as a whole is walked in its order, without sorting.
 WHOLE_LISTS: dict[str, Query] = {
     "assets.list_assets": assets.list_assets,
+    "assets.list_codes": assets.list_codes,
     "assets.list_rates": assets.list_rates,
     "grants.list_grants": lambda tx: grants.list_grants(tx, None, 5),
     "wallets.list_wallets": wallets.list_wallets,

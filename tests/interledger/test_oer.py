@@ -1,0 +1,187 @@
+"""Encodings: the vectors, the examples of RFC 30, and what is refused."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.clock import EARLIEST, LATEST, parse_time
+from payres.interledger import oer
+from payres.interledger.oer import MAX_UINT64, CodecError, Reader
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Vector = dict[str, Any]
+
+
+def test_var_uint_vectors(var_uint_vector: Vector) -> None:
+    value, data = int(var_uint_vector["value"]), bytes.fromhex(var_uint_vector["hex"])
+    assert oer.var_uint(value) == data
+    assert Reader(data).var_uint() == value
+
+
+def test_length_vectors(length_vector: Vector) -> None:
+    contents = bytes(length_vector["length"])
+    data = bytes.fromhex(length_vector["prefix"]) + contents
+    assert oer.var_octets(contents) == data
+    assert Reader(data).var_octets() == contents
+
+
+def test_uint64_vectors(uint64_vector: Vector) -> None:
+    value, data = int(uint64_vector["value"]), bytes.fromhex(uint64_vector["hex"])
+    assert oer.uint64(value) == data
+    assert Reader(data).uint64() == value
+
+
+def test_timestamp_vectors(timestamp_vector: Vector) -> None:
+    us, data = parse_time(timestamp_vector["iso"]), bytes.fromhex(timestamp_vector["hex"])
+    assert oer.timestamp(us) == data
+    assert oer.parse_timestamp(data) == us
+
+
+def test_reader_reads_one_value_after_the_other() -> None:
+    parts = [b"?", oer.uint8(7), oer.uint64(8), oer.var_octets(b"nine"), oer.var_uint(1000), oer.var_text("é"), b"rest"]
+    reader = Reader(b"".join(parts), 1)
+    assert (reader.uint8(), reader.uint64(), reader.var_octets(), reader.var_uint()) == (7, 8, b"nine", 1000)
+    assert (reader.text_utf8(), reader.octets(2), reader.rest(), reader.rest()) == ("é", b"re", b"st", b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *("8100", "8101" + "00", "817f" + "00" * 127, "820001" + "00", "820080" + "00" * 128),
+        *("", "80", "81", "8201", "05aabb", "8180" + "00" * 127, "ff" + "ff" * 127),
+    ],
+)
+def test_reader_refuses_lengths_that_are_not_the_shortest_or_lead_outside(data: str) -> None:
+    with pytest.raises(CodecError):
+        Reader(bytes.fromhex(data)).var_octets()
+
+
+@pytest.mark.parametrize(("data", "value"), [("020001", 1), ("0800000000000000ff", 255), ("080000000000000000", 0)])
+def test_reader_takes_zeros_before_a_number_up_to_eight_bytes(data: str, value: int) -> None:
+    assert Reader(bytes.fromhex(data)).var_uint() == value
+
+
+def test_reader_saturates_numbers_above_eight_bytes_where_it_may() -> None:
+    data = bytes.fromhex("09010000000000000000" + "0105")
+    reader = Reader(data)
+    assert reader.var_uint(saturate=True) == MAX_UINT64
+    assert reader.var_uint(saturate=True) == 5
+    with pytest.raises(CodecError, match="eight"):
+        Reader(data).var_uint()
+
+
+@pytest.mark.parametrize(
+    ("read", "data"),
+    [
+        (Reader.uint8, ""),
+        (Reader.uint64, "00000000000000"),
+        (Reader.var_uint, ""),
+        (Reader.var_uint, "00"),
+        (Reader.var_uint, "0201"),
+        (Reader.text_ascii, "0180"),
+        (Reader.text_ascii, "02c3a9"),
+        (Reader.text_utf8, "0180"),
+        (Reader.text_utf8, "03eda080"),  # a surrogate
+        (lambda reader: reader.octets(2), "00"),
+    ],
+)
+def test_reader_refuses_what_is_not_such_a_value(read: Callable[[Reader], object], data: str) -> None:
+    with pytest.raises(CodecError):
+        read(Reader(bytes.fromhex(data)))
+
+
+def test_reader_saturated_still_refuses_a_number_without_bytes() -> None:
+    with pytest.raises(CodecError):
+        Reader(b"\x00").var_uint(saturate=True)
+
+
+@pytest.mark.parametrize(
+    ("write", "value"),
+    [
+        *((oer.uint8, value) for value in (-1, 256)),
+        *((oer.uint64, value) for value in (-1, 2**64)),
+        *((oer.var_uint, value) for value in (-1, 2**64)),
+        *((oer.timestamp, value) for value in (EARLIEST - 1, LATEST + 1)),
+    ],
+)
+def test_writing_refuses_what_does_not_fit(write: Callable[[int], bytes], value: int) -> None:
+    with pytest.raises(ValueError, match=re.compile("range|from 0|outside")):
+        write(value)
+
+
+@given(st.integers(0, MAX_UINT64))
+def test_numbers_come_back(n: int) -> None:
+    assert Reader(oer.uint64(n)).uint64() == n
+    data = oer.var_uint(n)
+    assert Reader(data).var_uint() == n
+    assert data[1:] == n.to_bytes(8, "big").lstrip(b"\0") or data == b"\x01\x00"
+
+
+@given(st.binary(max_size=300), st.text(max_size=100))
+def test_octets_and_texts_come_back(data: bytes, text: str) -> None:
+    reader = Reader(oer.var_octets(data) + oer.var_text(text))
+    assert (reader.var_octets(), reader.text_utf8(), reader.rest()) == (data, text, b"")
+
+
+# RFC 30, fixed-length timestamps
+
+
+@pytest.mark.parametrize(
+    ("iso", "digits"),
+    [
+        ("2017-12-24T16:14:32.279112Z", b"20171224161432279"),
+        ("2017-12-24T16:14:32.200Z", b"20171224161432200"),
+        ("2017-12-24T16:14:00Z", b"20171224161400000"),
+        ("2017-12-25T00:00:00Z", b"20171225000000000"),
+        ("2017-12-24T18:14:32.000+02:00", b"20171224161432000"),
+        ("2016-12-31T23:59:59.852Z", b"20161231235959852"),
+        ("9999-12-24T16:14:32.279Z", b"99991224161432279"),
+        ("0001-01-01T00:00:00Z", b"00010101000000000"),
+        ("2024-02-29T12:00:00.001999Z", b"20240229120000001"),
+    ],
+)
+def test_timestamps_are_seventeen_digits(iso: str, digits: bytes) -> None:
+    us = parse_time(iso)
+    assert oer.timestamp(us) == digits
+    assert oer.parse_timestamp(digits) == us // 1000 * 1000
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"20171224235312.431+0200",
+        b"201712242153124318",
+        b"20171324161432200",
+        b"20171224230000000.",
+        b"20171224240000000",
+        b"20171224215300",
+        b"2017122421531",
+        b"201712242153",
+        b"2017122421",
+        b"20161231235960852",
+        b"20170229120000000",
+        b"20171200120000000",
+        b"20171224126000000",
+        b"00000101000000000",
+        b"+2017122416143220",
+        b"2017 224161432200",
+        b"2017_224161432200",
+        "２０１７１２２４１６１４３２２００".encode(),
+        b"",
+    ],
+)
+def test_timestamps_that_do_not_exist_are_refused(data: bytes) -> None:
+    with pytest.raises(CodecError):
+        oer.parse_timestamp(data)
+
+
+@given(st.integers(EARLIEST, LATEST))
+def test_timestamps_agree_with_the_calendar_and_come_back_rounded_down(us: int) -> None:
+    at = EPOCH + timedelta(microseconds=us)
+    assert oer.timestamp(us).decode() == f"{at.year:04}{at:%m%d%H%M%S}{at.microsecond // 1000:03}"
+    assert oer.parse_timestamp(oer.timestamp(us)) == us // 1000 * 1000

@@ -1,0 +1,309 @@
+"""ILPv4 packets: the vectors byte for byte both ways, what is refused, and packets that went wrong."""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.clock import EARLIEST, LATEST, parse_time
+from payres.interledger import oer
+from payres.interledger.oer import CodecError
+from payres.interledger.packets import (
+    MAX_DATA,
+    MAX_MESSAGE,
+    Code,
+    Fulfill,
+    Prepare,
+    Reject,
+    decode_prepare,
+    decode_reply,
+    encode,
+    parse_too_large,
+    too_large_data,
+)
+
+Vector = dict[str, Any]
+Mangle = Callable[[int, int, Sequence[bytes]], Iterator[bytes]]
+
+PREPARE = Prepare(107, parse_time("2026-11-21T03:04:05.006Z"), bytes(range(32)), "example.alice", b"hello")
+FULFILL = Fulfill(bytes(range(32)), b"hello")
+REJECT = Reject("F02", "test.connector", "no route", b"hello")
+
+hashes = st.binary(min_size=32, max_size=32)
+datas = st.binary(max_size=300)
+addresses = st.from_regex(r"(g|private|test[1-3]?|local)(\.[a-zA-Z0-9_~-]{1,20}){1,5}", fullmatch=True)
+prepares = st.builds(
+    Prepare,
+    amount=st.integers(0, 2**64 - 1),
+    expires_at=st.integers(EARLIEST, LATEST).map(lambda us: us // 1000 * 1000),
+    condition=hashes,
+    destination=addresses,
+    data=datas,
+)
+replies = st.builds(Fulfill, fulfillment=hashes, data=datas) | st.builds(
+    Reject,
+    code=st.sampled_from([code.value for code in Code]) | st.from_regex("[FTR][0-9]{2}", fullmatch=True),
+    triggered_by=st.just("") | addresses,
+    message=st.text(max_size=200),
+    data=datas,
+)
+
+
+def prepare_of(vector: Vector) -> Prepare:
+    condition, data = bytes.fromhex(vector["executionCondition"]), bytes.fromhex(vector["data"])
+    return Prepare(int(vector["amount"]), parse_time(vector["expiresAt"]), condition, vector["destination"], data)
+
+
+def envelope(kind: int, contents: bytes) -> bytes:
+    return bytes((kind,)) + oer.var_octets(contents)
+
+
+def contents(packet: Prepare | Fulfill | Reject) -> bytes:
+    return oer.Reader(encode(packet), 1).var_octets()
+
+
+def test_prepare_vectors(prepare_vector: Vector) -> None:
+    data, packet = bytes.fromhex(prepare_vector["hex"]), prepare_of(prepare_vector)
+    assert encode(packet) == data
+    assert decode_prepare(data) == packet
+
+
+def test_fulfill_vectors(fulfill_vector: Vector) -> None:
+    data = bytes.fromhex(fulfill_vector["hex"])
+    packet = Fulfill(bytes.fromhex(fulfill_vector["fulfillment"]), bytes.fromhex(fulfill_vector["data"]))
+    assert encode(packet) == data
+    assert decode_reply(data) == packet
+
+
+def test_reject_vectors(reject_vector: Vector) -> None:
+    data, code = bytes.fromhex(reject_vector["hex"]), reject_vector["code"]
+    packet = Reject(code, reject_vector["triggeredBy"], reject_vector["message"], bytes.fromhex(reject_vector["data"]))
+    assert encode(packet) == data
+    assert decode_reply(data) == packet
+    assert Code(code) == code
+
+
+def test_receiver_vectors_are_the_packets_we_write(receiver_vector: Vector) -> None:
+    prepare = bytes.fromhex(receiver_vector["prepare"])
+    assert encode(decode_prepare(prepare)) == prepare
+    for version in ("stream-receiver@0.3.3-alpha.3", "stream-receiver@0.3.3-alpha.4"):
+        answer = receiver_vector[version]
+        data = bytes.fromhex(answer["reply"])
+        reply = decode_reply(data)
+        assert encode(reply) == data
+        assert answer["code"] == (reply.code if isinstance(reply, Reject) else "FULFILL")
+
+
+def test_invalid_vectors(invalid_vector: Vector) -> None:
+    data = bytes.fromhex(invalid_vector["hex"])
+    for decode in (decode_prepare, decode_reply):
+        with pytest.raises(CodecError):
+            decode(data)
+
+
+def test_bytes_after_a_packet_are_ignored(vectors: Vector) -> None:
+    trailing = vectors["trailingBytes"]
+    assert decode_reply(bytes.fromhex(trailing["hex"])).data.hex() == trailing["data"]
+    assert decode_prepare(encode(PREPARE) + b"more") == PREPARE
+    assert decode_prepare(envelope(12, contents(PREPARE) + b"more")) == PREPARE
+    assert decode_reply(envelope(13, contents(FULFILL) + b"more")) == FULFILL
+    assert decode_reply(envelope(14, contents(REJECT) + b"more")) == REJECT
+
+
+def test_fields_end_where_their_packet_ends() -> None:
+    """What follows a packet must never be taken for a part of it."""
+    assert contents(PREPARE)[-6:] == b"\x05hello"
+    with pytest.raises(CodecError):
+        decode_prepare(envelope(12, contents(PREPARE)[:-1]) + b"o")
+    with pytest.raises(CodecError):
+        decode_reply(envelope(13, contents(FULFILL)[:-1]) + b"o")
+
+
+def test_amount_and_expiry_stand_where_connectors_change_them() -> None:
+    amount, expiry = struct.unpack_from("!Q17s", contents(PREPARE))
+    assert (amount, expiry) == (107, b"20261121030405006")
+
+
+def test_expiry_is_rounded_down_to_the_millisecond() -> None:
+    late = msgspec.structs.replace(PREPARE, expires_at=PREPARE.expires_at + 999)
+    assert decode_prepare(encode(late)) == PREPARE
+
+
+@pytest.mark.parametrize("packet", [FULFILL, REJECT])
+def test_reply_is_no_prepare(packet: Fulfill | Reject) -> None:
+    with pytest.raises(CodecError, match="no Prepare"):
+        decode_prepare(encode(packet))
+
+
+def test_prepare_is_no_reply() -> None:
+    with pytest.raises(CodecError, match="neither"):
+        decode_reply(encode(PREPARE))
+
+
+def changed(packet: Prepare | Fulfill | Reject, old: bytes, new: bytes) -> bytes:
+    """The packet with some of its contents replaced and its length put right."""
+    assert contents(packet).count(old) == 1
+    return envelope(encode(packet)[0], contents(packet).replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (changed(PREPARE, b"20261121", b"20261321"), "no day"),
+        (changed(PREPARE, b"20261121", b"20260229"), "no day"),
+        (changed(PREPARE, b"030405006", b"240000000"), "time of day"),
+        (changed(PREPARE, b"030405006", b"03040500 "), "17 digits"),
+        (changed(PREPARE, b"\x0dexample.alice", b"\x00"), "destination"),
+        (changed(PREPARE, b"\x0dexample.alice", b"\x07example"), "destination"),
+        (changed(PREPARE, b"example.alice", b"example.alic\xe9"), "ascii"),
+        (changed(PREPARE, b"example.alice", b"Example.alice"), "destination"),
+        (changed(PREPARE, b"\x0dexample.alice", oer.var_octets(b"g." + b"a" * 1022)), "destination"),
+        (changed(PREPARE, b"\x05hello", oer.var_octets(bytes(MAX_DATA + 1))), "at most 32767"),
+        (changed(PREPARE, b"\x05hello", b""), "ends"),
+        (envelope(12, b""), "short"),
+        (envelope(12, contents(PREPARE)[:56]), "short"),
+    ],
+)
+def test_prepare_with_a_wrong_field_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(CodecError, match=reason):
+        decode_prepare(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (envelope(13, b""), "ends"),
+        (envelope(13, bytes(31)), "ends"),
+        (envelope(13, bytes(32)), "ends"),
+        (changed(FULFILL, b"\x05hello", oer.var_octets(bytes(MAX_DATA + 1))), "at most 32767"),
+        (envelope(14, b""), "ends"),
+        (envelope(14, b"F02"), "ends"),
+        (changed(REJECT, b"F02", b"F\xe92"), "letters and digits"),
+        (changed(REJECT, b"F02", b"F 2"), "letters and digits"),
+        (changed(REJECT, b"test.connector", b"test_connector"), "rejecting node"),
+        (changed(REJECT, b"test.connector", b"test.connecto\xf2"), "ascii"),
+        (changed(REJECT, b"no route", b"no rout\xe9"), "utf-8"),
+        (changed(REJECT, b"\x08no route", oer.var_octets(b"a" * (MAX_MESSAGE + 1))), "at most 8191"),
+        (changed(REJECT, b"\x05hello", oer.var_octets(bytes(MAX_DATA + 1))), "at most 32767"),
+    ],
+)
+def test_reply_with_a_wrong_field_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(CodecError, match=reason):
+        decode_reply(data)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Prepare(2**64 - 1, EARLIEST, bytes(32), f"g.{'a' * 1021}", bytes(MAX_DATA)),
+        Prepare(0, LATEST // 1000 * 1000, bytes(32), "g.a"),
+    ],
+)
+def test_prepare_may_be_as_large_and_as_small_as_it_gets(packet: Prepare) -> None:
+    assert decode_prepare(encode(packet)) == packet
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        *(Fulfill(bytes(32), bytes(MAX_DATA)), Fulfill(bytes(32))),
+        *(Reject("R99", f"g.{'a' * 1021}", "é" * MAX_MESSAGE, bytes(MAX_DATA)), Reject("T00")),
+    ],
+)
+def test_reply_may_be_as_large_and_as_small_as_it_gets(packet: Fulfill | Reject) -> None:
+    assert decode_reply(encode(packet)) == packet
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (Prepare(-1, 0, bytes(32), "g.a"), "from 0"),
+        (Prepare(2**64, 0, bytes(32), "g.a"), "from 0"),
+        (Prepare(0, LATEST + 1, bytes(32), "g.a"), "years"),
+        (Prepare(0, EARLIEST - 1, bytes(32), "g.a"), "years"),
+        (Prepare(0, 0, bytes(31), "g.a"), "32 bytes"),
+        (Prepare(0, 0, bytes(32), ""), "ILP address"),
+        (Prepare(0, 0, bytes(32), "g"), "ILP address"),
+        (Prepare(0, 0, bytes(32), "g.é"), "ILP address"),
+        (Prepare(0, 0, bytes(32), "g.a", bytes(MAX_DATA + 1)), "at most 32767"),
+        (Fulfill(bytes(33)), "32 bytes"),
+        (Fulfill(bytes(32), bytes(MAX_DATA + 1)), "at most 32767"),
+        (Reject("F0"), "letters and digits"),
+        (Reject("F0é"), "ascii"),
+        (Reject("F 0"), "letters and digits"),
+        (Reject("T00", "g"), "ILP address"),
+        (Reject("T00", "", "a" * (MAX_MESSAGE + 1)), "at most 8191"),
+        (Reject("T00", "", "\ud800"), "surrogates"),
+        (Reject("T00", data=bytes(MAX_DATA + 1)), "at most 32767"),
+    ],
+)
+def test_packet_that_nobody_could_read_is_not_written(packet: Prepare | Fulfill | Reject, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        encode(packet)
+
+
+def test_codes_are_those_of_the_rfc() -> None:
+    codes = "F00 F01 F02 F03 F04 F05 F06 F07 F08 F99 T00 T01 T02 T03 T04 T05 T99 R00 R01 R02 R99"
+    assert [code.value for code in Code] == codes.split()
+    assert decode_reply(encode(Reject(Code.TRANSFER_TIMED_OUT))) == Reject("R00")
+
+
+def test_too_large_vector(vectors: Vector) -> None:
+    vector = vectors["f08Data"]
+    amounts = int(vector["receivedAmount"]), int(vector["maximumAmount"])
+    data = bytes.fromhex(vector["hex"])
+    assert too_large_data(*amounts) == data
+    assert parse_too_large(data) == parse_too_large(data + b"more") == amounts
+
+
+@pytest.mark.parametrize("size", [0, 8, 15])
+def test_too_large_without_amounts_tells_nothing(size: int) -> None:
+    assert parse_too_large(bytes(size)) is None
+
+
+@pytest.mark.parametrize("amounts", [(-1, 0), (0, 2**64)])
+def test_too_large_amounts_must_fit(amounts: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="from 0"):
+        too_large_data(*amounts)
+
+
+@given(prepares)
+def test_prepare_comes_back(packet: Prepare) -> None:
+    assert decode_prepare(encode(packet)) == packet
+
+
+@given(replies)
+def test_reply_comes_back(packet: Fulfill | Reject) -> None:
+    assert decode_reply(encode(packet)) == packet
+
+
+def test_mangled_prepares_are_refused_or_mean_what_they_say(mangle: Mangle, vectors: Vector) -> None:
+    samples = [bytes.fromhex(vector["hex"]) for vector in vectors["prepare"] if len(vector["hex"]) < 1000]
+    read = refused = 0
+    for data in mangle(1, 25_000, [*samples, encode(PREPARE)]):
+        try:
+            packet = decode_prepare(data)
+        except CodecError:
+            refused += 1
+        else:
+            read += 1
+            assert decode_prepare(encode(packet)) == packet
+    assert min(read, refused) > 2_000
+
+
+def test_mangled_replies_are_refused_or_mean_what_they_say(mangle: Mangle, vectors: Vector) -> None:
+    samples = [bytes.fromhex(vector["hex"]) for vector in vectors["fulfill"] + vectors["reject"]]
+    read = refused = 0
+    for data in mangle(2, 25_000, samples):
+        try:
+            packet = decode_reply(data)
+        except CodecError:
+            refused += 1
+        else:
+            read += 1
+            assert decode_reply(encode(packet)) == packet
+    assert min(read, refused) > 2_000

@@ -1,0 +1,125 @@
+"""Shared secrets: the keys and sealed packets of the vectors, and data that was changed on its way."""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.interledger.frames import PacketType, StreamMoney, StreamPacket, decode_stream_packet
+from payres.interledger.oer import CodecError
+from payres.interledger.packets import decode_prepare, decode_reply
+from payres.interledger.stream import SharedSecret
+
+Vector = dict[str, Any]
+Mangle = Callable[[int, int, Sequence[bytes]], Iterator[bytes]]
+
+SECRET = bytes(range(32))
+PACKET = StreamPacket(7, PacketType.PREPARE, 990, (StreamMoney(1, 1),))
+
+
+@pytest.fixture
+def shared_secret(vectors: Vector) -> SharedSecret:
+    return SharedSecret(bytes.fromhex(vectors["streamKeys"]["sharedSecret"]))
+
+
+def test_keys_are_those_of_the_vectors(shared_secret: SharedSecret, vectors: Vector) -> None:
+    keys, iv = vectors["streamKeys"], bytes.fromhex(vectors["iv"])
+    cipher = AESGCM(bytes.fromhex(keys["encryptionKey"]))
+    sealed = shared_secret.seal(b"a text", iv)
+    assert cipher.decrypt(sealed[:12], sealed[28:] + sealed[12:28], None) == b"a text"
+    expected = hmac.digest(bytes.fromhex(keys["fulfillmentKey"]), b"some data", "sha256")
+    assert shared_secret.fulfillment(b"some data") == expected
+
+
+def test_sealed_vectors(shared_secret: SharedSecret, stream_vector: Vector) -> None:
+    plaintext, sealed = bytes.fromhex(stream_vector["plaintext"]), bytes.fromhex(stream_vector["encrypted"])
+    iv, packet = bytes.fromhex(stream_vector["iv"]), decode_stream_packet(plaintext)
+    assert shared_secret.seal(plaintext, iv) == shared_secret.seal_packet(packet, iv) == sealed
+    assert shared_secret.unseal(sealed) == plaintext
+    assert shared_secret.open_packet(sealed) == packet
+
+
+def test_fulfillment_vectors(fulfillment_vector: Vector) -> None:
+    secret = SharedSecret(bytes.fromhex(fulfillment_vector["sharedSecret"]))
+    data = bytes.fromhex(fulfillment_vector["data"])
+    assert secret.fulfillment(data).hex() == fulfillment_vector["fulfillment"]
+    assert secret.condition(data).hex() == fulfillment_vector["condition"]
+
+
+def test_receiver_vectors_open_and_seal_again(receiver_vector: Vector, vectors: Vector) -> None:
+    secret = SharedSecret(bytes.fromhex(vectors["receiver"]["sharedSecret"]))
+    iv, prepare = (
+        bytes.fromhex(vectors["receiver"]["replyIv"]),
+        decode_prepare(bytes.fromhex(receiver_vector["prepare"])),
+    )
+    for version in ("stream-receiver@0.3.3-alpha.3", "stream-receiver@0.3.3-alpha.4"):
+        answer = receiver_vector[version]
+        reply, expected = decode_reply(bytes.fromhex(answer["reply"])), answer["stream"]
+        if expected is None:
+            assert reply.data == b""
+            continue
+        packet = secret.open_packet(reply.data)
+        assert (packet.sequence, packet.packet_type) == (int(expected["sequence"]), expected["ilpPacketType"])
+        assert packet.prepare_amount == int(expected["prepareAmount"]) == prepare.amount
+        assert [type(frame).__name__ for frame in packet.frames] == [frame["name"] for frame in expected["frames"]]
+        assert secret.seal_packet(packet, iv) == reply.data
+        assert secret.open_packet(prepare.data).sequence == packet.sequence
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=300))
+def test_sealed_text_comes_back(secret: bytes, text: bytes) -> None:
+    sealed = SharedSecret(secret).seal(text)
+    assert len(sealed) == len(text) + 28
+    assert SharedSecret(secret).unseal(sealed) == text
+
+
+@given(st.binary(max_size=3000))
+def test_condition_is_the_hash_of_the_fulfillment(data: bytes) -> None:
+    secret = SharedSecret(SECRET)
+    assert secret.condition(data) == hashlib.sha256(secret.fulfillment(data)).digest()
+    assert secret.fulfillment(data) == secret.fulfillment(data), "one packet leaves nothing behind for the next"
+
+
+def test_no_iv_is_used_twice() -> None:
+    secret = SharedSecret(SECRET)
+    assert len({secret.seal_packet(PACKET)[:12] for _ in range(100)}) == 100
+
+
+def test_other_secret_neither_opens_nor_fulfills() -> None:
+    sealed = SharedSecret(SECRET).seal_packet(PACKET)
+    other = SharedSecret(SECRET[::-1])
+    with pytest.raises(CodecError, match="not sealed"):
+        other.open_packet(sealed)
+    assert other.fulfillment(sealed) != SharedSecret(SECRET).fulfillment(sealed)
+
+
+@pytest.mark.parametrize("size", [0, 1, 12, 27, 28, 29])
+def test_data_that_is_not_sealed_is_refused(size: int) -> None:
+    with pytest.raises(CodecError):
+        SharedSecret(SECRET).unseal(bytes(size))
+
+
+def test_sealed_nonsense_is_no_packet() -> None:
+    secret = SharedSecret(SECRET)
+    with pytest.raises(CodecError):
+        secret.open_packet(secret.seal(b"nonsense"))
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_secret_has_32_bytes(size: int) -> None:
+    with pytest.raises(ValueError, match="32 bytes"):
+        SharedSecret(bytes(size))
+
+
+def test_mangled_data_never_opens(mangle: Mangle) -> None:
+    secret = SharedSecret(SECRET)
+    sealed = secret.seal_packet(PACKET)
+    for data in mangle(4, 10_000, [sealed]):
+        if data != sealed:
+            with pytest.raises(CodecError):
+                secret.open_packet(data)
