@@ -83,7 +83,8 @@ create table client (
   check ((wallet_address is null) <> (jwk is null))
 ) strict;
 
--- Keys of clients whose wallet address is on another server, as last fetched from their jwks.json.
+-- Keys of clients without a wallet here: as last fetched from the jwks.json on another server, or, of a client known by
+-- its key alone, that key with each of the last kids it was presented with.
 create table client_key (
   client_id integer not null references client,
   kid text not null,
@@ -235,6 +236,7 @@ create table grant_spending (
 
 -- Interledger peers. The account is what we owe the peer (below zero: what the peer owes us, at most its credit limit).
 -- outgoing_token is sealed, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may carry.
+-- repeats_answers: the peer numbers its answers as our requests are numbered, so it may be asked again for a lost one.
 create table peer (
   id integer primary key,
   name text not null,
@@ -249,7 +251,8 @@ create table peer (
   last_error text,
   last_error_at integer,
   created_at integer not null,
-  removed_at integer
+  removed_at integer,
+  repeats_answers integer not null default 0 check (repeats_answers in (0, 1))
 ) strict;
 create unique index peer_in_force on peer (name) where removed_at is null;
 create unique index peer_by_token on peer (incoming_token_hash) where removed_at is null;

@@ -21,6 +21,10 @@ from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers, SystemIdentifiers
 from payres.interledger.credentials import CredentialSource
+from payres.interledger.link import Link, open_http
+from payres.interledger.outbound import Outbounds
+from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.remote_payments import RemotePayments
 from payres.payments.settlement import SettlementWorker
 from payres.routes import (
     consent,
@@ -122,6 +126,12 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
     client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
     urls = Urls(settings.base_url)
     identity = Identity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
+    receivers = RemoteReceivers(http, identity, clock)
+    link_http = open_http(settings.allow_private_hosts)
+    stack.push_async_callback(link_http.aclose)
+    outbounds = Outbounds(database, Link(link_http, database), clock, identifiers, settings.ilp_address)
+    remote_payments = RemotePayments(database, clock, receivers, outbounds, Unresolved())
+    stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
     return Context(
         settings=settings,
         urls=urls,
@@ -130,8 +140,10 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
         identifiers=identifiers,
         http=http,
         identity=identity,
-        receivers=RemoteReceivers(http, identity, clock),
+        receivers=receivers,
         settlement=settlement,
+        remote_quotes=RemoteQuotes(database, urls, clock, receivers, outbounds),
+        remote_payments=remote_payments,
         credentials=CredentialSource(stream_secret, settings.ilp_address),
         sign_in=SignInGuard(),
     )
@@ -141,6 +153,11 @@ async def _stop(task: "asyncio.Task[None]") -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
+
+
+class Unresolved:
+    async def resolve(self, packet: object) -> bool:
+        return False
 
 
 class TrailingSlash:

@@ -53,8 +53,11 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "user_denied": ("owner_denied",),
     "insufficient_access": ("action", "identifier", "csrf", "cross_site"),
     "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
-    "insufficient_funds": ("wallet", "liquidity", "fees"),
-    "invalid_receiver": ("no_exchange_rate", "exchange_rate_expired"),
+    "insufficient_funds": ("wallet", "liquidity", "fees", "peer"),
+    "invalid_receiver": (
+        *("no_exchange_rate", "exchange_rate_expired", "no_path"),
+        *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),
+    ),
 }
 # A client that may not do something must be able to tell why without reading sentences.
 REASON_REQUIRED: Final = (401, 403)

@@ -43,6 +43,15 @@ def free_balance(account: AccountRecord) -> int:
     return account.balance - account.reserved - account.floor
 
 
+def set_floor(tx: Transaction, account_id: int, floor: int) -> None:
+    """Sets how far the account may fall from now on. Raises NotEnough when it has less free than that already."""
+    account = accounts.account_by_id(tx, account_id)
+    assert account.floor is not None, "the external account has no bound"
+    if account.balance - account.reserved < floor:
+        raise NotEnough(account, free_balance(account))
+    accounts.change_floor(tx, account_id, floor)
+
+
 def transfer(
     tx: Transaction,
     debit: int,

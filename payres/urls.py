@@ -17,6 +17,7 @@ RESERVED_SEGMENTS = frozenset(
 ROOT_WALLET_PATH = ".well-known/pay"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_URL_LENGTH = 2048
+RECEIVER = re.compile(r"https?://.+/incoming-payments/.+")
 ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)")
@@ -41,6 +42,18 @@ class Urls:
         if not normal.startswith(self.normal_base + "/"):
             return None
         return normal[len(self.normal_base) + 1 :].lower()
+
+    def is_ours(self, url: str) -> bool:
+        """Whether a URL is under the base URL."""
+        return normalise(url).startswith(self.normal_base + "/")
+
+    def plain_receiver(self, url: str) -> str | None:
+        """The plain form of a URL that can be an incoming payment's, here or elsewhere; None when it cannot be one."""
+        plain = plain_url(url)
+        if plain is None or not RECEIVER.fullmatch(plain):
+            return None
+        identifier = self.resource_id("incoming-payments", plain)
+        return plain if identifier is None else self.resource("incoming-payments", identifier)
 
     def did(self, path: str) -> str:
         """The did:web identifier of a wallet, which resolves to its did.json (did:web method, identifier syntax)."""
@@ -68,22 +81,27 @@ def normalise(url: str) -> str:
     and fragment dropped. A text that is no such URL comes back unchanged, so that it equals nothing: one with user
     information, with dot segments, which every client resolves before it sends, or with a stray percent sign.
     """
-    return _normalise(url) if len(url) <= MAX_URL_LENGTH else url
+    return plain_url(url) or url
+
+
+def plain_url(url: str) -> str | None:
+    """What `normalise` makes of a URL; None for a text that it has to leave as it is."""
+    return _plain(url) if len(url) <= MAX_URL_LENGTH else None
 
 
 @lru_cache(maxsize=1024)
-def _normalise(url: str) -> str:
+def _plain(url: str) -> str | None:
     # Kept, because every request compares the same few wallet addresses.
     parts = _split(url)
     if parts is None:
-        return url
+        return None
     path = parts.path
     if "%" in path:
         if STRAY_PERCENT.search(path):
-            return url
+            return None
         path = ESCAPE.sub(_unescaped, path)
     if "/." in path and DOT_SEGMENT.search(path):
-        return url
+        return None
     hostname, port = parts.hostname or "", parts.port
     host = f"[{hostname}]" if ":" in hostname else hostname
     if port is not None and port != DEFAULT_PORTS[parts.scheme]:

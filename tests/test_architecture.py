@@ -44,7 +44,10 @@ ENTRANCES: dict[str, set[str]] = {
 }
 BEGINS_TRANSACTIONS = {"payres/cli/session.py", "payres/store/database.py", "payres/store/migrations/__init__.py"}
 MONEY = ("payres/amounts.py", "payres/ledger.py", "payres/payments/", "payres/store/")
-LEDGER_WRITES = {"insert_account", "change_account", "insert_transfer", "insert_reservation", "reduce_reservation"}
+LEDGER_WRITES = {
+    *("insert_account", "change_account", "change_floor"),
+    *("insert_transfer", "insert_reservation", "reduce_reservation"),
+}
 ENDS_TRANSACTIONS = {"commit", "rollback", "executescript"}
 STATEMENT_METHODS = ENDS_TRANSACTIONS | {"execute", "executemany", "execute_fetchall", "execute_insert"}
 STATEMENT = re.compile(

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "liquidity": ("exchange", "Fund exchange between currencies."),
     "rate": ("exchange", "Set exchange rates."),
     "fee": ("exchange", "Set what sending costs; take collected fees out."),
+    "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
     "ledger": ("ledger", "Prove that the books are right."),
 }
 

@@ -33,7 +33,8 @@ class FetchFailed(Exception):  # noqa: N818 - the word that callers read: a fetc
     """Nothing usable came from another server.
 
     `sentence` may be shown to a client: it names the host and what to do, never an address behind the name.
-    `status` is the other server's, for `bad_status`.
+    `status` is the other server's, for `bad_status`. `unsent` is True when no byte of the request has left, so that the
+    other server cannot have acted on it.
     """
 
     def __init__(self, reason: Reason, sentence: str, status: int | None = None) -> None:
@@ -41,6 +42,7 @@ class FetchFailed(Exception):  # noqa: N818 - the word that callers read: a fetc
         self.reason = reason
         self.sentence = sentence
         self.status = status
+        self.unsent = False
 
 
 # What each word means:

@@ -22,13 +22,17 @@ __all__ = ["Bounds", "FetchFailed", "GuardedClient", "Response"]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What one exchange may cost: seconds from the lookup to the last byte, seconds of waiting before, body bytes."""
+    """What one exchange may cost: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
+
+    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections kept for the next ones.
+    """
 
     seconds: float = 5.0
     patience: float = 2.0
     max_body_bytes: int = 65536
     per_host: int = 4
     in_all: int = 32
+    idle: int = 16
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -74,19 +78,28 @@ class GuardedClient:
             raise FetchFailed("bad_content", f"{url} did not answer with JSON") from error
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        seconds: float | None = None,
     ) -> Response:
-        """Send one request and read the whole answer, a redirect or an error too. Raises FetchFailed."""
-        client = self._opened()
-        request = self._built(client, method, url, headers or {}, body)
-        host = request.url.host
-        async with self._places.place(host):
-            try:
-                async with asyncio.timeout(self._bounds.seconds):
-                    return await self._exchanged(client, request)
-            except TimeoutError as error:
-                sentence = f"{host} did not answer within {self._bounds.seconds:g} seconds"
-                raise FetchFailed("timeout", sentence) from error
+        """Send one request and read the whole answer, a redirect or an error too. Raises FetchFailed.
+
+        `seconds` shortens the time that the bounds give the exchange.
+        """
+        departure = _Departure()
+        try:
+            client = self._opened()
+            request = self._built(client, method, url, headers or {}, body)
+            request.extensions["trace"] = departure.watch
+            async with self._places.place(request.url.host):
+                most = self._bounds.seconds
+                return await self._timed(client, request, most if seconds is None else min(seconds, most))
+        except FetchFailed as error:
+            error.unsent = not departure.begun
+            raise
 
     async def aclose(self) -> None:
         """Close the connections that are kept open. A later request opens new ones."""
@@ -122,7 +135,7 @@ class GuardedClient:
             # A jar that takes cookies from nobody: strangers shall not mark us.
             jar = CookieJar(DefaultCookiePolicy(allowed_domains=()))
             self._client = httpx2.AsyncClient(
-                transport=GuardedTransport(network, tls, self._bounds.in_all),
+                transport=GuardedTransport(network, tls, self._bounds.in_all, self._bounds.idle),
                 headers={"Accept-Encoding": "identity", "User-Agent": "payres"},
                 cookies=jar,
                 timeout=None,  # the whole exchange has one deadline
@@ -152,6 +165,13 @@ class GuardedClient:
             raise FetchFailed("bad_url", f"{url} must name a host and no user")
         return request
 
+    async def _timed(self, client: "httpx2.AsyncClient", request: "httpx2.Request", seconds: float) -> Response:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._exchanged(client, request)
+        except TimeoutError as error:
+            raise FetchFailed("timeout", f"{request.url.host} did not answer within {seconds:g} seconds") from error
+
     async def _exchanged(self, client: "httpx2.AsyncClient", request: "httpx2.Request") -> Response:
         host = request.url.host
         response = await client.send(request, stream=True)
@@ -168,3 +188,13 @@ class GuardedClient:
         finally:
             await response.aclose()
         return Response(response.status_code, dict(response.headers.items()), bytes(body))
+
+
+class _Departure:
+    """Watches an exchange, by httpcore2's trace extension, for the moment when the request begins to leave."""
+
+    def __init__(self) -> None:
+        self.begun = False
+
+    async def watch(self, event: str, _info: Mapping[str, Any]) -> None:
+        self.begun = self.begun or event.endswith("send_request_headers.started")

@@ -22,7 +22,6 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 MAX_ADDRESSES = 8
 # Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
 KEEPALIVE_SECONDS = 4.0
-MAX_IDLE_CONNECTIONS = 16
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
@@ -112,11 +111,13 @@ class _Opened(httpcore2.AsyncNetworkStream):
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Pools connections made by one network. No proxies, no Unix sockets, HTTP/1.1 only."""
 
-    def __init__(self, network: httpcore2.AsyncNetworkBackend, tls: ssl.SSLContext, max_connections: int) -> None:
+    def __init__(
+        self, network: httpcore2.AsyncNetworkBackend, tls: ssl.SSLContext, max_connections: int, max_idle: int
+    ) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
             max_connections=max_connections,
-            max_keepalive_connections=min(max_connections, MAX_IDLE_CONNECTIONS),
+            max_keepalive_connections=min(max_connections, max_idle),
             keepalive_expiry=KEEPALIVE_SECONDS,
             network_backend=network,
         )

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from payres.errors import Refusal, insufficient_access
+from payres.store.tokens import TokenHolder
 from payres.urls import normalise
 from payres.wire import Access, Limits, OutgoingPaymentAccess
 
@@ -26,6 +27,7 @@ class Permission(msgspec.Struct, frozen=True):
 
     client_id: int
     grant_id: str
+    token_id: str
     action: Action
     items: tuple[Access, ...]
 
@@ -67,22 +69,21 @@ class Permission(msgspec.Struct, frozen=True):
 
     def identifier(self) -> str | None:
         """The one wallet address that the grant names, for requests that leave it out."""
-        named = {item.identifier for item in self.items}
-        only = named.pop() if len(named) == 1 else None
-        return only or None
+        named = {normalise(item.identifier).lower() if item.identifier else "" for item in self.items}
+        return (self.items[0].identifier or None) if len(named) == 1 else None
 
 
-def permit(client_id: int, grant_id: str, access: str, kind: AccessType, action: Action) -> Permission:
-    """The permission that a grant's access (JSON text) gives for one action. Refuses with 403."""
+def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Permission:
+    """The permission that a token's grant gives for one action. Refuses with 403."""
     wanted: set[str] = {action, INCLUDING.get(action, action)}
     items = tuple(
         item
-        for item in granted_access(access)
+        for item in granted_access(holder.access)
         if item.__struct_config__.tag == kind and not wanted.isdisjoint(item.actions)
     )
     if not items:
         raise _missing(kind, action)
-    return Permission(client_id, grant_id, action, items)
+    return Permission(holder.client_id, holder.grant_id, holder.token_id, action, items)
 
 
 def encode_access(items: list[Access]) -> str:

@@ -3,6 +3,7 @@
 A client is its wallet address, or the thumbprint (RFC 7638) of the key it came with (directed identity).
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -16,6 +17,7 @@ from payres.urls import Urls, is_http_url, normalise
 from payres.wire import ClientInstance
 
 REMOTE_KEY_LIFETIME = 300 * 1_000_000  # microseconds until a remote key is fetched again
+MAX_PRESENTED_KIDS = 8
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -43,20 +45,26 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
     return Client(thumbprint(key), None, jwk.decode())
 
 
-def find_key(tx: Transaction, urls: Urls, client: Client | ClientRecord, kid: str, now: int) -> JWK | None:
-    """The client's public key in force with this kid, as far as this server knows; `is_remote` says if others may."""
+def find_keys(
+    tx: Transaction, urls: Urls, client: Client | ClientRecord, kids: Sequence[str], now: int
+) -> dict[str, JWK]:
+    """The client's public keys in force with these kids, as far as known here; `is_remote` says if others may."""
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
-        return key if key.kid == kid else None
+        if all(kid == key.kid for kid in kids):
+            return {key.kid: key}
+        earlier = {record.kid: local_jwk(record.kid, record.x) for record in clients.client_keys(tx, client.identity)}
+        return {kid: found for kid, found in {**earlier, key.kid: key}.items() if kid in kids}
     assert client.wallet_address is not None
     path = urls.wallet_path(client.wallet_address)
     if path is not None:
-        x = wallets.find_key(tx, path, kid)
-        return local_jwk(kid, x) if x is not None else None
-    for key_record in clients.remote_keys(tx, client.identity):
-        if key_record.kid == kid and now < key_record.fetched_at + REMOTE_KEY_LIFETIME:
-            return local_jwk(kid, key_record.x)
-    return None
+        found = {kid: wallets.find_key(tx, path, kid) for kid in kids}
+        return {kid: local_jwk(kid, x) for kid, x in found.items() if x is not None}
+    return {
+        record.kid: local_jwk(record.kid, record.x)
+        for record in clients.client_keys(tx, client.identity)
+        if record.kid in kids and now < record.fetched_at + REMOTE_KEY_LIFETIME
+    }
 
 
 def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
@@ -65,8 +73,13 @@ def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
 
 
 def remember(tx: Transaction, client: Client, now: int) -> ClientRecord:
-    """The client's row, made on its first request."""
-    return clients.ensure_client(tx, client.identity, client.wallet_address, client.jwk, now)
+    """The client's row, made on its first request. A key that comes with another kid keeps its last few kids: tokens
+    were given to the client that signs with them."""
+    record = clients.ensure_client(tx, client.identity, client.wallet_address, client.jwk, now)
+    if client.jwk is not None:
+        key = cached_jwk(client.jwk)
+        clients.keep_presented_key(tx, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, now)
+    return record
 
 
 def remember_remote_keys(tx: Transaction, client: Client, keys: list[JWK], now: int) -> None:

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode
 
 
 def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant_endpoint: str) -> str:
@@ -12,8 +12,9 @@ def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant
 
 
 def finish_url(uri: str, parameters: dict[str, str]) -> str:
-    """The client's finish URI with parameters set on it; its own query stays, members of the same name are replaced."""
-    parts = urlsplit(uri)
-    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in parameters]
-    query = urlencode([*kept, *parameters.items()], quote_via=quote, safe="")
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, query, parts.fragment))
+    """The client's finish URI with parameters added; all that it has of its own stays as it is, byte for byte."""
+    before, fragment_mark, fragment = uri.partition("#")
+    added = urlencode(parameters, quote_via=quote, safe="")
+    _, question_mark, query = before.partition("?")
+    joint = "&" if query and not query.endswith("&") else "" if question_mark else "?"
+    return f"{before}{joint}{added}{fragment_mark}{fragment}"

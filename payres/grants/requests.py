@@ -23,6 +23,7 @@ from payres.wire import (
     GrantResponse,
     InteractResponse,
     OutgoingPaymentAccess,
+    Subject,
     encode,
 )
 
@@ -43,8 +44,9 @@ def request_grant(
 
     `client_name` is the public name of the client's wallet address, shown when consent is asked.
     """
-    items = list(request.access_token.access) if request.access_token else []
-    owner = _check(tx, urls, request, client, items)
+    asked = list(request.access_token.access) if request.access_token else []
+    owner = _check(tx, urls, request, client, asked, now)
+    items = _plain_items(urls, asked)
     continue_value = identifiers.secret()
     grant = GrantRecord(
         id=identifiers.resource(),
@@ -52,7 +54,7 @@ def request_grant(
         client_name=client_name or client.wallet_address,
         state="issued" if owner is None else "pending",
         access=encode_access(items),
-        subject=encode(request.subject).decode() if request.subject else None,
+        subject=encode(_plain_subject(urls, request.subject)).decode() if request.subject else None,
         wallet_address_id=owner.id if owner else None,
         continue_hash=hash_secret(continue_value),
         waits_from=now,
@@ -85,14 +87,20 @@ def needs_consent(item: Access) -> bool:
 
 
 def _check(
-    tx: Transaction, urls: Urls, request: GrantRequest, client: Client, items: list[Access]
+    tx: Transaction, urls: Urls, request: GrantRequest, client: Client, items: list[Access], now: int
 ) -> WalletRecord | None:
     """The wallet address whose owner must consent, None when nobody must. Refuses what cannot be granted with 400."""
     if not items and not request.subject:
         raise invalid_request("Ask for access_token.access, for subject, or for both", field="access_token")
     if len({msgspec.json.encode(item) for item in items}) != len(items):
         raise invalid_request("The items of access_token.access must differ", field="access_token.access")
-    owners = [wallet for item in items if (wallet := _check_item(tx, urls, item)) and needs_consent(item)]
+    if sum(isinstance(item, OutgoingPaymentAccess) and "create" in item.actions for item in items) > 1:
+        raise invalid_request(
+            "One grant can create outgoing payments by one item only, because limits are of one grant: leave create out"
+            " of the others, or ask for a grant for each",
+            field="access_token.access",
+        )
+    owners = [wallet for item in items if (wallet := _check_item(tx, urls, item, now)) and needs_consent(item)]
     if request.subject:
         owners.append(_subject_wallet(tx, urls, request.subject.sub_ids[0].id))
     if not owners:
@@ -110,7 +118,7 @@ def _check(
     return owners[0]
 
 
-def _check_item(tx: Transaction, urls: Urls, item: Access) -> WalletRecord | None:
+def _check_item(tx: Transaction, urls: Urls, item: Access, now: int) -> WalletRecord | None:
     """The wallet address that the item names, if it names one."""
     if len(set(item.actions)) != len(item.actions):
         raise invalid_request("The actions of an access item must differ", field="access_token.access.actions")
@@ -122,8 +130,32 @@ def _check_item(tx: Transaction, urls: Urls, item: Access) -> WalletRecord | Non
         return None
     wallet = _local_wallet(tx, urls, item.identifier, "access_token.access.identifier")
     if isinstance(item, OutgoingPaymentAccess) and item.limits:
-        check_requested_limits(tx, urls, item.limits, Asset(wallet.asset_code, wallet.asset_scale))
+        check_requested_limits(tx, urls, item.limits, Asset(wallet.asset_code, wallet.asset_scale), now)
     return wallet
+
+
+def _plain_items(urls: Urls, items: list[Access]) -> list[Access]:
+    """The checked items with the plain forms of their URLs; what then is one item counts once."""
+    plain: dict[bytes, Access] = {}
+    for item in items:
+        if item.identifier:
+            item = msgspec.structs.replace(item, identifier=_plain_wallet(urls, item.identifier))
+        if isinstance(item, OutgoingPaymentAccess) and item.limits and item.limits.receiver:
+            limits = msgspec.structs.replace(item.limits, receiver=urls.plain_receiver(item.limits.receiver))
+            item = msgspec.structs.replace(item, limits=limits)
+        plain.setdefault(encode(item), item)
+    return list(plain.values())
+
+
+def _plain_subject(urls: Urls, subject: Subject) -> Subject:
+    [asked] = subject.sub_ids
+    return Subject([msgspec.structs.replace(asked, id=_plain_wallet(urls, asked.id))])
+
+
+def _plain_wallet(urls: Urls, url: str) -> str:
+    path = urls.wallet_path(url)
+    assert path is not None, "it was found to be a wallet address here"
+    return urls.wallet(path)
 
 
 def _subject_wallet(tx: Transaction, urls: Urls, url: str) -> WalletRecord:

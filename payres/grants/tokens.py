@@ -3,6 +3,7 @@
 import msgspec
 
 from payres.errors import Refusal, invalid_token, not_found
+from payres.grants.access import Permission
 from payres.identifiers import Identifiers, hash_secret
 from payres.store import grants, tokens
 from payres.store.database import Transaction
@@ -54,12 +55,19 @@ def revoke_grant(tx: Transaction, grant_id: str, now: int) -> GrantRecord:
     return grants.find_grant(tx, grant_id) or grant
 
 
-def require_grant_in_force(tx: Transaction, grant_id: str) -> None:
-    """Refuses with 401 `invalid_token` a grant revoked since its token was checked: looking up a client's key at
-    another server can take seconds, and what a revocation was confirmed for may not spend any more."""
-    grant = grants.find_grant(tx, grant_id)
-    if grant is None or grant.state != "issued":
+def require_token_in_force(tx: Transaction, permission: Permission, now: int) -> None:
+    """Refuses with 401 `invalid_token` a token that has ended since it was checked, by itself or with its grant:
+    looking up a client's key at another server can take seconds, and what was revoked may do nothing any more."""
+    expires_at, revoked_at, grant_state = tokens.token_state(tx, permission.token_id)
+    check_in_force(expires_at, revoked_at, grant_state, now)
+
+
+def check_in_force(expires_at: int, revoked_at: int | None, grant_state: str, now: int) -> None:
+    """Refuses with 401 `invalid_token` a token that was revoked, with its grant or alone, or has expired."""
+    if revoked_at is not None or grant_state != "issued":
         raise invalid_token("revoked_token", "The access token was revoked; ask for a new grant")
+    if now >= expires_at:
+        raise invalid_token("expired_token", "The access token has expired; rotate it or ask for a new grant")
 
 
 def invalid_rotation() -> Refusal:

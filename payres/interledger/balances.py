@@ -1,7 +1,7 @@
 """The money of packets that go to a peer: reserved before they leave, posted when fulfilled, released when rejected.
 
 A packet of a payment of ours takes from what the payment has reserved; a packet that is passed on takes from the
-account of the peer that it came from. When the next peer's asset is another one, the operator's liquidity stands between.
+account of the peer that it came from. When the next peer's asset is another one, liquidity stands between.
 """
 
 from payres import ledger

@@ -1,21 +1,29 @@
-"""STREAM credentials of incoming payments: an ILP address and a shared secret, derived and never stored.
+"""STREAM credentials of what can be paid: an ILP address and a shared secret, derived and never stored.
 
-The address carries a sealed token with the incoming payment's id and asset, so whatever arrives for it can be tied to
-its payment, and the secret follows from the token (the scheme of the common STREAM receivers).
+The address carries a sealed token with the incoming payment's id (or the wallet) and the asset, so whatever arrives for
+it can be tied to it, and the secret follows from the token (the scheme of the common STREAM receivers).
 """
 
 import base64
+import binascii
 import hmac
+import os
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from payres.amounts import Asset
 from payres.interledger import oer
-from payres.interledger.stream import IV_BYTES, seal
+from payres.interledger.oer import CodecError, Reader
+from payres.interledger.stream import IV_BYTES, SharedSecret, seal, unseal
 
-HAS_TAG = 1
-HAS_ASSET = 4
+HAS_TAG: Final = 1
+HAS_RECEIPTS: Final = 2
+HAS_ASSET: Final = 4
+RECEIPT_BYTES: Final = 48  # a nonce and a secret; we issue none, but addresses with them stay readable
+WALLET: Final = "wallet:"  # begins the tag of an address that leads to a wallet; every other tag is a payment's id
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -25,28 +33,72 @@ class Credentials(msgspec.Struct, frozen=True):
     shared_secret: str
 
 
+class Opened(msgspec.Struct, frozen=True):
+    """What an address of ours says: the tag of what is paid, its asset, and the secret that its sender has."""
+
+    tag: str | None
+    asset: Asset | None
+    shared_secret: SharedSecret
+
+
 class CredentialSource:
     """Derives credentials from the server's 32-byte secret and its ILP address."""
 
-    def __init__(self, server_secret: bytes, ilp_address: str) -> None:
+    def __init__(
+        self, server_secret: bytes, ilp_address: str, random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> None:
         assert len(server_secret) == 32
         self._token_cipher = AESGCM(_hmac(server_secret, b"ilp_stream_connection_token"))
         self._secrets = hmac.new(_hmac(server_secret, b"ilp_stream_shared_secret"), digestmod="sha256")
         self._ivs = hmac.new(_hmac(server_secret, b"payres_token_iv"), digestmod="sha256")
         self._ilp_address = ilp_address
+        self._random_bytes = random_bytes
 
     def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
         """The credentials of an incoming payment, the same at each call.
 
         The IV is derived from the text that it seals, so one IV never seals two texts.
         """
-        flags = oer.uint8(HAS_TAG | HAS_ASSET)
-        text = flags + oer.var_text(payment_id) + oer.var_text(asset.code) + oer.uint8(asset.scale)
-        token = seal(self._token_cipher, text, _keyed(self._ivs, text)[:IV_BYTES])
-        return Credentials(
-            f"{self._ilp_address}.{_base64url(token)}",
-            _base64url(_keyed(self._secrets, token)),
-        )
+        text = _token_text(payment_id, asset)
+        return self._credentials(text, _keyed(self._ivs, text)[:IV_BYTES])
+
+    def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
+        """New credentials, other ones at each call, that lead to the wallet itself; all stay good."""
+        return self._credentials(_token_text(f"{WALLET}{wallet_id}", asset), self._random_bytes(IV_BYTES))
+
+    def open(self, ilp_address: str) -> Opened | None:
+        """What an address says that this source has made; None for any other. More segments may follow the token."""
+        if not ilp_address.startswith(f"{self._ilp_address}."):
+            return None
+        segment = ilp_address[len(self._ilp_address) + 1 :].partition(".")[0]
+        try:
+            token = _decoded(segment)
+            tag, asset = _read_token(unseal(self._token_cipher, token))
+        except (CodecError, binascii.Error):
+            return None
+        return Opened(tag, asset, SharedSecret(_keyed(self._secrets, token)))
+
+    def _credentials(self, text: bytes, iv: bytes) -> Credentials:
+        token = seal(self._token_cipher, text, iv)
+        return Credentials(f"{self._ilp_address}.{_base64url(token)}", _base64url(_keyed(self._secrets, token)))
+
+
+def wallet_of(tag: str) -> int | None:
+    """The id of the wallet that a tag names; None for a tag that is a payment's id."""
+    return int(tag.removeprefix(WALLET)) if tag.startswith(WALLET) else None
+
+
+def _token_text(tag: str, asset: Asset) -> bytes:
+    return oer.uint8(HAS_TAG | HAS_ASSET) + oer.var_text(tag) + oer.var_text(asset.code) + oer.uint8(asset.scale)
+
+
+def _read_token(text: bytes) -> tuple[str | None, Asset | None]:
+    reader = Reader(text)
+    flags = reader.uint8()
+    tag = reader.text_ascii() if flags & HAS_TAG else None
+    if flags & HAS_RECEIPTS:
+        reader.octets(RECEIPT_BYTES)
+    return tag, Asset(reader.text_utf8(), reader.uint8()) if flags & HAS_ASSET else None
 
 
 def _hmac(key: bytes, message: bytes) -> bytes:
@@ -62,3 +114,8 @@ def _keyed(key: hmac.HMAC, message: bytes) -> bytes:
 
 def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decoded(segment: str) -> bytes:
+    """The bytes of base64url without padding; what is none of its letters is passed over. Raises binascii.Error."""
+    return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))

@@ -119,7 +119,7 @@ def too_large_data(received: int, maximum: int) -> bytes:
 
 
 def parse_too_large(data: bytes) -> tuple[int, int] | None:
-    """The received amount and the maximum, or nothing when the data does not hold them (RFC 27 leaves them out)."""
+    """The received amount and the maximum, or nothing when the data does not hold them (RFC 27 only recommends it)."""
     if len(data) < _TOO_LARGE.size:
         return None
     received, maximum = _TOO_LARGE.unpack_from(data)

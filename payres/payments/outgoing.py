@@ -6,8 +6,8 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.errors import Refusal, invalid_request, not_found, wrong_state
 from payres.grants.limits import PaymentTerms, Spent, check_limits, spent_in_window
-from payres.grants.tokens import require_grant_in_force
 from payres.identifiers import Identifiers
+from payres.payments.elsewhere import Offer, Path, decode_path, encode_path
 from payres.payments.incoming import check_countable
 from payres.payments.quotes import fixed_send_terms
 from payres.payments.receivers import open_receiver
@@ -36,6 +36,7 @@ class _Plan(msgspec.Struct, frozen=True):
     receive: int
     receive_asset: Asset
     fee: int
+    path: Path | None = None
 
 
 def create_outgoing_payment(
@@ -48,15 +49,16 @@ def create_outgoing_payment(
     request: OutgoingPaymentRequest,
     identifiers: Identifiers,
     now: int,
+    offer: Offer | None = None,
 ) -> Created:
     """A new payment, its money reserved and its grant's limits taken. The settlement worker sends it.
 
-    Refuses with 400 `invalid_request`, `invalid_quote`, `invalid_receiver`, `invalid_amount`; 401 `invalid_token` when
-    the grant was revoked meanwhile; 403 `limit_exceeded`, `insufficient_funds`; 409 `wrong_state` for a quote used
-    before. Part 4.3.
+    `offer` is what the way to a receiver on another server offers, when the request names one and no quote.
+
+    Refuses with 400 `invalid_request`, `invalid_quote`, `invalid_receiver`, `invalid_amount`; 403 `limit_exceeded`,
+    `insufficient_funds`; 409 `wrong_state` for a quote used before. Part 4.3.
     """
-    require_grant_in_force(tx, grant_id)
-    plan = _plan(tx, urls, wallet, client_id, request, now)
+    plan = _plan(tx, urls, wallet, client_id, request, offer, now)
     terms = PaymentTerms(plan.receiver, plan.debit, plan.receive, plan.receive_asset)
     window = check_limits(tx, grant_id, limits, terms, now)
     payment = OutgoingRecord(
@@ -80,6 +82,7 @@ def create_outgoing_payment(
         metadata=metadata_text(request.metadata),
         created_at=now,
         ended_at=None,
+        path=_kept_path(plan.path, limits),
     )
     outgoing.insert_outgoing(tx, payment)
     _reserve(tx, wallet, payment, now)
@@ -99,20 +102,35 @@ def no_such_payment() -> Refusal:
     return not_found("There is no such outgoing payment, or it is not this client's")
 
 
+def _kept_path(path: Path | None, limits: Limits | None) -> str | None:
+    """The path as the payment keeps it; where the grant bounds what is received, it stops at what was promised."""
+    if path is not None and limits is not None and limits.receive_amount:
+        path = msgspec.structs.replace(path, sends_all=False)
+    return None if path is None else encode_path(path)
+
+
 def _plan(
-    tx: Transaction, urls: Urls, wallet: WalletRecord, client_id: int, request: OutgoingPaymentRequest, now: int
+    tx: Transaction,
+    urls: Urls,
+    wallet: WalletRecord,
+    client_id: int,
+    request: OutgoingPaymentRequest,
+    offer: Offer | None,
+    now: int,
 ) -> _Plan:
     direct = (request.incoming_payment, request.debit_amount)
     if request.quote_id and not any(direct):
         return _plan_from_quote(tx, urls, wallet, client_id, request.quote_id, now)
     if not request.quote_id and request.incoming_payment and request.debit_amount:
+        if offer is not None:
+            return _plan_from_offer(offer)
         receiver = open_receiver(tx, urls, request.incoming_payment, now, "incomingPayment")
         terms = fixed_send_terms(tx, wallet, receiver, request.debit_amount, now)
         _check_movable(terms.debit, terms.receive)
         check_countable(receiver.payment, terms.receive)
         return _Plan(
             quote_id=None,
-            receiver=request.incoming_payment,
+            receiver=receiver.url,
             incoming_payment_id=receiver.payment.id,
             debit=terms.debit,
             receive=terms.receive,
@@ -120,6 +138,20 @@ def _plan(
             fee=terms.fee,
         )
     raise invalid_request("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
+
+
+def _plan_from_offer(offer: Offer) -> _Plan:
+    _check_movable(offer.debit, offer.receive)
+    return _Plan(
+        quote_id=None,
+        receiver=offer.receiver,
+        incoming_payment_id=None,
+        debit=offer.debit,
+        receive=offer.receive,
+        receive_asset=offer.receive_asset,
+        fee=offer.fee,
+        path=offer.path,
+    )
 
 
 def _plan_from_quote(
@@ -148,6 +180,7 @@ def _plan_from_quote(
         receive=receive,
         receive_asset=Asset(quote.receive_code, quote.receive_scale),
         fee=int(quote.fee_value),
+        path=decode_path(quote.path) if quote.path is not None else None,
     )
 
 

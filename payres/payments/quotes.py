@@ -6,6 +6,7 @@ The arithmetic of fees, rates and their rounding is in `payres.amounts`; the mon
 from payres.amounts import Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
 from payres.errors import Refusal, invalid_request, not_found
 from payres.identifiers import Identifiers
+from payres.payments.elsewhere import Offer, encode_path
 from payres.payments.exchange import rate_between, value_in
 from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.store import assets, quotes
@@ -40,7 +41,7 @@ def create_quote(
         id=identifiers.resource(),
         wallet_address_id=wallet.id,
         client_id=client_id,
-        receiver=request.receiver,
+        receiver=receiver.url,
         incoming_payment_id=receiver.payment.id,
         debit_value=str(terms.debit),
         receive_value=str(terms.receive),
@@ -49,6 +50,36 @@ def create_quote(
         fee_value=str(terms.fee),
         created_at=now,
         expires_at=min(now + lifetime * MICROSECONDS, receiver.payment.expires_at),
+    )
+    quotes.insert_quote(tx, quote)
+    return quote
+
+
+def record_offer(
+    tx: Transaction,
+    wallet: WalletRecord,
+    client_id: int,
+    offer: Offer,
+    identifiers: Identifiers,
+    lifetime: int,
+    now: int,
+) -> QuoteRecord:
+    """A quote for what the way to a receiver on another server offers, for `lifetime` seconds or until that expires."""
+    latest = now + lifetime * MICROSECONDS
+    quote = QuoteRecord(
+        id=identifiers.resource(),
+        wallet_address_id=wallet.id,
+        client_id=client_id,
+        receiver=offer.receiver,
+        incoming_payment_id=None,
+        debit_value=str(offer.debit),
+        receive_value=str(offer.receive),
+        receive_code=offer.receive_asset.code,
+        receive_scale=offer.receive_asset.scale,
+        fee_value=str(offer.fee),
+        created_at=now,
+        expires_at=latest if offer.expires_at is None else min(latest, offer.expires_at),
+        path=encode_path(offer.path),
     )
     quotes.insert_quote(tx, quote)
     return quote
@@ -90,7 +121,7 @@ def _terms(
         else:
             terms = fixed_receive(_wanted(receiver, receive), fee, rate, scales)
     except TooSmall as error:
-        raise _too_small(error.minimum, Asset(source.code, source.scale)) from error
+        raise too_small(error.minimum, Asset(source.code, source.scale)) from error
     except TooLarge as error:
         raise Refusal(400, "invalid_amount", f"The payment is too large: {error}") from error
     _check_fits(receiver, terms)
@@ -123,7 +154,7 @@ def _check_fits(receiver: LocalReceiver, terms: Terms) -> None:
         )
 
 
-def _too_small(minimum: int, asset: Asset) -> Refusal:
+def too_small(minimum: int, asset: Asset) -> Refusal:
     least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
     return Refusal(
         400,

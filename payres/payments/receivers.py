@@ -1,7 +1,5 @@
 """Receivers: the incoming payment that a quote or outgoing payment is for."""
 
-import re
-
 import msgspec
 
 from payres.amounts import Asset
@@ -10,14 +8,13 @@ from payres.store import incoming, wallets
 from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord
 from payres.store.wallets import WalletRecord
-from payres.urls import Urls, is_http_url
-
-PATTERN = re.compile(r"https?://.+/incoming-payments/.+")
+from payres.urls import Urls
 
 
 class LocalReceiver(msgspec.Struct, frozen=True):
-    """An open incoming payment on this server and the wallet address it pays into."""
+    """An open incoming payment on this server, by its plain URL, and the wallet address it pays into."""
 
+    url: str
     payment: IncomingRecord
     wallet: WalletRecord
 
@@ -28,9 +25,10 @@ class LocalReceiver(msgspec.Struct, frozen=True):
 
 def open_receiver(tx: Transaction, urls: Urls, url: str, now: int, field: str) -> LocalReceiver:
     """The receiver at `url`. Refuses with 400 `invalid_receiver` when it is unknown or takes no more money."""
-    if not (PATTERN.fullmatch(url) and is_http_url(url)):
+    plain = urls.plain_receiver(url)
+    if plain is None:
         raise invalid_receiver(field, "it must be the URL of an incoming payment")
-    payment_id = urls.resource_id("incoming-payments", url)
+    payment_id = urls.resource_id("incoming-payments", plain)
     if payment_id is None:
         raise invalid_receiver(field, "it is not an incoming payment of this server")
     payment = incoming.find_incoming(tx, payment_id)
@@ -41,8 +39,9 @@ def open_receiver(tx: Transaction, urls: Urls, url: str, now: int, field: str) -
     wallet = wallets.wallet_by_id(tx, payment.wallet_address_id)
     if not wallet.active:
         raise invalid_receiver(field, "the receiving wallet address is no longer active")
-    return LocalReceiver(payment, wallet)
+    return LocalReceiver(plain, payment, wallet)
 
 
-def invalid_receiver(field: str, why: str) -> Refusal:
-    return Refusal(400, "invalid_receiver", f"{field} cannot be paid: {why}", {"field": field})
+def invalid_receiver(field: str, why: str, reason: str | None = None) -> Refusal:
+    details = {"field": field} if reason is None else {"field": field, "reason": reason}
+    return Refusal(400, "invalid_receiver", f"{field} cannot be paid: {why}", details)

@@ -3,6 +3,7 @@
 The order of refusal is fixed: signature headers and token (401), then access (403); bodies and existence come later.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -14,11 +15,12 @@ from payres.federation.keys import fetch_keys
 from payres.grants import clients
 from payres.grants.access import AccessType, Action, Permission, permit
 from payres.grants.clients import Client
+from payres.grants.tokens import check_in_force, require_token_in_force
 from payres.identifiers import hash_secret
 from payres.routes.context import Context, context_of
 from payres.routes.messages import signed_message
 from payres.signatures.jwk import JWK
-from payres.signatures.verify import Policy, Rejected, Unverified, Verified, parse, verify
+from payres.signatures.verify import Policy, Rejected, Unverified, Verified, parse, verify_with
 from payres.store import clients as client_store
 from payres.store import tokens
 from payres.store.clients import ClientRecord
@@ -39,23 +41,24 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
         raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
     now = unverified.now
-    unit = partial(_find_holder, context=context, token=token, kid=unverified.keyid, now=now)
-    holder, key = await context.database.read(unit)
+    unit = partial(_find_holder, context=context, token=token, kids=unverified.keyids, now=now)
+    holder, keys = await context.database.read(unit)
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
-    if holder.revoked_at is not None or holder.grant_state != "issued":
-        raise invalid_token("revoked_token", "The access token was revoked; ask for a new grant")
-    if now >= holder.expires_at:
-        raise invalid_token("expired_token", "The access token has expired; rotate it or ask for a new grant")
-    await _prove(context, _client_of(holder), unverified, key)
-    return permit(holder.client_id, holder.grant_id, holder.access, kind, action)
+    check_in_force(holder.expires_at, holder.revoked_at, holder.grant_state, now)
+    has_asked_elsewhere = await _prove(context, _client_of(holder), unverified, keys)
+    permission = permit(holder, kind, action)
+    if has_asked_elsewhere:
+        later = context.clock.now()
+        await context.database.read(lambda tx: require_token_in_force(tx, permission, later))
+    return permission
 
 
 async def prove_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:
     """Checks that the signature is this client's. Refuses with 401 `invalid_client`."""
-    unit = partial(clients.find_key, urls=context.urls, client=client, kid=unverified.keyid, now=unverified.now)
-    key = await context.database.read(unit)
-    await _prove(context, Client(client.identity, client.wallet_address, client.jwk), unverified, key)
+    kids, now = unverified.keyids, unverified.now
+    keys = await context.database.read(lambda tx: clients.find_keys(tx, context.urls, client, kids, now))
+    await _prove(context, Client(client.identity, client.wallet_address, client.jwk), unverified, keys)
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:
@@ -75,30 +78,35 @@ def gnap_token(request: Request) -> str | None:
 
 
 def _find_holder(
-    tx: Transaction, context: Context, token: str, kid: str, now: int
-) -> tuple[TokenHolder | None, JWK | None]:
+    tx: Transaction, context: Context, token: str, kids: Sequence[str], now: int
+) -> tuple[TokenHolder | None, dict[str, JWK]]:
     holder = tokens.find_holder(tx, hash_secret(token))
-    key = clients.find_key(tx, context.urls, _client_of(holder), kid, now) if holder else None
-    return holder, key
+    keys = clients.find_keys(tx, context.urls, _client_of(holder), kids, now) if holder else {}
+    return holder, keys
 
 
 def _client_of(holder: TokenHolder) -> Client:
     return Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
 
 
-async def _prove(context: Context, client: Client, unverified: Unverified, key: JWK | None) -> None:
-    if key is None and clients.is_remote(context.urls, client):
-        key = await _fetch_key(context, client, unverified.keyid)
-    if key is None:
-        raise invalid_client("unknown_key", f"The client has no key with kid {unverified.keyid!r} in force")
-    verified = verify(unverified, key)
+async def _prove(context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK]) -> bool:
+    """Checks the signature with the client's keys; whether another server had to be asked for one."""
+    verified = verify_with(unverified, keys)
+    asks_elsewhere = (
+        isinstance(verified, Rejected)
+        and not keys.keys() >= set(unverified.keyids)
+        and clients.is_remote(context.urls, client)
+    )
+    if asks_elsewhere:
+        verified = verify_with(unverified, await _fetch_keys(context, client))
     if isinstance(verified, Rejected):
         raise _rejection(verified)
     if verified.nonce is not None:
-        await _use_nonce(context, client, key.kid, verified, unverified.now)
+        await _use_nonce(context, client, verified, unverified.now)
+    return asks_elsewhere
 
 
-async def _fetch_key(context: Context, client: Client, kid: str) -> JWK | None:
+async def _fetch_keys(context: Context, client: Client) -> dict[str, JWK]:
     assert client.wallet_address is not None
     try:
         keys = await fetch_keys(context.http, client.wallet_address)
@@ -106,11 +114,11 @@ async def _fetch_key(context: Context, client: Client, kid: str) -> JWK | None:
         raise invalid_client("unknown_key", f"The client's keys could not be fetched: {error}") from error
     now = context.clock.now()
     await context.database.write(lambda tx: clients.remember_remote_keys(tx, client, keys, now))
-    return next((key for key in keys if key.kid == kid), None)
+    return {key.kid: key for key in keys}
 
 
-async def _use_nonce(context: Context, client: Client, kid: str, verified: Verified, now: int) -> None:
-    nonce = verified.nonce
+async def _use_nonce(context: Context, client: Client, verified: Verified, now: int) -> None:
+    kid, nonce = verified.keyid, verified.nonce
     assert nonce is not None
     expires_at = (verified.created + context.settings.signature_max_age) * MICROSECONDS
 

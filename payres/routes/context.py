@@ -10,6 +10,8 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers
 from payres.interledger.credentials import CredentialSource
+from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.remote_payments import RemotePayments
 from payres.payments.settlement import SettlementWorker
 from payres.settings import Settings
 from payres.store.database import Database
@@ -28,6 +30,8 @@ class Context(msgspec.Struct, frozen=True):
     identity: Identity
     receivers: RemoteReceivers
     settlement: SettlementWorker
+    remote_quotes: RemoteQuotes
+    remote_payments: RemotePayments
     credentials: CredentialSource
     sign_in: SignInGuard
 

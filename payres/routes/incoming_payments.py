@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from payres.errors import invalid_request
 from payres.grants.access import Permission
+from payres.grants.tokens import require_token_in_force
 from payres.payments import incoming as rules
 from payres.payments.wallet_lookup import active_wallet
 from payres.routes import bodies
@@ -39,6 +40,7 @@ async def create(request: Request) -> Response:
     now = context.clock.now()
 
     def unit(tx: Transaction) -> Found:
+        require_token_in_force(tx, permission, now)
         wallet = active_wallet(tx, context.urls, wallet_address)
         lifetime = context.settings.incoming_payment_lifetime
         return wallet, rules.create_incoming_payment(
@@ -73,6 +75,7 @@ async def complete(request: Request) -> Response:
     now = context.clock.now()
 
     def unit(tx: Transaction) -> Found:
+        require_token_in_force(tx, permission, now)
         wallet, payment = _find(tx, context, payment_id, permission)
         return wallet, rules.complete_incoming_payment(tx, payment, now)
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from payres.amounts import Asset
 from payres.grants.access import Permission
 from payres.grants.limits import Spent, current_window, spent_in_window
+from payres.grants.tokens import require_token_in_force
 from payres.payments import outgoing as rules
 from payres.payments.outgoing import Created
 from payres.payments.wallet_lookup import active_wallet
@@ -27,15 +28,17 @@ Found = tuple[WalletRecord, OutgoingRecord]
 
 
 async def create(request: Request) -> Response:
-    """POST /outgoing-payments: 201 with what the grant has now spent. The settlement worker sends the money."""
+    """POST /outgoing-payments: 201 with what the grant has now spent. The workers send the money."""
     context = context_of(request)
     body = await read_json_body(request)
     permission = await authorize(request, body, "outgoing-payment", "create")
     asked = decode(REQUEST, body)
     limits = permission.limits_for(asked.wallet_address)
+    offer = await context.remote_quotes.offer_for_payment(asked)
     now = context.clock.now()
 
     def unit(tx: Transaction) -> tuple[WalletRecord, Created]:
+        require_token_in_force(tx, permission, now)
         wallet = active_wallet(tx, context.urls, asked.wallet_address)
         return wallet, rules.create_outgoing_payment(
             tx,
@@ -47,10 +50,11 @@ async def create(request: Request) -> Response:
             asked,
             context.identifiers,
             now,
+            offer,
         )
 
     wallet, created = await context.database.write(unit)
-    context.settlement.wake()
+    (context.settlement if created.payment.incoming_payment_id else context.remote_payments).wake()
     return json_response(bodies.outgoing_payment(context.urls, wallet, created.payment, created.spent), 201)
 
 

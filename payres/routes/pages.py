@@ -5,17 +5,20 @@ The pages have no scripts and load nothing: the style stands in the page and the
 
 import base64
 import hashlib
+import string
 from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from payres.errors import Refusal
 from payres.routes.context import context_of
+from payres.routes.refusals import where_to_ask
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
     from jinja2 import Environment
@@ -26,6 +29,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+ASCII = string.punctuation  # what quote() would escape and a header need not; blanks are in no URL
 
 TITLES = {
     "insufficient_access": "This form was not taken",
@@ -61,12 +66,16 @@ def render(
         f"default-src 'none'; style-src {style.source}; form-action {form_action}; base-uri 'none';"
         " frame-ancestors 'none'"
     )
-    return HTMLResponse(text, status, HEADERS | {"Content-Security-Policy": policy})
+    headers = HEADERS | {"Content-Security-Policy": policy}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers |= where_to_ask(request)
+    return HTMLResponse(text, status, headers)
 
 
 def redirect(url: str) -> Response:
     """Sends the browser on with a GET, after a form was taken."""
-    return RedirectResponse(url, HTTPStatus.SEE_OTHER, HEADERS)
+    # Starlette's own redirect escapes more than a header has to, and a client's URL is to arrive as it was.
+    return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
 def refusal_page(request: Request, refusal: Refusal, again: str | None = None) -> Response:

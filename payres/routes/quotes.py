@@ -4,6 +4,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.grants.tokens import require_token_in_force
 from payres.payments import quotes as rules
 from payres.payments.wallet_lookup import active_wallet
 from payres.routes import bodies
@@ -27,11 +28,17 @@ async def create(request: Request) -> Response:
     permission = await authorize(request, body, "quote", "create")
     asked = decode(REQUEST, body)
     permission.item_for(asked.wallet_address)
+    offer = await context.remote_quotes.offer_for_quote(asked)
     now = context.clock.now()
 
     def unit(tx: Transaction) -> Found:
+        require_token_in_force(tx, permission, now)
         wallet = active_wallet(tx, context.urls, asked.wallet_address)
         lifetime = context.settings.quote_lifetime
+        if offer is not None:
+            return wallet, rules.record_offer(
+                tx, wallet, permission.client_id, offer, context.identifiers, lifetime, now
+            )
         return wallet, rules.create_quote(
             tx, context.urls, wallet, permission.client_id, asked, context.identifiers, lifetime, now
         )

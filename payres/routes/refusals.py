@@ -29,8 +29,13 @@ async def render_refusal(request: Request, refusal: Exception) -> Response:
         return Response(status_code=204, headers=refusal.headers)
     response = refusal_response(refusal)
     if refusal.status == 401:
-        response.headers["WWW-Authenticate"] = f"GNAP as_uri={context_of(request).urls.auth_server}"
+        response.headers.update(where_to_ask(request))
     return response
+
+
+def where_to_ask(request: Request) -> dict[str, str]:
+    """The header of every 401 that names the authorization server (RFC 9635 section 9.1)."""
+    return {"WWW-Authenticate": f"GNAP as_uri={context_of(request).urls.auth_server}"}
 
 
 def refusal_response(refusal: Refusal) -> Response:

@@ -5,6 +5,7 @@ rest. Both are pure and return a `Rejected` for whatever a stranger sends; neith
 judged in `parameters.check_freshness`.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -23,7 +24,18 @@ from payres.signatures.jwk import JWK, public_key
 from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import REASONS, Reason, Rejected, SignatureError, shown
 
-__all__ = ["REASONS", "Policy", "Reason", "Rejected", "Unverified", "Verified", "parse", "verify", "verify_message"]
+__all__ = [
+    "REASONS",
+    "Policy",
+    "Reason",
+    "Rejected",
+    "Unverified",
+    "Verified",
+    "parse",
+    "verify",
+    "verify_message",
+    "verify_with",
+]
 
 _DEFAULT_POLICY: Final = Policy()
 
@@ -126,6 +138,25 @@ def verify(unverified: Unverified, key: JWK) -> Verified | Rejected:
     )
 
 
+def verify_with(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Rejected:
+    """Check each candidate with the key that its keyid names, and return the first that verifies.
+
+    `keys` are the client's by kid. If none verifies, the answer is what is wrong with the first candidate.
+    """
+    problems: list[Rejected] = []
+    for keyid in unverified.keyids:
+        key = keys.get(keyid)
+        if key is None:
+            says = f"The client has no key with kid {shown(keyid)} in force."
+            problems.append(Rejected(Reason.UNKNOWN_KEY, says))
+            continue
+        found = verify(unverified, key)
+        if isinstance(found, Verified):
+            return found
+        problems.append(found)
+    return problems[0]
+
+
 def signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
     """Return each member of Signature-Input that has a signature, with the signature's text.
 
@@ -175,7 +206,7 @@ def _candidate(
     raw_signature = signature_bytes(signature)
     components = covered_components(signature_input.components)
     for name in required:
-        if name not in components:
+        if name not in components or (name == "content-digest" and b"content-digest" not in fields):
             raise _uncovered(name, fields)
     parameters = read_parameters(signature_input.parameters)
     check_freshness(parameters, policy, now)

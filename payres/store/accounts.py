@@ -59,6 +59,10 @@ def change_account(tx: Transaction, account_id: int, balance_change: int, reserv
     )
 
 
+def change_floor(tx: Transaction, account_id: int, floor: int) -> None:
+    tx.execute("UPDATE account SET floor = ? WHERE id = ?", (floor, account_id))
+
+
 def insert_transfer(
     tx: Transaction,
     debit_account_id: int,

@@ -82,12 +82,13 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
 
 def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
     """Keeps a rate that holds until its `expires_at`, unless one without end is set for this way or the way back."""
+    back = find_rate(tx, rate.counter, rate.base)
+    if back is not None and back.expires_at is None:
+        return
     tx.execute(
-        "INSERT INTO exchange_rate (base_code, counter_code, rate, set_at, expires_at)"
-        " SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT EXISTS (SELECT 1 FROM exchange_rate"
-        " WHERE base_code = ?2 AND counter_code = ?1 AND expires_at IS NULL)"
+        "INSERT INTO exchange_rate (base_code, counter_code, rate, set_at, expires_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET rate = excluded.rate, set_at = excluded.set_at, expires_at = excluded.expires_at"
-        " WHERE expires_at IS NOT NULL",
+        " WHERE exchange_rate.expires_at IS NOT NULL",
         (rate.base, rate.counter, rate.rate, rate.set_at, rate.expires_at),
     )
 

@@ -1,4 +1,4 @@
-"""SQL of clients, the keys fetched for those of other servers, and the signature nonces they used."""
+"""SQL of clients, the keys of those without a wallet here, and the signature nonces they used."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ class ClientRecord(msgspec.Struct, frozen=True):
 
 
 class ClientKeyRecord(msgspec.Struct, frozen=True):
-    """A key of a remote client as last fetched; fetched_at is microseconds."""
+    """A key of a client without a wallet here; fetched_at (microseconds) is when it was last fetched or presented."""
 
     kid: str
     x: str
@@ -54,7 +54,7 @@ def ensure_client(
     return client
 
 
-def remote_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
+def client_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
     rows = tx.execute(
         "SELECT k.kid, k.x, k.fetched_at FROM client_key k JOIN client c ON c.id = k.client_id WHERE c.identity = ?",
         (identity,),
@@ -69,6 +69,18 @@ def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[st
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
         [(client_id, kid, x, now) for kid, x in keys],
     )
+
+
+def keep_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most: int, now: int) -> None:
+    """Keeps a kid that a client presented its key with, and of all its kids the `most` presented last."""
+    tx.execute(
+        "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
+        (client_id, kid, x, now),
+    )
+    kept = tx.execute("SELECT kid, fetched_at FROM client_key WHERE client_id = ?", (client_id,)).fetchall()
+    oldest_first = sorted(kept, key=lambda row: (row[0] == kid, row[1]))
+    for surplus, _ in oldest_first[:-most]:
+        tx.execute("DELETE FROM client_key WHERE client_id = ? AND kid = ?", (client_id, surplus))
 
 
 def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:

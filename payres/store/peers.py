@@ -4,13 +4,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.store import secrets
 from payres.store.database import Transaction
+
+TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are sealed with
 
 
 class PeerRecord(msgspec.Struct, frozen=True):
     """A peer in force with its asset and account. outgoing_token is sealed; floor is minus its credit limit.
 
     balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
+    repeats_answers is 1 when it answers a repeated request as it did the first time.
     """
 
     id: int
@@ -31,13 +35,16 @@ class PeerRecord(msgspec.Struct, frozen=True):
     balance: int
     reserved: int
     floor: int
+    repeats_answers: int
 
 
-SELECT_PEER = (
-    "SELECT p.id, p.name, p.account_id, a.asset_id, s.code, s.scale, p.ilp_address, p.url, p.outgoing_token,"
-    " p.max_packet, p.packets_received, p.packets_sent, p.last_error, p.last_error_at, p.created_at, a.balance,"
-    " a.reserved, a.floor FROM peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
+COLUMNS = (
+    "p.id, p.name, p.account_id, a.asset_id, s.code, s.scale, p.ilp_address, p.url, p.outgoing_token, p.max_packet,"
+    " p.packets_received, p.packets_sent, p.last_error, p.last_error_at, p.created_at, a.balance, a.reserved, a.floor,"
+    " p.repeats_answers"
 )
+TABLES = "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
+SELECT_PEER = f"SELECT {COLUMNS} FROM {TABLES}"
 
 
 def insert_peer(
@@ -65,6 +72,11 @@ def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
     tx.execute("INSERT INTO peer_route (prefix, peer_id) VALUES (?, ?) ON CONFLICT DO NOTHING", (prefix, peer_id))
 
 
+def delete_route(tx: Transaction, peer_id: int, prefix: str) -> bool:
+    """False when the peer has no such route."""
+    return tx.execute("DELETE FROM peer_route WHERE prefix = ? AND peer_id = ?", (prefix, peer_id)).rowcount == 1
+
+
 def routes_of_peer(tx: Transaction, peer_id: int) -> Sequence[str]:
     rows = tx.execute("SELECT prefix FROM peer_route WHERE peer_id = ? ORDER BY prefix", (peer_id,))
     return [row[0] for row in rows]
@@ -75,6 +87,17 @@ def list_routes(tx: Transaction) -> Sequence[tuple[str, int]]:
     return tx.execute(
         "SELECT r.prefix, r.peer_id FROM peer p JOIN peer_route r ON r.peer_id = p.id WHERE p.removed_at IS NULL"
     ).fetchall()
+
+
+def peers_towards(tx: Transaction, prefixes: Sequence[str]) -> Sequence[tuple[str, PeerRecord]]:
+    """The routes with one of these very prefixes, each with its peer in force."""
+    marks = ", ".join("?" * len(prefixes))
+    rows = tx.execute(
+        f"SELECT r.prefix, {COLUMNS} FROM {TABLES} JOIN peer_route r ON r.peer_id = p.id"
+        f" WHERE r.prefix IN ({marks}) AND p.removed_at IS NULL",
+        prefixes,
+    )
+    return [(prefix, PeerRecord(*row)) for prefix, *row in rows]
 
 
 def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
@@ -105,6 +128,22 @@ def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
     return [PeerRecord(*row) for row in tx.execute(f"{SELECT_PEER} WHERE p.removed_at IS NULL ORDER BY p.name")]
 
 
+def change_peer(
+    tx: Transaction,
+    peer_id: int,
+    url: str | None,
+    outgoing_token: bytes | None,
+    incoming_token_hash: bytes | None,
+    max_packet: int | None,
+) -> None:
+    """Sets the largest packet, None for any; of the others, None keeps what is there."""
+    tx.execute(
+        "UPDATE peer SET url = coalesce(?, url), outgoing_token = coalesce(?, outgoing_token),"
+        " incoming_token_hash = coalesce(?, incoming_token_hash), max_packet = ? WHERE id = ?",
+        (url, outgoing_token, incoming_token_hash, max_packet, peer_id),
+    )
+
+
 def remove_peer(tx: Transaction, peer_id: int, now: int) -> None:
     tx.execute("UPDATE peer SET removed_at = ? WHERE id = ?", (now, peer_id))
 
@@ -122,6 +161,15 @@ def count_sent(tx: Transaction, peer_id: int) -> None:
 def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
     """The last thing that went wrong with the peer, in words without secrets."""
     tx.execute("UPDATE peer SET last_error = ?, last_error_at = ? WHERE id = ?", (error, now, peer_id))
+
+
+def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
+    tx.execute("UPDATE peer SET repeats_answers = ? WHERE id = ?", (repeats, peer_id))
+
+
+def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
+    """The token that we show the peer, unsealed."""
+    return secrets.unseal(tx, TOKENS_SECRET, peer.outgoing_token)
 
 
 def find_answer(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes, bytes] | None:

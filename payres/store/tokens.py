@@ -19,6 +19,7 @@ class TokenRecord(msgspec.Struct, frozen=True):
 class TokenHolder(msgspec.Struct, frozen=True):
     """An access token with what must be known to judge a request made with it."""
 
+    token_id: str
     expires_at: int
     revoked_at: int | None
     grant_id: str
@@ -49,12 +50,22 @@ def find_token(tx: Transaction, token_id: str) -> TokenRecord | None:
 def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
     """Found by the hash, so the time this takes says nothing about the token."""
     row = tx.execute(
-        "SELECT t.expires_at, t.revoked_at, g.id, g.state, g.access, c.id, c.identity, c.wallet_address, c.jwk"
+        "SELECT t.id, t.expires_at, t.revoked_at, g.id, g.state, g.access, c.id, c.identity, c.wallet_address, c.jwk"
         ' FROM access_token t JOIN "grant" g ON g.id = t.grant_id JOIN client c ON c.id = g.client_id'
         " WHERE t.value_hash = ?",
         (value_hash,),
     ).fetchone()
     return TokenHolder(*row) if row else None
+
+
+def token_state(tx: Transaction, token_id: str) -> tuple[int, int | None, str]:
+    """When the token expires, when it was revoked if it was, and the state of its grant."""
+    row: tuple[int, int | None, str] = tx.execute(
+        'SELECT t.expires_at, t.revoked_at, g.state FROM access_token t JOIN "grant" g ON g.id = t.grant_id'
+        " WHERE t.id = ?",
+        (token_id,),
+    ).fetchone()
+    return row
 
 
 def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:

@@ -3,9 +3,12 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import Protocol
 
 import pytest
+
+from tests.federation.site import Site
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
@@ -51,3 +54,43 @@ async def serve() -> AsyncIterator[Serve]:
     await asyncio.gather(*tasks, return_exceptions=True)
     for server in servers:
         await server.wait_closed()
+
+
+class OpenSite(Protocol):
+    async def __call__(self) -> Site: ...
+
+
+@pytest.fixture
+async def open_site() -> AsyncIterator[OpenSite]:
+    """Opens scripted servers, each at a port of its own."""
+    servers: list[asyncio.Server] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def start() -> Site:
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.add(task)
+            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                await opened.serve(reader, writer)
+            writer.close()
+
+        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        servers.append(server)
+        opened = Site(server.sockets[0].getsockname()[1])
+        return opened
+
+    yield start
+    for server in servers:
+        server.close()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for server in servers:
+        await server.wait_closed()
+
+
+@pytest.fixture
+async def site(open_site: OpenSite) -> Site:
+    """One scripted server."""
+    return await open_site()

@@ -5,6 +5,7 @@ import pytest
 
 from payres.errors import Refusal
 from payres.grants.access import AccessType, Action, Permission, encode_access, granted_access, permit
+from payres.store.tokens import TokenHolder
 from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 
 ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"
@@ -17,7 +18,9 @@ def item(actions: str, identifier: str | None = None, kind: str = "incoming-paym
 
 
 def permission(action: Action, *items: dict[str, Any], kind: AccessType = "incoming-payment") -> Permission:
-    return permit(MINE, "grant", json.dumps(items), kind, action)
+    access = json.dumps(items)
+    holder = TokenHolder("token", 0, None, "grant", "issued", access, MINE, "https://shop.example/", None, None)
+    return permit(holder, kind, action)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""STREAM packets: the vectors and the fixtures of ilp-protocol-stream byte for byte, every frame both ways, and wrong packets."""
+"""STREAM packets: vectors and the fixtures of ilp-protocol-stream byte for byte, frames both ways, wrong packets."""
 
 import base64
 import hmac

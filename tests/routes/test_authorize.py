@@ -419,7 +419,8 @@ def test_nonce_is_good_once_however_long_the_key_is_fetched(
     tmp_path: Path, visit: Visit, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two copies come while they are fresh. Their keys come when they are not, and others use nonces meanwhile."""
-    with run_instance(tmp_path / "payres.db") as host, ThreadPoolExecutor() as threads, httpx2.Client() as http:
+    running = run_instance(tmp_path / "payres.db", access_token_lifetime=3600)
+    with running as host, ThreadPoolExecutor() as threads, httpx2.Client() as http:
         visitor = visit("slow", host)
         copies = Attempt(host, http)
         copies.token = visitor.grant({"type": "incoming-payment", "actions": ["create"]})

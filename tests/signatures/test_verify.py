@@ -171,7 +171,7 @@ REFUSED: list[tuple[Reason, str | None, Message]] = [
     ),
     (Reason.COMPONENT_NOT_IN_MESSAGE, "authorization", without(FULL, b"authorization")),
     (Reason.COMPONENT_NOT_IN_MESSAGE, "content-length", without(FULL, b"content-length")),
-    (Reason.COMPONENT_NOT_IN_MESSAGE, "content-digest", without(FULL, b"content-digest")),
+    (Reason.MISSING_DIGEST, "content-digest", without(FULL, b"content-digest")),
     (Reason.MISSING_KEYID, None, signed(parameters=f";created={CREATED}")),
     (Reason.KEY_ID_MISMATCH, None, signed(parameters=f';keyid="K";created={CREATED}')),
     (Reason.UNSUPPORTED_ALGORITHM, None, signed(parameters=PARAMETERS + ';alg="hmac-sha256"')),

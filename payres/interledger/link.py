@@ -1,0 +1,104 @@
+"""The link to a peer: packets out, their answers back, as ILP over HTTP (RFC 35) does it within one exchange."""
+
+import re
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from payres.errors import Refusal
+from payres.federation.http import Bounds, FetchFailed, GuardedClient, Response
+from payres.interledger.oer import CodecError
+from payres.interledger.packets import Reply, decode_reply
+from payres.store import peers
+from payres.store.database import Database
+from payres.store.peers import PeerRecord
+
+# A packet holds its place until it is answered or expires, and twenty at a time are one payment.
+BOUNDS: Final = Bounds(seconds=30.0, patience=2.0, per_host=64, in_all=256, idle=64)
+MEDIA_TYPE: Final = "application/octet-stream"
+REQUEST_ID: Final = "request-id"
+
+_TOKEN = re.compile(r"[!-~]+")
+_PROCESSED_BY_NOBODY = (500, 503)  # besides 4xx; gateways answer 502 and 504 for packets that may have come through
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The peer's reply, `raw` as it came.
+
+    `repeatable` when it repeated our Request-Id: such a peer answers a repeated request as it did the first time.
+    """
+
+    reply: Reply
+    raw: bytes
+    repeatable: bool
+
+
+class NotSent(msgspec.Struct, frozen=True):
+    """The peer has not processed the packet, and never will."""
+
+    why: str
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Nobody here knows whether the peer processed the packet."""
+
+    why: str
+
+
+class Link:
+    """Posts packets to peers, over a client of its own. What is said of a failure never contains a token."""
+
+    def __init__(self, http: GuardedClient, database: Database) -> None:
+        self._http = http
+        self._database = database
+        self._repeating: dict[int, bool] = {}
+
+    async def post(
+        self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
+    ) -> Answered | NotSent | Lost:
+        """Sends a Prepare and waits up to `seconds` for its answer; it raises nothing.
+
+        `token` is the peer's outgoing token, unsealed; `request_id` makes the request one that may be repeated.
+        """
+        if not _TOKEN.fullmatch(token):  # checked here, because the libraries quote in errors what they cannot write
+            return NotSent("The outgoing token cannot be written as a header")
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
+        if request_id is not None:
+            headers["Request-Id"] = request_id
+        try:
+            response = await self._http.request("POST", peer.url, headers, prepare, seconds)
+        except FetchFailed as error:
+            return NotSent(error.sentence) if error.unsent else Lost(error.sentence)
+        result = _outcome(response, request_id)
+        if request_id is not None and isinstance(result, Answered):
+            await self._remember(peer, result.repeatable)
+        return result
+
+    async def _remember(self, peer: PeerRecord, repeatable: bool) -> None:
+        """Keeps whether the peer numbers its answers: only such a one may be asked again after a crash."""
+        if self._repeating.get(peer.id, bool(peer.repeats_answers)) != repeatable:
+            self._repeating[peer.id] = repeatable
+            try:
+                await self._database.write(partial(peers.set_repeats_answers, peer_id=peer.id, repeats=repeatable))
+            except Refusal:  # the answer matters more; the next one tries again
+                del self._repeating[peer.id]
+
+
+def open_http(allow_private_hosts: bool) -> GuardedClient:
+    """The client for links: wider bounds than for strangers, because peers are known and packets are many."""
+    return GuardedClient(allow_private_hosts, BOUNDS)
+
+
+def _outcome(response: Response, request_id: str | None) -> Answered | NotSent | Lost:
+    status = response.status
+    if 400 <= status < 500 or status in _PROCESSED_BY_NOBODY:
+        return NotSent(f"The peer answered with HTTP status {status}")
+    if status != 200:
+        return Lost(f"The peer answered with HTTP status {status}")
+    try:
+        reply = decode_reply(response.body)
+    except CodecError as error:
+        return Lost(f"The peer's answer is no ILP packet: {error}")
+    repeatable = request_id is not None and response.headers.get(REQUEST_ID) == request_id
+    return Answered(reply, response.body, repeatable)

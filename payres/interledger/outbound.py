@@ -1,0 +1,156 @@
+"""Packets of our own: what quotes and payments send, through this server's connector to the next peer.
+
+A packet with money is recorded before it leaves and its money posted before the sender hears of the outcome, so the
+rows know at any moment what is sent and what may be.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from payres import ledger
+from payres.amounts import Asset
+from payres.clock import SECOND, Clock
+from payres.errors import Refusal
+from payres.identifiers import Identifiers
+from payres.interledger import balances
+from payres.interledger.balances import PaymentEnded
+from payres.interledger.hops import Hop, next_hop
+from payres.interledger.link import Answered, Link, NotSent
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, encode
+from payres.interledger.sending.channel import Lost, Outcome
+from payres.interledger.sending.timing import Timing
+from payres.store import peers
+from payres.store.database import Database, Transaction
+from payres.store.packets import PacketRecord
+from payres.store.peers import PeerRecord
+
+MARGIN: Final = SECOND  # how long after its expiry the answer to a packet is still waited for
+
+log = logging.getLogger("payres.outbound")
+
+
+class Outbounds:
+    """Opens the way out for quotes and payments."""
+
+    def __init__(
+        self,
+        database: Database,
+        link: Link,
+        clock: Clock,
+        identifiers: Identifiers,
+        ilp_address: str,
+        timing: Timing | None = None,
+    ) -> None:
+        self.database = database
+        self.link = link
+        self.clock = clock
+        self.identifiers = identifiers
+        self.ilp_address = ilp_address
+        self.timing = timing or Timing(clock)
+
+    def open(self, source: Asset, payment_id: str | None = None) -> "Outbound":
+        """The way out for packets counted in `source`; those of an outgoing payment may carry its money."""
+        return Outbound(self, source, payment_id)
+
+
+class Outbound:
+    """Sends the packets of one quote or payment."""
+
+    def __init__(self, parts: Outbounds, source: Asset, payment_id: str | None) -> None:
+        self._parts = parts
+        self._source = source
+        self._payment_id = payment_id
+
+    async def ask(self, prepare: Prepare) -> Outcome:
+        """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
+        hop = await self._parts.database.read(lambda tx: self._hop(tx, prepare))
+        if isinstance(hop, Reject):
+            return hop
+        posted = await self._post(hop, prepare, encode(_onward(prepare, hop)), None)
+        if isinstance(posted, Fulfill) and prepare.amount > 0:
+            return self._reject(Code.WRONG_CONDITION, "a packet was fulfilled that nobody can fulfill")
+        return posted
+
+    async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
+        """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
+        packet_id = self._parts.identifiers.resource()
+        try:
+            leaving = await self._parts.database.write(lambda tx: self._prepare(tx, prepare, packet_id))
+        except ledger.NotEnough:
+            return self._reject(Code.INSUFFICIENT_LIQUIDITY, "there is not enough liquidity for the exchange")
+        except PaymentEnded:
+            return self._reject(Code.BAD_REQUEST, "the payment has ended, or has nothing left to send")
+        if isinstance(leaving, Reject):
+            return leaving
+        hop, raw = leaving
+        outcome = await self._post(hop, prepare, raw, packet_id)
+        if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
+            outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
+        if isinstance(outcome, Fulfill):
+            arrived, now = delivered(outcome), self._parts.clock.now()
+            await self._parts.database.write(lambda tx: balances.fulfil(tx, packet_id, arrived, now))
+        elif isinstance(outcome, Reject):
+            await self._parts.database.write(lambda tx: balances.reject(tx, packet_id))
+        return outcome
+
+    def _hop(self, tx: Transaction, prepare: Prepare) -> Hop | Reject:
+        parts = self._parts
+        return next_hop(
+            tx, parts.ilp_address, prepare.destination, prepare.amount, self._source, None, parts.clock.now()
+        )
+
+    def _prepare(self, tx: Transaction, prepare: Prepare, packet_id: str) -> tuple[Hop, bytes] | Reject:
+        """One unit: the route, the rate, and the money, which no other packet can take any more."""
+        hop = self._hop(tx, prepare)
+        if isinstance(hop, Reject):
+            return hop
+        raw = encode(_onward(prepare, hop))
+        packet = PacketRecord(
+            id=packet_id,
+            to_peer_id=hop.peer.id,
+            outgoing_payment_id=self._payment_id,
+            from_peer_id=None,
+            from_request_id=None,
+            source_amount=prepare.amount,
+            amount=hop.amount,
+            prepare=raw,
+            expires_at=prepare.expires_at,
+            state="prepared",
+        )
+        now = self._parts.clock.now()
+        balances.prepare(tx, packet, hop.peer, now)
+        return hop, raw
+
+    async def _post(self, hop: Hop, prepare: Prepare, raw: bytes, request_id: str | None) -> Outcome:
+        """The outcome as the sender has it; a failure is kept with the peer for its operator to see."""
+        now = self._parts.clock.now()
+        if now >= prepare.expires_at:
+            return self._reject(Code.TRANSFER_TIMED_OUT, "the packet had expired before it left")
+        seconds = (prepare.expires_at - now + MARGIN) / SECOND
+        posted = await self._parts.link.post(hop.peer, hop.token, raw, request_id, seconds)
+        if isinstance(posted, Answered):
+            return posted.reply
+        await note_failure(self._parts.database, hop.peer, posted.why, self._parts.clock.now())
+        if isinstance(posted, NotSent):
+            return self._reject(Code.PEER_UNREACHABLE, "the next peer did not take the packet")
+        return Lost(posted.why)
+
+    def _reject(self, code: Code, message: str) -> Reject:
+        return Reject(code, self._parts.ilp_address, message)
+
+
+async def note_failure(database: Database, peer: PeerRecord, why: str, now: int) -> None:
+    """Keeps what went wrong with a peer. That this may fail in turn is no reason to stop."""
+    if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
+        return
+    try:
+        await database.write(lambda tx: peers.note_error(tx, peer.id, why, now))
+    except Refusal as error:
+        log.warning("the failure of peer %s could not be kept: %s", peer.name, error.description)
+
+
+def _onward(prepare: Prepare, hop: Hop) -> Prepare:
+    return msgspec.structs.replace(prepare, amount=hop.amount)

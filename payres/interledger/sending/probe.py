@@ -1,0 +1,129 @@
+"""Asks a path what it delivers and how large a packet may be, with packets that nobody can fulfill."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from payres.clock import SECOND
+from payres.interledger.packets import Reject
+from payres.interledger.sending.capacity import Capacity
+from payres.interledger.sending.channel import Answer, Connection
+from payres.interledger.sending.failures import Failure, SendingFailed
+from payres.interledger.sending.rates import Path, RateBounds
+from payres.interledger.sending.replies import describe, fatal, too_large
+from payres.interledger.sending.timing import monotonic, wait
+
+LARGEST: Final = 10**12
+# The larger a packet, the more exactly it shows the rate; the smaller, the sooner it passes.
+_AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
+
+
+async def probe(connection: Connection) -> Path:
+    """What the path to the connection's destination offers now.
+
+    Takes a round trip where packets may have any size, and more where the limit must be found.
+    Raises SendingFailed with RATE_PROBE_FAILED when the time for it is over, or for what a connector or the receiver
+    says against it.
+    """
+    connection.begin()
+    search = _Search(connection)
+    try:
+        return await search.run()
+    finally:
+        await search.stop()
+
+
+class _Search:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._queue: deque[int] = deque(_AMOUNTS)
+        self._capacity = Capacity()
+        self._bounds: RateBounds | None = None
+        self._largest = 0  # what has reached the receiver
+        self._asking: dict[int, asyncio.Task[None]] = {}
+        self._news = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._last_reject: Reject | None = None
+
+    async def run(self) -> Path:
+        timing = self._connection.timing
+        deadline = monotonic() + timing.probe_timeout
+        while not self._found():
+            if monotonic() >= deadline:
+                raise self._too_late()
+            pause = deadline
+            if (amount := self._next_amount()) is not None:
+                self._asking[amount] = asyncio.create_task(self._ask(amount))
+                pause = min(monotonic() + timing.probe_interval, deadline)
+            await self._pause(pause, until_news=amount is None)
+        await self._linger(monotonic() + timing.probe_linger)
+        assert self._bounds is not None, "a packet with money has reached the receiver"
+        return Path(self._bounds.low, self._bounds.high, self._capacity.limit)
+
+    async def stop(self) -> None:
+        """Waits no longer for packets under way: they move no money, so nobody needs their outcome."""
+        tasks = list(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _found(self) -> bool:
+        """Whether all is known. Raises what has ended the search."""
+        if self._failure:
+            raise self._failure
+        if not self._bounds:
+            return False
+        return self._capacity.found if self._capacity.limited else self._largest >= LARGEST
+
+    def _next_amount(self) -> int | None:
+        """The next amount to try; one that is under way is tried again when its answer has come."""
+        while self._queue:
+            amount = self._queue.popleft()
+            if amount not in self._asking:
+                return amount
+        return None
+
+    async def _pause(self, until: int, *, until_news: bool) -> None:
+        """Waits until then, or for the end of the search; `until_news` for whatever comes next."""
+        while True:
+            await wait(self._news, until)
+            if until_news or monotonic() >= until or self._failure or self._found():
+                return
+
+    async def _linger(self, until: int) -> None:
+        """Hears what is about to arrive, which makes the bounds of the rate tighter."""
+        while self._asking and not self._failure and monotonic() < until:
+            await wait(self._news, until)
+        self._found()
+
+    async def _ask(self, amount: int) -> None:
+        try:
+            self._learn(amount, await self._connection.ask(amount))
+        except Exception as error:  # raised to whoever waits for the probe
+            self._failure = self._failure or error
+        finally:
+            del self._asking[amount]
+            self._news.set()
+
+    def _learn(self, amount: int, answer: Answer) -> None:
+        if failure := fatal(answer, self._connection.destination.asset):
+            raise failure
+        if isinstance(answer.outcome, Reject):
+            self._last_reject = answer.outcome
+        if (data := too_large(answer)) is not None:
+            self._capacity.too_large(amount, data)
+        elif answer.stream and amount:
+            bounds = self._bounds
+            self._bounds = bounds.learn(amount, answer.arrived) if bounds else RateBounds.of(amount, answer.arrived)
+            self._largest = max(self._largest, amount)
+            self._capacity.passed(amount)
+        again = self._capacity.limit if self._capacity.limited else amount
+        if again not in self._queue:
+            self._queue.append(again)
+
+    def _too_late(self) -> SendingFailed:
+        seconds = self._connection.timing.probe_timeout // SECOND
+        last = f"; the last answer was {describe(self._last_reject)}" if self._last_reject else ""
+        return SendingFailed(
+            Failure.RATE_PROBE_FAILED, f"The path has not shown its exchange rate within {seconds} seconds{last}."
+        )

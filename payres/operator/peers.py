@@ -1,0 +1,284 @@
+"""Interledger peers as the operator rules them: what was agreed with each, and what was settled with it elsewhere.
+
+A peer's account holds what we owe it; below zero it holds what the peer owes us, which its credit limit bounds.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from payres import ledger
+from payres.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.errors import invalid_request, not_found, wrong_state
+from payres.identifiers import hash_secret
+from payres.operator import movements
+from payres.operator.assets import open_asset
+from payres.settings import ILP_ADDRESS
+from payres.store import assets, packets, peers, secrets
+from payres.store.database import Transaction
+from payres.store.peers import PeerRecord
+from payres.urls import is_http_url
+
+MAX_ADDRESS_LENGTH = 1023  # RFC 15
+MAX_TOKEN_LENGTH = 1000
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
+_TOKEN = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
+
+
+class NewPeer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was agreed with a peer. max_packet and credit_limit are in the asset's minor unit.
+
+    `routes` are the prefixes reached through the peer besides its own address, which is always one.
+    """
+
+    name: str
+    ilp_address: str
+    asset_code: str
+    asset_scale: int
+    url: str
+    outgoing_token: str
+    incoming_token: str
+    max_packet: int | None = None
+    credit_limit: int = 0
+    routes: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return f"NewPeer({self.name!r})"  # never the tokens
+
+
+class PeerChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes of a peer; None leaves a thing as it is. A max_packet of 0 takes the bound away."""
+
+    url: str | None = None
+    outgoing_token: str | None = None
+    incoming_token: str | None = None
+    max_packet: int | None = None
+    credit_limit: int | None = None
+    add_routes: Sequence[str] = ()
+    remove_routes: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return "PeerChange(...)"  # never the tokens
+
+
+def add_peer(tx: Transaction, new: NewPeer, own_address: str, now: int) -> PeerRecord:
+    """Puts a peer in force, with an empty account that may fall to minus its credit limit.
+
+    Refuses with 400 what cannot be, with 409 `wrong_state` a name, a token, or an address in one asset that is taken.
+    """
+    _check_name(tx, new.name)
+    _check_address(new.ilp_address, own_address)
+    _check_routes(new.routes, own_address)
+    _check_url(new.url)
+    outgoing_token, incoming_token_hash = _outgoing(tx, new.outgoing_token), _incoming(tx, new.incoming_token)
+    _check_bound("max_packet", new.max_packet, least=1)
+    _check_bound("credit_limit", new.credit_limit, least=0)
+    asset = open_asset(tx, new.asset_code, new.asset_scale)
+    for other in peers.list_peers(tx):
+        if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
+            raise wrong_state(f"The peer {other.name} has this ILP address and asset already", name=other.name)
+    account_id = ledger.open_account(tx, "peer", asset.id, -new.credit_limit)
+    peer_id = peers.insert_peer(
+        tx, new.name, account_id, new.ilp_address, new.url, outgoing_token, incoming_token_hash, new.max_packet, now
+    )
+    for prefix in (new.ilp_address, *new.routes):
+        peers.add_route(tx, peer_id, prefix)
+    return require_peer(tx, new.name)
+
+
+def require_peer(tx: Transaction, name: str) -> PeerRecord:
+    """The peer in force under a name. Refuses with 404."""
+    peer = peers.find_peer(tx, name)
+    if peer is None:
+        raise not_found(f"There is no peer {name!r}; `payres peer list` shows all")
+    return peer
+
+
+def change_peer(tx: Transaction, name: str, change: PeerChange, own_address: str) -> PeerRecord:
+    """Changes what was agreed with a peer; it holds for the next packet.
+
+    Refuses with 404, 400, with 409 `wrong_state` a token that is taken or a credit limit below what the peer owes.
+    """
+    peer = require_peer(tx, name)
+    if change.url is not None:
+        _check_url(change.url)
+    _check_bound("max_packet", change.max_packet, least=0)
+    _check_bound("credit_limit", change.credit_limit, least=0)
+    peers.change_peer(
+        tx,
+        peer.id,
+        change.url,
+        None if change.outgoing_token is None else _outgoing(tx, change.outgoing_token),
+        None if change.incoming_token is None else _incoming(tx, change.incoming_token, peer.id),
+        peer.max_packet if change.max_packet is None else change.max_packet or None,
+    )
+    if change.credit_limit is not None:
+        _set_credit_limit(tx, peer, change.credit_limit)
+    _change_routes(tx, peer, change, own_address)
+    return require_peer(tx, name)
+
+
+def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
+    """Ends the peering; the name, the token and the address are free again. Returns the peer as it was.
+
+    Refuses with 404, with 409 `wrong_state` while packets are under way and until nothing is owed either way.
+    """
+    peer = require_peer(tx, name)
+    count, _ = packets.in_flight(tx, peer.id)
+    if count or peer.reserved:
+        raise wrong_state(
+            f"Packets to or from the peer {name} are under way; try again when they are answered or have expired,"
+            " which takes a minute at most"
+        )
+    if peer.balance:
+        command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
+        settle = "pay that, then book it" if peer.balance > 0 else "when that has been paid, book it"
+        raise wrong_state(f"{_sentence(describe_balance(peer))}: {settle} with `{command}`, then remove the peer")
+    peers.remove_peer(tx, peer.id, now)
+    return peer
+
+
+def deposit(tx: Transaction, name: str, text: str, now: int) -> PeerRecord:
+    """Books an amount such as "100.00" that the peer paid us elsewhere: it owes us less, or we owe it more.
+
+    Refuses with 404, 400 `invalid_amount`.
+    """
+    peer = require_peer(tx, name)
+    movements.pay_in(tx, peer.account_id, assets.asset_by_id(tx, peer.asset_id), text, now)
+    return require_peer(tx, name)
+
+
+def withdraw(tx: Transaction, name: str, text: str, now: int) -> PeerRecord:
+    """Books an amount such as "100.00" that we paid the peer elsewhere: we owe it less, or it owes us more.
+
+    Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds` past the peer's credit limit.
+    """
+    peer = require_peer(tx, name)
+    holder = f"The account of the peer {name}, its credit limit included,"
+    movements.pay_out(tx, peer.account_id, assets.asset_by_id(tx, peer.asset_id), text, now, holder, "peer")
+    return require_peer(tx, name)
+
+
+def describe_balance(peer: PeerRecord) -> str:
+    """Who owes whom how much, in words."""
+    amount = f"{_decimal(peer, peer.balance)} {peer.asset_code}"
+    if peer.balance > 0:
+        return f"we owe the peer {amount}"
+    return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
+
+
+def _check_name(tx: Transaction, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise invalid_request(
+            f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank",
+            field="name",
+        )
+    if peers.find_peer(tx, name) is not None:
+        raise wrong_state(f"There is a peer {name} already; choose another name", name=name)
+
+
+def _check_address(address: str, own_address: str) -> None:
+    """A peer may lie above us, as a parent does, but not below: what is below our address is our incoming payments."""
+    if len(address) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(address):
+        raise invalid_request(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
+    if address == own_address:
+        raise invalid_request(
+            f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
+            field="ilp_address",
+        )
+    _check_prefix(address, own_address, "ilp_address")
+
+
+def _check_routes(routes: Iterable[str], own_address: str) -> None:
+    for prefix in routes:
+        # A scheme alone is a prefix too, and becomes an address with one segment more.
+        if len(prefix) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(f"{prefix}.x"):
+            raise invalid_request(
+                f"{prefix!r} is not a prefix of ILP addresses: write an address such as test.first-bank, or a scheme"
+                " alone, such as g or test",
+                field="routes",
+            )
+        _check_prefix(prefix, own_address, "routes")
+
+
+def _check_prefix(prefix: str, own_address: str, field: str) -> None:
+    if f"{prefix}.".startswith(f"{own_address}."):
+        raise invalid_request(
+            f"Packets for {prefix} never leave: everything from {own_address} on is this server's own", field=field
+        )
+    if prefix.split(".")[0] == "peer":  # RFC 15: these are between two neighbours
+        raise invalid_request(f"Packets for {prefix} are never passed on; use another scheme than peer", field=field)
+
+
+def _check_url(url: str) -> None:
+    if not is_http_url(url) or not url.isascii() or "#" in url:
+        raise invalid_request(
+            "The URL that the peer takes packets at must be an http or https URL such as https://first-bank.example/ilp,"
+            " without user information and fragment",
+            field="url",
+        )
+
+
+def _check_bound(field: str, value: int | None, least: int) -> None:
+    if value is not None and not least <= value <= MAX_LEDGER:
+        raise invalid_request(f"{field} is from {least} to {MAX_LEDGER} minor units, not {value}", field=field)
+
+
+def _outgoing(tx: Transaction, token: str) -> bytes:
+    """The outgoing token as it is stored: sealed, because it has to be read again."""
+    _check_token("outgoing", token)
+    return secrets.seal(tx, peers.TOKENS_SECRET, token)
+
+
+def _incoming(tx: Transaction, token: str, peer_id: int | None = None) -> bytes:
+    """The incoming token as it is stored: hashed. It says which peer a packet comes from, so no two may share one."""
+    _check_token("incoming", token)
+    hashed = hash_secret(token)
+    other = peers.peer_by_token(tx, hashed)
+    if other is not None and other.id != peer_id:
+        raise wrong_state(
+            f"The peer {other.name} has this incoming token; each peer needs one of its own", name=other.name
+        )
+    return hashed
+
+
+def _check_token(which: str, token: str) -> None:
+    if not _TOKEN.fullmatch(token):
+        raise invalid_request(
+            f"The {which} token cannot be a bearer token: it is 1 to {MAX_TOKEN_LENGTH} printable ASCII characters"
+            " without spaces",
+            field=f"{which}_token",
+        )
+
+
+def _set_credit_limit(tx: Transaction, peer: PeerRecord, credit_limit: int) -> None:
+    try:
+        ledger.set_floor(tx, peer.account_id, -credit_limit)
+    except ledger.NotEnough as lack:
+        used = _decimal(peer, peer.reserved - peer.balance)
+        raise wrong_state(
+            f"The peer {peer.name} uses {used} {peer.asset_code} of its credit, packets under way included; the limit"
+            " cannot be lower than that"
+        ) from lack
+
+
+def _change_routes(tx: Transaction, peer: PeerRecord, change: PeerChange, own_address: str) -> None:
+    _check_routes(change.add_routes, own_address)
+    for prefix in change.remove_routes:
+        if not peers.delete_route(tx, peer.id, prefix):
+            raise invalid_request(
+                f"The peer {peer.name} has no route {prefix!r}; `payres peer show {peer.name}` lists its routes",
+                field="routes",
+            )
+    for prefix in change.add_routes:
+        peers.add_route(tx, peer.id, prefix)
+
+
+def _decimal(peer: PeerRecord, amount: int) -> str:
+    return format_decimal(abs(amount), Asset(peer.asset_code, peer.asset_scale))
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]

@@ -1,0 +1,523 @@
+"""Incoming payments of other servers: another payres, and servers that answer with whatever they like."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from payres.amounts import Asset
+from payres.clock import DAY, SECOND, MovableClock, format_time
+from payres.federation import access_tokens
+from payres.federation.access_tokens import AccessTokens, Place
+from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.http import Bounds, GuardedClient, Response
+from payres.federation.identity import Identity
+from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.store.database import Transaction
+from payres.testing.instance import Instance, run_instance
+from tests.federation.conftest import OpenSite
+from tests.federation.site import Answer, Site
+
+PATH = "/incoming-payments/1"
+SECRET = bytes(range(224, 256))  # its base64 has both characters that base64url writes otherwise
+SECRET_TEXT = base64.urlsafe_b64encode(SECRET).decode().rstrip("=")
+TOKEN = Answer({"access_token": {"value": "T1", "manage": "https://a.example/token/1", "access": []}, "continue": {}})
+NOW = 1_700_000_000 * SECOND
+
+
+class RecordingClient(GuardedClient):
+    """Notes what it asks for, as method and URL."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_private_hosts=True)
+        self.asked: list[tuple[str, str]] = []
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        seconds: float | None = None,
+    ) -> Response:
+        self.asked.append((method, url))
+        return await super().request(method, url, headers, body, seconds)
+
+    @property
+    def grants(self) -> int:
+        return sum(method == "POST" for method, _ in self.asked)
+
+
+class Pair:
+    """Two servers: one of them reads what there is to pay at the other."""
+
+    def __init__(self, asking: Instance, asked: Instance, http: RecordingClient) -> None:
+        self.clocks = asking.clock, asked.clock
+        self.asked = asked
+        self.http = http
+        self.receivers = RemoteReceivers(http, asking.context.identity, asking.clock)
+
+    def advance(self, seconds: int) -> None:
+        for clock in self.clocks:
+            clock.advance(seconds)
+
+    def create(self, **members: Any) -> Any:
+        client = self.asked.client
+        return client.create_incoming_payment(self.asked.wallet("bob"), **members)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, Instance]]:
+    folder: Path = tmp_path_factory.mktemp("pair")
+    with run_instance(folder / "asking.db") as asking, run_instance(folder / "asked.db") as asked:
+        yield asking, asked
+
+
+@pytest.fixture
+async def pair(servers: tuple[Instance, Instance]) -> AsyncIterator[Pair]:
+    async with RecordingClient() as http:
+        yield Pair(*servers, http)
+
+
+def dollars(value: int) -> dict[str, Any]:
+    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
+
+
+def revoke_tokens(tx: Transaction) -> None:
+    tx.execute("UPDATE access_token SET revoked_at = created_at WHERE revoked_at IS NULL")
+
+
+async def failure(receivers: RemoteReceivers, url: str, reason: str, permanent: bool) -> RemoteReceiverFailed:
+    """The failure to fetch an open payment, which must be this one."""
+    with pytest.raises(RemoteReceiverFailed) as raised:
+        await receivers.fetch_open(url)
+    assert (raised.value.reason, raised.value.permanent) == (reason, permanent), raised.value.sentence
+    assert raised.value.sentence == str(raised.value)
+    return raised.value
+
+
+async def test_fetch_open_payment_without_a_bound(pair: Pair) -> None:
+    created = pair.create()
+    payment = await pair.receivers.fetch_open(created["id"])
+    assert (payment.url, payment.wallet_address) == (created["id"], pair.asked.wallet("bob"))
+    assert payment.asset == Asset("USD", 2)
+    assert (payment.incoming_value, payment.received, payment.remaining) == (None, 0, None)
+    assert not payment.completed
+    assert payment.expires_at is not None
+    assert format_time(payment.expires_at) == created["expiresAt"]
+    (method,) = created["methods"]
+    assert payment.ilp_address == method["ilpAddress"]
+    assert payment.shared_secret == base64.urlsafe_b64decode(method["sharedSecret"] + "=")
+
+
+async def test_fetch_payment_with_an_amount_shows_what_is_left(pair: Pair) -> None:
+    created = pair.create(amount=dollars(1000))
+    assert (await pair.receivers.fetch_open(created["id"])).remaining == 1000
+    pair.asked.client.pay(pair.asked.wallet("alice"), created["id"], debitAmount=dollars(300))
+    pair.asked.settle()
+    payment = await pair.receivers.fetch_open(created["id"])
+    assert (payment.incoming_value, payment.received, payment.remaining) == (1000, 300, 700)
+
+
+async def test_fetch_completed_payment(pair: Pair) -> None:
+    created = pair.create(amount=dollars(10))
+    pair.asked.client.pay(pair.asked.wallet("alice"), created["id"])
+    pair.asked.settle()
+    payment = await pair.receivers.fetch(created["id"])
+    assert (payment.completed, payment.received, payment.remaining) == (True, 10, 0)
+    assert (payment.ilp_address, payment.shared_secret) == (None, None)
+    await failure(pair.receivers, created["id"], "completed", permanent=True)
+
+
+async def test_fetch_expired_payment(pair: Pair) -> None:
+    expires_at = format_time(pair.clocks[1].now() + 60 * SECOND)
+    created = pair.create(expiresAt=expires_at)
+    await pair.receivers.fetch_open(created["id"])
+    pair.advance(61)
+    assert not (await pair.receivers.fetch(created["id"])).completed
+    error = await failure(pair.receivers, created["id"], "expired", permanent=True)
+    assert expires_at in error.sentence
+
+
+@pytest.mark.parametrize("identifier", ["0198a000-0000-7000-8000-000000000000", "x"])
+async def test_fetch_missing_payment(pair: Pair, identifier: str) -> None:
+    url = f"{pair.asked.base_url}/incoming-payments/{identifier}"
+    await failure(pair.receivers, url, "not_found", permanent=True)
+    assert pair.http.grants == 0
+
+
+async def test_one_token_reads_many_payments(pair: Pair) -> None:
+    for _ in range(3):
+        await pair.receivers.fetch_open(pair.create()["id"])
+    assert pair.http.grants == 1
+
+
+async def test_token_is_renewed_after_its_revocation(pair: Pair) -> None:
+    created = pair.create()
+    await pair.receivers.fetch_open(created["id"])
+    pair.asked.write(revoke_tokens)
+    await pair.receivers.fetch_open(created["id"])
+    assert pair.http.grants == 2
+
+
+async def test_token_is_renewed_before_it_ends(pair: Pair) -> None:
+    created = pair.create()
+    await pair.receivers.fetch_open(created["id"])
+    pair.advance(pair.asked.context.settings.access_token_lifetime - 5)
+    await pair.receivers.fetch_open(created["id"])
+    assert [method for method, _ in pair.http.asked] == ["GET", "POST", "GET"] * 2
+
+
+async def test_nobody_takes_the_asking_server_for_another(pair: Pair, servers: tuple[Instance, Instance]) -> None:
+    created = pair.create()
+    impostor = Identity(servers[0].context.identity.wallet_address, bytes(32), pair.clocks[0])
+    receivers = RemoteReceivers(pair.http, impostor, pair.clocks[0])
+    await failure(receivers, created["id"], "refused", permanent=False)
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock(NOW, frozen=True)
+
+
+@pytest.fixture
+async def receivers(clock: MovableClock) -> AsyncIterator[RemoteReceivers]:
+    async with GuardedClient(allow_private_hosts=True) as http:
+        yield make_receivers(http, clock)
+
+
+def make_receivers(http: GuardedClient, clock: MovableClock) -> RemoteReceivers:
+    return RemoteReceivers(http, Identity("https://pay.example/.well-known/pay", bytes(32), clock), clock)
+
+
+def document(site: Site, **changes: object) -> dict[str, Any]:
+    """A payment as a server of another kind may write it. A member that is `...` is left out."""
+    members = {
+        "id": site.base + PATH,
+        "walletAddress": "https://wallet.example/alice",
+        "completed": False,
+        "receivedAmount": {"value": "5", "assetCode": "EUR", "assetScale": 9},
+        "createdAt": "2023-01-01T00:00:00.000Z",
+        "methods": [{"type": "ilp", "ilpAddress": "test.bank.a~b_c-D", "sharedSecret": SECRET_TEXT}],
+        **changes,
+    }
+    return {name: value for name, value in members.items() if value is not ...}
+
+
+def publish(site: Site, payment: object, token: Answer | list[Answer] = TOKEN) -> str:
+    """Puts a payment on a site, also what leads to it; its URL."""
+    private = payment if isinstance(payment, Answer) else Answer(payment)
+    public = Answer({"receivedAmount": {}, "authServer": f"{site.base}/auth"})
+    site.pages["POST /auth"] = token
+    site.pages[f"GET {PATH}"] = lambda request: private if "authorization" in request.headers else public
+    return site.base + PATH
+
+
+async def fetched(receivers: RemoteReceivers, site: Site, **changes: object) -> RemoteIncomingPayment:
+    return await receivers.fetch(publish(site, document(site, **changes)))
+
+
+async def test_requests_are_those_of_a_client(receivers: RemoteReceivers, site: Site) -> None:
+    await fetched(receivers, site)
+    public, grant, private = site.requests
+    assert public.headers.keys().isdisjoint({"authorization", "signature", "signature-input"})
+    assert msgspec.json.decode(grant.body) == {
+        "client": "https://pay.example/.well-known/pay",
+        "access_token": {"access": [{"type": "incoming-payment", "actions": ["read-all"]}]},
+    }
+    assert (grant.method, grant.target, grant.headers["content-type"]) == ("POST", "/auth", "application/json")
+    assert "content-digest" in grant.headers["signature-input"]
+    assert (private.method, private.headers["authorization"]) == ("GET", "GNAP T1")
+    assert '"authorization"' in private.headers["signature-input"]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET_TEXT, SECRET_TEXT + "=", base64.b64encode(SECRET).decode(), base64.b64encode(SECRET).decode().rstrip("=")],
+)
+async def test_shared_secret_may_be_in_either_base64(receivers: RemoteReceivers, site: Site, secret: str) -> None:
+    methods = [{"type": "ilp", "ilpAddress": "g.bank.alice", "sharedSecret": secret}]
+    payment = await fetched(receivers, site, methods=methods)
+    assert (payment.ilp_address, payment.shared_secret) == ("g.bank.alice", SECRET)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"expiresAt": None, "incomingAmount": None}, {"expires_at": None, "incoming_value": None}),
+        ({"expiresAt": "2033-01-01T01:00:00+01:00"}, {"expires_at": 1988150400 * SECOND}),
+        ({"receivedAmount": {"value": "18446744073709551615", "assetCode": "x", "assetScale": 255, "more": 1}}, {
+            "received": 2**64 - 1, "asset": Asset("x", 255)}),
+        ({"incomingAmount": {"value": "3", "assetCode": "EUR", "assetScale": 9}}, {"remaining": 0}),
+        ({"metadata": {"a": 1e300, "b": 10**400}, "other": None}, {"received": 5}),
+        ({"methods": [{"type": "card", "number": "4"}, {"no": "type"}]}, {"ilp_address": None, "shared_secret": None}),
+        ({"methods": ...}, {"ilp_address": None}),
+        ({"completed": True, "methods": []}, {"completed": True}),
+    ],
+)  # fmt: skip
+async def test_other_spellings_are_understood(
+    receivers: RemoteReceivers, site: Site, changes: dict[str, object], expected: dict[str, object]
+) -> None:
+    payment = await fetched(receivers, site, **changes)
+    assert {name: getattr(payment, name) for name in expected} == expected
+
+
+async def test_id_may_be_another_spelling_of_the_url(receivers: RemoteReceivers, site: Site) -> None:
+    url = publish(site, document(site, id=f"{site.base.upper()}{PATH}/".replace("HTTP", "http")))
+    assert (await receivers.fetch(url)).url == url
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"methods": []}, "no_ilp_method"),
+        ({"methods": [{"type": "card"}]}, "no_ilp_method"),
+        ({"expiresAt": format_time(NOW)}, "expired"),
+        ({"incomingAmount": {"value": "5", "assetCode": "EUR", "assetScale": 9}}, "completed"),
+        ({"completed": True}, "completed"),
+    ],
+)
+async def test_payment_that_takes_no_money_is_not_open(
+    receivers: RemoteReceivers, site: Site, changes: dict[str, object], reason: str
+) -> None:
+    await fetched(receivers, site, **changes)
+    await failure(receivers, site.base + PATH, reason, permanent=True)
+
+
+ILP = {"type": "ilp", "ilpAddress": "test.bank", "sharedSecret": SECRET_TEXT}
+AMOUNT = {"value": "5", "assetCode": "EUR", "assetScale": 9}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": "https://other.example/incoming-payments/1"},
+        {"id": "/incoming-payments/1"},
+        {"id": ...},
+        {"id": 1},
+        {"walletAddress": "alice"},
+        {"walletAddress": ...},
+        {"walletAddress": "https://a.example/" + "a" * 2048},
+        {"completed": "false"},
+        {"completed": ...},
+        {"receivedAmount": ...},
+        {"receivedAmount": AMOUNT | {"value": 5}},
+        {"receivedAmount": AMOUNT | {"value": "-5"}},
+        {"receivedAmount": AMOUNT | {"value": "5.0"}},
+        {"receivedAmount": AMOUNT | {"value": "18446744073709551616"}},
+        {"receivedAmount": AMOUNT | {"assetScale": 256}},
+        {"receivedAmount": AMOUNT | {"assetScale": -1}},
+        {"receivedAmount": AMOUNT | {"assetScale": 2.5}},
+        {"receivedAmount": AMOUNT | {"assetCode": ""}},
+        {"receivedAmount": AMOUNT | {"assetCode": "E\u202eUR"}},
+        {"receivedAmount": AMOUNT | {"assetCode": "E" * 33}},
+        {"incomingAmount": AMOUNT | {"assetScale": 2}},
+        {"incomingAmount": AMOUNT | {"assetCode": "USD"}},
+        {"incomingAmount": AMOUNT | {"value": "x"}},
+        {"incomingAmount": "5"},
+        {"expiresAt": "tomorrow"},
+        {"expiresAt": "2033-01-01"},
+        {"expiresAt": 1},
+        {"methods": {}},
+        {"methods": ["ilp"]},
+        {"methods": [ILP | {"ilpAddress": "bank.alice"}]},
+        {"methods": [ILP | {"ilpAddress": "test"}]},
+        {"methods": [ILP | {"ilpAddress": "test.a b"}]},
+        {"methods": [ILP | {"ilpAddress": "test.a\n"}]},
+        {"methods": [ILP | {"ilpAddress": "test." + "a" * 1019}]},
+        {"methods": [ILP | {"ilpAddress": None}]},
+        {"methods": [ILP | {"sharedSecret": SECRET_TEXT[:-1]}]},
+        {"methods": [ILP | {"sharedSecret": SECRET_TEXT + "AA"}]},
+        {"methods": [ILP | {"sharedSecret": SECRET_TEXT[:-1] + "!"}]},
+        {"methods": [ILP | {"sharedSecret": [1] * 32}]},
+        {"methods": [{"type": "ilp"}]},
+    ],
+)
+async def test_what_is_no_incoming_payment_is_bad_content(
+    receivers: RemoteReceivers, site: Site, changes: dict[str, object]
+) -> None:
+    url = publish(site, document(site, **changes))
+    await failure(receivers, url, "bad_content", permanent=True)
+
+
+RUBBISH = [b"", b"{", b"<html>", b"null", b"[]", b"\xff", b"1", b'{"a":' * 10_000, b"[" * 30_000, b"9" * 60_000]
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH, ids=range(len(RUBBISH)))
+async def test_rubbish_is_bad_content_wherever_it_comes(receivers: RemoteReceivers, site: Site, rubbish: bytes) -> None:
+    url = publish(site, document(site), Answer(rubbish))
+    await failure(receivers, url, "bad_content", permanent=True)
+    publish(site, Answer(rubbish))
+    await failure(receivers, url, "bad_content", permanent=True)
+    site.pages[f"GET {PATH}"] = Answer(rubbish)
+    await failure(receivers, url, "bad_content", permanent=True)
+
+
+@pytest.mark.parametrize(
+    "auth_server", [None, 1, "", "auth", "ftp://a.example", "https://a:b@a.example/", "//a.example"]
+)
+async def test_auth_server_must_be_a_web_address(receivers: RemoteReceivers, site: Site, auth_server: object) -> None:
+    site.pages[f"GET {PATH}"] = Answer({"authServer": auth_server})
+    await failure(receivers, site.base + PATH, "bad_content", permanent=True)
+    assert len(site.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "public", "grant", "private"),
+    [
+        (302, ("bad_content", True), ("bad_content", True), ("bad_content", True)),
+        (400, ("bad_content", True), ("refused", False), ("bad_content", True)),
+        (401, ("not_found", True), ("refused", False), ("refused", False)),
+        (403, ("refused", True), ("refused", True), ("refused", True)),
+        (404, ("not_found", True), ("refused", False), ("not_found", True)),
+        (429, ("unreachable", False), ("unreachable", False), ("unreachable", False)),
+        (500, ("unreachable", False), ("unreachable", False), ("unreachable", False)),
+        (204, ("bad_content", True), ("bad_content", True), ("bad_content", True)),
+    ],
+)
+async def test_status_decides(
+    receivers: RemoteReceivers,
+    site: Site,
+    status: int,
+    public: tuple[str, bool],
+    grant: tuple[str, bool],
+    private: tuple[str, bool],
+) -> None:
+    headers = {"Location": f"{site.base}/elsewhere"}
+    answer = Answer(b"" if status == 204 else {"error": {"description": "no"}}, status, headers)
+    site.pages["GET /elsewhere"] = Answer(document(site))
+    url = publish(site, document(site), answer)
+    await failure(receivers, url, *grant)
+    publish(site, answer)
+    await failure(receivers, url, *private)
+    site.pages[f"GET {PATH}"] = answer
+    await failure(receivers, url, *public)
+    assert "/elsewhere" not in {request.target for request in site.requests}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"interact": {"redirect": "https://a.example/consent", "finish": "f"}, "continue": {}}, "refused"),
+        ({"continue": {}}, "bad_content"),
+        ({"access_token": None}, "bad_content"),
+        ({"access_token": [{"value": "T"}]}, "bad_content"),
+        ({"access_token": {"value": 1}}, "bad_content"),
+        ({"access_token": {"value": ""}}, "bad_content"),
+        ({"access_token": {"value": "T\r\nHost: other"}}, "bad_content"),
+        ({"access_token": {"value": "T T"}}, "bad_content"),
+        ({"access_token": {"value": "T\u00e4"}}, "bad_content"),
+        ({"access_token": {"value": "T" * 4097}}, "bad_content"),
+        ({"access_token": {"value": "T", "expires_in": -1}}, "bad_content"),
+        ({"access_token": {"value": "T", "expires_in": "600"}}, "bad_content"),
+    ],
+)
+async def test_grant_must_give_a_token_at_once(
+    receivers: RemoteReceivers, site: Site, content: object, reason: str
+) -> None:
+    url = publish(site, document(site), Answer(content))
+    await failure(receivers, url, reason, permanent=True)
+    assert len(site.requests) == 2
+
+
+async def test_huge_answer_is_bad_content(receivers: RemoteReceivers, site: Site) -> None:
+    url = publish(site, document(site, metadata={"long": "x" * 65536}))
+    error = await failure(receivers, url, "bad_content", permanent=True)
+    assert "65536 bytes" in error.sentence
+
+
+async def test_slow_answer_is_not_waited_for(site: Site, clock: MovableClock) -> None:
+    site.pages[f"GET {PATH}"] = Answer(pause=asyncio.Event().wait)
+    async with GuardedClient(allow_private_hosts=True, bounds=Bounds(seconds=0.05)) as http:
+        await failure(make_receivers(http, clock), site.base + PATH, "unreachable", permanent=False)
+
+
+async def test_server_that_is_down_is_unreachable(receivers: RemoteReceivers, unused_tcp_port: int) -> None:
+    url = f"http://127.0.0.1:{unused_tcp_port}{PATH}"
+    await failure(receivers, url, "unreachable", permanent=False)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "[::1]", "10.0.0.1", "192.168.1.1", "169.254.169.254", "[::ffff:127.0.0.1]", "0.0.0.0"],
+)
+async def test_private_receivers_are_not_asked(host: str, clock: MovableClock) -> None:
+    async with GuardedClient(allow_private_hosts=False) as http:
+        await failure(make_receivers(http, clock), f"https://{host}{PATH}", "unreachable", permanent=True)
+
+
+async def test_plain_http_is_not_asked(site: Site, clock: MovableClock) -> None:
+    url = publish(site, document(site))
+    async with GuardedClient(allow_private_hosts=False) as http:
+        await failure(make_receivers(http, clock), url, "unreachable", permanent=True)
+    assert site.requests == []
+
+
+async def test_forbidden_auth_server_is_not_asked(receivers: RemoteReceivers, site: Site) -> None:
+    site.pages[f"GET {PATH}"] = Answer({"authServer": "http://169.254.169.254/latest"})
+    await failure(receivers, site.base + PATH, "unreachable", permanent=True)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "alice", "ftp://a.example/incoming-payments/1", "https://a:b@a.example/1", "http://["]
+)
+async def test_what_is_no_url_is_not_asked(receivers: RemoteReceivers, url: str) -> None:
+    await failure(receivers, url, "unreachable", permanent=True)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_kept_token_is_renewed_once(receivers: RemoteReceivers, site: Site, status: int) -> None:
+    url = publish(site, document(site))
+    await receivers.fetch(url)
+    publish(site, Answer(b"{}", status))
+    await failure(receivers, url, "refused", permanent=status == 403)
+    assert len(site.asked("POST")) == 2
+    assert len(site.requests) == 3 + 4
+
+
+async def test_token_without_a_lifetime_is_kept_for_an_hour(
+    receivers: RemoteReceivers, site: Site, clock: MovableClock
+) -> None:
+    for seconds, grants in ((0, 1), (3594, 1), (1, 2)):
+        clock.advance(seconds)
+        await fetched(receivers, site)
+        assert len(site.asked("POST")) == grants
+
+
+@pytest.mark.parametrize(("lifetime", "grants"), [(0, 2), (5, 2), (6, 1), (2**62, 1), (DAY, 1)])
+async def test_token_is_kept_while_it_is_good(
+    receivers: RemoteReceivers, site: Site, lifetime: int, grants: int
+) -> None:
+    url = publish(site, document(site), Answer({"access_token": {"value": "T", "expires_in": lifetime}}))
+    for _ in range(2):
+        await receivers.fetch(url)
+    assert len(site.asked("POST")) == grants
+
+
+async def test_token_is_shown_to_nobody_but_the_server_it_was_asked_for(
+    receivers: RemoteReceivers, site: Site, open_site: OpenSite
+) -> None:
+    tokens = [Answer({"access_token": {"value": value}}) for value in ("T1", "T2")]
+    await receivers.fetch(publish(site, document(site), tokens))
+    other = await open_site()
+    public, private = Answer({"authServer": f"{site.base}/auth"}), Answer(document(other))
+    other.pages[f"GET {PATH}"] = lambda request: private if "authorization" in request.headers else public
+    await receivers.fetch(other.base + PATH)
+    assert other.requests[-1].headers["authorization"] == "GNAP T2"
+    await receivers.fetch(site.base + PATH)
+    assert site.requests[-1].headers["authorization"] == "GNAP T1"
+
+
+async def test_few_tokens_are_kept(site: Site, clock: MovableClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_tokens, "MAX_KEPT", 2)
+    site.pages["POST /auth"] = TOKEN
+    places = [Place(f"{site.base}/auth", f"https://{name}.example") for name in "abc"]
+    async with GuardedClient(allow_private_hosts=True) as http:
+        tokens = AccessTokens(http, Identity("https://pay.example", bytes(32), clock), clock)
+        for place in [*places[:2], places[0], places[2]]:
+            assert await tokens.ask(place) == "T1"
+    assert [tokens.kept(place) for place in places] == ["T1", None, "T1"]

@@ -1,0 +1,336 @@
+"""Exchange rates of a service: what is taken of its answers, and what becomes of rates that grow old."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from payres.clock import SECOND, MovableClock
+from payres.federation.http import Bounds, FetchFailed, GuardedClient
+from payres.federation.rates import RatesWorker, fetch_rates
+from payres.store import assets
+from payres.store.assets import RateRecord
+from payres.store.database import Database, Transaction, connect_writer
+from payres.testing.instance import Instance, run_instance
+from tests.federation.site import Answer, Request, Site
+
+NOW = 1_700_000_000 * SECOND
+MAX_AGE = 300
+UNTIL = NOW + MAX_AGE * SECOND
+MARKET = {"USD": {"EUR": "0.92", "JPY": "150.25"}, "EUR": {"USD": "1.09", "JPY": "163"}, "JPY": {"USD": "6.7e-3"}}
+Refused = Callable[..., Any]
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[GuardedClient]:
+    async with GuardedClient(allow_private_hosts=True) as client:
+        yield client
+
+
+def rates_body(base: str, rates: dict[str, str]) -> bytes:
+    """An answer with these numbers, digit by digit."""
+    members = ",".join(f"{json.dumps(counter)}: {number}" for counter, number in rates.items())
+    return f'{{"base": {json.dumps(base)}, "rates": {{{members}}}, "updated": 1.5}}'.encode()
+
+
+def market(request: Request) -> Answer:
+    (base,) = parse_qs(urlsplit(request.target).query)["base"]
+    return Answer(rates_body(base, MARKET[base]))
+
+
+def open_market(site: Site) -> str:
+    for base in MARKET:
+        site.pages[f"GET /rates?base={base}"] = market
+    return f"{site.base}/rates"
+
+
+async def fetched(http: GuardedClient, site: Site, body: object, *counters: str) -> dict[str, str]:
+    site.pages["GET /rates?base=USD"] = Answer(body)
+    return await fetch_rates(http, f"{site.base}/rates", "USD", counters or ("EUR",))
+
+
+@pytest.mark.parametrize(
+    ("number", "rate"),
+    [
+        ("0.9", "0.9"),
+        ("1", "1"),
+        ("0.1000000000000000055511151231257827", "0.1000000000000000055511151231257827"),
+        ("9.2E-1", "0.92"),
+        ("1.5e+3", "1500"),
+        ("12e2", "1200"),
+        ("1e-7", "0.0000001"),
+        ("123456789012345678901234567890.123456789", "123456789012345678901234567890.123456789"),
+        ("0." + "1" * 62, "0." + "1" * 62),
+    ],
+)
+async def test_number_is_taken_digit_by_digit(http: GuardedClient, site: Site, number: str, rate: str) -> None:
+    assert await fetched(http, site, rates_body("USD", {"EUR": number})) == {"EUR": rate}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        *("0", "0.0", "0e5", "-0.9", "-1", "1e999", "1e-999", "1e61", "1e-62", "1" * 65, "0." + "1" * 63, "9" * 10_000),
+        *("null", "true", '"0.9"', '"NaN"', "[0.9]", '{"value": 0.9}'),
+    ],
+)
+async def test_what_is_no_rate_is_left_out(
+    http: GuardedClient, site: Site, number: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = rates_body("USD", {"EUR": number, "JPY": "150"})
+    assert await fetched(http, site, body, "EUR", "JPY") == {"JPY": "150"}
+    assert "no usable rate from USD to EUR" in caplog.text
+
+
+async def test_only_what_was_asked_for_is_taken(http: GuardedClient, site: Site) -> None:
+    body = rates_body("USD", {"EUR": "0.9", "USD": "1", "DOGE": "7"})
+    assert await fetched(http, site, body, "EUR", "CHF") == {"EUR": "0.9"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        rates_body("EUR", {"EUR": "0.9"}),
+        rates_body("usd", {"EUR": "0.9"}),
+        {"rates": {"EUR": 0.9}},
+        {"base": "USD"},
+        {"base": "USD", "rates": [0.9]},
+        {"base": "USD", "rates": None},
+        b'{"base": "USD", "rates": {"EUR": NaN}}',
+        b'{"base": "USD", "rates": {"EUR": Infinity}}',
+        b'{"base": "USD", "rates": {"EUR": 0.9}',
+        b"[" * 60_000,
+    ],
+    ids=range(14),
+)
+async def test_what_is_no_answer_fails(http: GuardedClient, site: Site, body: object) -> None:
+    with pytest.raises(FetchFailed) as failure:
+        await fetched(http, site, body)
+    assert failure.value.reason == "bad_content"
+
+
+@pytest.mark.parametrize("status", [204, 302, 404, 500])
+async def test_other_status_fails_without_telling_the_url(http: GuardedClient, site: Site, status: int) -> None:
+    site.pages["GET /rates?key=k&base=USD"] = Answer(b"", status, {"Location": f"{site.base}/elsewhere"})
+    with pytest.raises(FetchFailed) as failure:
+        await fetch_rates(http, f"{site.base}/rates?key=k", "USD", ["EUR"])
+    assert (failure.value.reason, failure.value.status) == ("bad_status", status)
+    assert "key" not in failure.value.sentence
+    assert [request.target for request in site.requests] == ["/rates?key=k&base=USD"]
+
+
+async def test_base_is_escaped(http: GuardedClient, site: Site) -> None:
+    site.pages["GET /rates?base=A%26B%3D"] = Answer(rates_body("A&B=", {"EUR": "2"}))
+    assert await fetch_rates(http, f"{site.base}/rates", "A&B=", ["EUR"]) == {"EUR": "2"}
+
+
+async def test_private_service_needs_permission(site: Site) -> None:
+    async with GuardedClient(allow_private_hosts=False) as guarded:
+        for url, reason in ((open_market(site), "bad_url"), ("https://127.0.0.1/rates", "forbidden_address")):
+            with pytest.raises(FetchFailed) as failure:
+                await fetch_rates(guarded, url, "USD", ["EUR"])
+            assert failure.value.reason == reason
+    assert site.requests == []
+
+
+class Desk:
+    """A database with some currencies, and a worker for it."""
+
+    def __init__(self, database: Database, http: GuardedClient, url: str) -> None:
+        self.database = database
+        self.clock = MovableClock(NOW, frozen=True)
+        self.worker = RatesWorker(database, http, self.clock, url, MAX_AGE)
+
+    async def trade(self, *codes: str) -> None:
+        for code in codes:
+            await self.database.write(partial(assets.ensure_asset, code=code, scale=2))
+
+    async def rates(self) -> dict[str, RateRecord]:
+        found = await self.database.read(assets.list_rates)
+        return {f"{rate.base}/{rate.counter}": rate for rate in found}
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, site: Site) -> AsyncIterator[Desk]:
+    bounds = Bounds(seconds=0.2)
+    async with GuardedClient(allow_private_hosts=True, bounds=bounds) as client:
+        database = await Database.open(str(tmp_path / "payres.db"))
+        yield Desk(database, client, open_market(site))
+        await database.close()
+
+
+async def test_refresh_asks_for_every_currency_in_use(desk: Desk, site: Site) -> None:
+    await desk.trade("USD", "EUR", "JPY")
+    await desk.database.write(lambda tx: assets.ensure_asset(tx, "USD", 9))
+    await desk.worker.refresh()
+    found = await desk.rates()
+    assert {pair: rate.rate for pair, rate in found.items()} == {
+        "USD/EUR": "0.92",
+        "USD/JPY": "150.25",
+        "EUR/USD": "1.09",
+        "EUR/JPY": "163",
+        "JPY/USD": "0.0067",
+    }
+    assert {(rate.set_at, rate.expires_at) for rate in found.values()} == {(NOW, UNTIL)}
+    assert len(site.requests) == 3
+
+
+@pytest.mark.parametrize("codes", [(), ("USD",)])
+async def test_refresh_asks_nothing_where_nothing_is_exchanged(desk: Desk, site: Site, codes: tuple[str, ...]) -> None:
+    await desk.trade(*codes)
+    await desk.worker.refresh()
+    assert site.requests == []
+
+
+async def test_refresh_renews_what_it_wrote(desk: Desk) -> None:
+    await desk.trade("USD", "EUR")
+    await desk.worker.refresh()
+    desk.clock.advance(75)
+    await desk.worker.refresh()
+    rate = (await desk.rates())["USD/EUR"]
+    assert (rate.set_at, rate.expires_at) == (NOW + 75 * SECOND, UNTIL + 75 * SECOND)
+
+
+async def test_rate_counts_from_the_moment_of_the_question(desk: Desk, site: Site) -> None:
+    await desk.trade("USD", "EUR")
+
+    async def dawdle() -> None:
+        desk.clock.advance(3)
+
+    body = rates_body("USD", MARKET["USD"])
+    site.pages["GET /rates?base=USD"] = Answer(body, pause=dawdle)
+    await desk.worker.refresh()
+    assert desk.clock.now() == NOW + 3 * SECOND
+    assert (await desk.rates())["USD/EUR"].expires_at == UNTIL
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answer(b"", 500),
+        Answer(b"{"),
+        Answer(rates_body("EUR", {"EUR": "0.9"})),
+        Answer(b" " * 70_000),
+        Answer(pause=asyncio.Event().wait),
+    ],
+    ids=["status", "syntax", "base", "size", "time"],
+)
+async def test_failure_for_one_base_leaves_the_others(
+    desk: Desk, site: Site, bad: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await desk.trade("USD", "EUR")
+    site.pages["GET /rates?base=USD"] = bad
+    await desk.worker.refresh()
+    assert list(await desk.rates()) == ["EUR/USD"]
+    assert "no exchange rates from USD" in caplog.text
+
+
+async def test_refresh_leaves_what_the_operator_set(desk: Desk) -> None:
+    await desk.trade("USD", "EUR", "JPY")
+    await desk.database.write(lambda tx: assets.set_rate(tx, "USD", "EUR", "0.5", 1))
+    await desk.worker.refresh()
+    found = await desk.rates()
+    assert found["USD/EUR"] == RateRecord("USD", "EUR", "0.5", 1, None)
+    assert found.keys() == {"USD/EUR", "USD/JPY", "EUR/JPY", "JPY/USD"}, "the way back is the inverse of what is set"
+
+
+async def test_run_goes_on_after_a_fault(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds = 0
+    pauses: list[float] = []
+    done = asyncio.Event()
+
+    async def broken() -> None:
+        nonlocal rounds
+        rounds += 1
+        raise RuntimeError("out of order")
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            done.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(desk.worker, "refresh", broken)
+    monkeypatch.setattr("payres.federation.rates.asyncio.sleep", pause)
+    with caplog.at_level(logging.ERROR):
+        task = asyncio.create_task(desk.worker.run())
+        await done.wait()
+    task.cancel()
+    assert (rounds, pauses) == (3, [MAX_AGE / 4] * 3)
+    assert "out of order" in caplog.text
+
+
+class Exchange(BaseHTTPRequestHandler):
+    """The market over HTTP, in a thread beside the server that asks."""
+
+    def do_GET(self) -> None:
+        (base,) = parse_qs(urlsplit(self.path).query)["base"]
+        body = rates_body(base, MARKET[base])
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the tests say what they need to."""
+
+
+@pytest.fixture
+def exchange() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Exchange) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/rates"
+        server.shutdown()
+        thread.join()
+
+
+def quote(instance: Instance) -> Any:
+    receiver = instance.client.create_incoming_payment(instance.wallet("dora"))["id"]
+    sender = instance.wallet("alice")
+    token = instance.client.grant({"type": "quote", "actions": ["create"], "identifier": sender})
+    amount = {"value": "1000", "assetCode": "USD", "assetScale": 2}
+    body = {"walletAddress": sender, "receiver": receiver, "method": "ilp", "debitAmount": amount}
+    return instance.client.post("/quotes", body, token)
+
+
+def test_server_quotes_at_the_rates_of_the_service_while_they_are_fresh(
+    tmp_path: Path, exchange: str, refused: Refused
+) -> None:
+    with closing(connect_writer(str(tmp_path / "payres.db"))) as connection:
+        for code in ("EUR", "USD"):
+            assets.ensure_asset(connection, code, 2)
+    with run_instance(tmp_path / "payres.db", rates_url=exchange) as instance:
+        instance.create_wallet("dora", asset="EUR")
+        for _ in range(10_000):
+            if instance.read(assets.list_rates):
+                break
+        answer = quote(instance)
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["receiveAmount"]["value"] == "920"
+        instance.clock.advance(400)
+        error = refused(quote(instance), 400, "invalid_receiver", reason="exchange_rate_expired")
+        assert "from USD to EUR is 40" in error["description"]
+
+
+def test_rates_are_not_asked_for_without_a_service(shared: Instance) -> None:
+    def unit(tx: Transaction) -> list[RateRecord]:
+        return [rate for rate in assets.list_rates(tx) if rate.expires_at is not None]
+
+    assert shared.context.settings.rates_url == ""
+    assert shared.read(unit) == []

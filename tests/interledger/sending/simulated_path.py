@@ -1,0 +1,158 @@
+"""A path of connectors with a STREAM receiver at its end, in memory: an Outbound that keeps what becomes of packets."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from fractions import Fraction
+from math import floor
+from typing import NamedTuple
+
+from payres.amounts import Asset
+from payres.interledger.frames import CloseCode, ConnectionClose, Frame, PacketType, StreamPacket
+from payres.interledger.oer import CodecError
+from payres.interledger.packets import (
+    Code,
+    Fulfill,
+    Prepare,
+    Reject,
+    Reply,
+    decode_prepare,
+    decode_reply,
+    encode,
+    too_large_data,
+)
+from payres.interledger.sending.channel import Connection, Destination, Lost, Outcome
+from payres.interledger.sending.timing import Timing, monotonic
+from payres.interledger.stream import SharedSecret
+from tests.interledger.sending.virtual_time import LoopClock
+
+SECRET = bytes(range(32))
+ADDRESS = "test.receiver.token"
+CONNECTOR = "test.connector"
+USD = Asset("USD", 2)
+TIMING = Timing(LoopClock())
+
+
+class Entry(NamedTuple):
+    """A packet as it was sent, and what came back; `stream` is what only the two ends can read."""
+
+    at: int
+    prepare: Prepare
+    stream: StreamPacket
+    arrived: int
+    outcome: Outcome
+
+
+class Receiver:
+    """Takes what is not less than it should be; it says of other packets that they are not, with the code given."""
+
+    def __init__(self, unfulfillable: str = Code.APPLICATION_ERROR, frames: tuple[Frame, ...] = ()) -> None:
+        self.secret = SharedSecret(SECRET)
+        self.received = self.last = 0
+        self.unfulfillable = unfulfillable
+        self.frames = frames
+
+    def answer(self, prepare: Prepare, arrived: int) -> Reply:
+        try:
+            packet = self.secret.open_packet(prepare.data)
+        except CodecError:
+            return Reject(Code.UNEXPECTED_PAYMENT)
+        fulfillment = self.secret.fulfillment(prepare.data)
+        frames = self.frames
+        if any(isinstance(frame, ConnectionClose) for frame in packet.frames):
+            frames = (ConnectionClose(CloseCode.NO_ERROR, ""),)
+            return Reject(Code.APPLICATION_ERROR, data=self._say(packet, PacketType.REJECT, arrived, frames))
+        if arrived < packet.prepare_amount:
+            return Reject(Code.APPLICATION_ERROR, data=self._say(packet, PacketType.REJECT, arrived, frames))
+        if hashlib.sha256(fulfillment).digest() != prepare.condition:
+            return Reject(self.unfulfillable, data=self._say(packet, PacketType.REJECT, arrived, frames))
+        self.received += arrived
+        self.last = arrived
+        return Fulfill(fulfillment, self._say(packet, PacketType.FULFILL, arrived, frames))
+
+    def _say(self, packet: StreamPacket, kind: PacketType, arrived: int, frames: tuple[Frame, ...]) -> bytes:
+        return self.secret.seal_packet(StreamPacket(packet.sequence, kind, arrived, frames))
+
+
+class SimulatedPath:
+    """Delivers `rate` of each amount, rounded down, and rejects packets above `max_packet`.
+
+    Tests replace its methods to make it misbehave. `fulfilled`, `lost` and `in_flight` are the sender's amounts.
+    """
+
+    def __init__(
+        self,
+        rate: Fraction = Fraction(1),
+        max_packet: int | None = None,
+        *,
+        delay: float = 0,
+        told: bool = True,
+        receiver: Receiver | None = None,
+    ) -> None:
+        self.rate_now = rate
+        self.max_packet = max_packet
+        self.delay = delay
+        self.told = told
+        self.receiver = receiver or Receiver()
+        self.log: list[Entry] = []
+        self.fulfilled = self.delivered = self.lost = self.in_flight = 0
+        self.packets = self.most_packets = self.most_at_stake = 0
+
+    def rate(self) -> Fraction:
+        return self.rate_now
+
+    async def transit(self, prepare: Prepare) -> None:
+        """What happens on the way there and back again."""
+        if self.delay:
+            await asyncio.sleep(self.delay)
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        """What a connector says against the packet."""
+        if self.max_packet is None or prepare.amount <= self.max_packet:
+            return None
+        data = too_large_data(prepare.amount, self.max_packet) if self.told else b""
+        return Reject(Code.AMOUNT_TOO_LARGE, CONNECTOR, "too large", data)
+
+    def on_the_way_back(self, reply: Reply) -> Outcome:
+        """What becomes of the receiver's reply."""
+        return reply
+
+    async def ask(self, prepare: Prepare) -> Outcome:
+        return await self._carry(prepare)
+
+    async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
+        self.in_flight += prepare.amount
+        self.packets += 1
+        self.most_packets = max(self.most_packets, self.packets)
+        self.most_at_stake = max(self.most_at_stake, self.fulfilled + self.lost + self.in_flight)
+        try:
+            outcome = await self._carry(prepare)
+        finally:
+            self.in_flight -= prepare.amount
+            self.packets -= 1
+        if isinstance(outcome, Fulfill):
+            assert outcome.fulfillment == fulfillment
+            self.fulfilled += prepare.amount
+            self.delivered += delivered(outcome)
+        elif isinstance(outcome, Lost):
+            self.lost += prepare.amount
+        return outcome
+
+    async def _carry(self, prepare: Prepare) -> Outcome:
+        sent_at = monotonic()
+        assert prepare.destination == ADDRESS
+        await self.transit(prepare)
+        arriving = decode_prepare(encode(prepare))
+        arrived = floor(prepare.amount * self.rate())
+        outcome: Outcome | None = self.on_the_way(prepare)
+        if outcome is None:
+            outcome = self.on_the_way_back(self.receiver.answer(arriving, arrived))
+        if not isinstance(outcome, Lost):
+            outcome = decode_reply(encode(outcome))
+        stream = self.receiver.secret.open_packet(prepare.data)
+        self.log.append(Entry(sent_at, prepare, stream, arrived, outcome))
+        return outcome
+
+
+def connect(path: SimulatedPath, asset: Asset = USD, timing: Timing = TIMING) -> Connection:
+    return Connection(path, Destination(ADDRESS, SECRET, asset), timing)

@@ -1,0 +1,186 @@
+"""Payments over random paths, which move their rate, reject packets and lose replies: what must hold all the same."""
+
+import asyncio
+from fractions import Fraction
+from math import ceil
+from random import Random
+from typing import NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payres.clock import MINUTE
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply
+from payres.interledger.sending.channel import Connection, Lost, Outcome
+from payres.interledger.sending.failures import Failure, SendingFailed
+from payres.interledger.sending.payment import Result, pay
+from payres.interledger.sending.portions import Plan
+from payres.interledger.sending.probe import probe
+from payres.interledger.sending.rates import RateBounds
+from payres.interledger.sending.terms import fixed_delivery, fixed_send
+from payres.interledger.sending.timing import monotonic
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
+from tests.interledger.sending.virtual_time import run
+
+UNFULFILLABLE = (Code.APPLICATION_ERROR, Code.WRONG_CONDITION, Code.INSUFFICIENT_DESTINATION_AMOUNT)
+
+
+class Weather(NamedTuple):
+    """How a path behaves; the shares are percent of the packets."""
+
+    seed: int
+    rate: Fraction
+    packets: int  # how many the amount needs at least
+    limited: bool
+    told: bool
+    drift: int  # how much the rate moves with each packet, in millionths, up or down
+    temporary: int  # share rejected with a code that begins with T
+    lost: int  # share of packets with money that have no outcome, though half of them arrive
+    stripped: int  # share of rejects whose data does not come back
+    delay: int  # milliseconds
+    unfulfillable: str
+
+
+class Path(SimulatedPath):
+    def __init__(self, weather: Weather, max_packet: int | None) -> None:
+        receiver = Receiver(weather.unfulfillable)
+        super().__init__(weather.rate, max_packet, told=weather.told, receiver=receiver)
+        self._weather = weather
+        self._random = Random(weather.seed)
+        self.taken = 0  # what the sender has spent, whether it knows or not
+        self.best = weather.rate
+
+    async def transit(self, prepare: Prepare) -> None:
+        delay = self._weather.delay
+        await asyncio.sleep(self._random.randint(delay // 2, delay) / 1000)
+        self.rate_now *= 1 + Fraction(self._random.randint(-1, 1) * self._weather.drift, 1_000_000)
+        self.best = max(self.best, self.rate_now)
+        self._amount = prepare.amount
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        if self._happens(self._weather.temporary):
+            return Reject(self._random.choice((Code.INTERNAL_ERROR, Code.INSUFFICIENT_LIQUIDITY)), CONNECTOR)
+        return super().on_the_way(prepare)
+
+    def on_the_way_back(self, reply: Reply) -> Outcome:
+        if isinstance(reply, Fulfill):
+            if not self._happens(self._weather.lost):
+                self.taken += self._amount
+                return reply
+            if self._random.getrandbits(1):
+                self.taken += self._amount
+            else:
+                self.receiver.received -= self.receiver.last  # it never got there
+            return Lost("the connection broke")
+        if self._happens(self._weather.stripped):
+            return Reject(reply.code, CONNECTOR)
+        return reply
+
+    def _happens(self, share: int) -> bool:
+        return self._random.randrange(100) < share
+
+
+shares = st.sampled_from((0, 0, 5, 30))
+weathers = st.builds(
+    Weather,
+    seed=st.integers(0, 2**32),
+    rate=st.builds(Fraction, st.integers(1, 2000), st.integers(1, 2000)),
+    packets=st.integers(1, 30),
+    limited=st.booleans(),
+    told=st.booleans(),
+    drift=st.sampled_from((0, 0, 0, 100, 20_000)),
+    temporary=shares,
+    lost=shares,
+    stripped=shares,
+    delay=st.sampled_from((0, 10, 150, 900)),
+    unfulfillable=st.sampled_from(UNFULFILLABLE),
+)
+amounts = st.integers(1, 10**7)
+slippages = st.sampled_from((Fraction(1, 100), Fraction(0), Fraction(1, 10)))
+
+
+def calmed(weather: Weather) -> Weather:
+    return weather._replace(drift=0, temporary=0, lost=0, stripped=0)
+
+
+class Payment(NamedTuple):
+    path: Path
+    plan: Plan
+    result: Result
+    took: int
+
+
+def make_payment(weather: Weather, amount: int, slippage: Fraction, *, sends_all: bool) -> Payment | None:
+    """The whole of a payment, or nothing when the path is too bad to make an offer."""
+    source = amount if sends_all else ceil(amount / weather.rate)
+    path = Path(weather, max(source // weather.packets, 1) if weather.limited else None)
+
+    async def whole() -> Payment | None:
+        connection = connect(path)
+        try:
+            plan = await make_plan(connection, amount, weather.rate * (1 - slippage), sends_all=sends_all)
+        except SendingFailed as failure:
+            if failure.reason not in {Failure.RATE_PROBE_FAILED, Failure.INSUFFICIENT_EXCHANGE_RATE}:
+                raise
+            return None
+        began = monotonic()
+        result = await pay(connection, plan)
+        return Payment(path, plan, result, monotonic() - began)
+
+    return run(whole())
+
+
+async def make_plan(connection: Connection, amount: int, minimum: Fraction, *, sends_all: bool) -> Plan:
+    path = await probe(connection)
+    offer = (fixed_send if sends_all else fixed_delivery)(amount, path, minimum)
+    return Plan(offer.max_source, offer.min_delivery, minimum, path, sends_all)
+
+
+@settings(max_examples=80)
+@given(weathers, amounts, slippages, st.booleans())
+def test_no_path_makes_a_payment_spend_or_believe_too_much(
+    weather: Weather, amount: int, slippage: Fraction, sends_all: bool
+) -> None:
+    payment = make_payment(weather, amount, slippage, sends_all=sends_all)
+    if payment is None:
+        return
+    path, plan, result, took = payment
+    assert path.most_at_stake <= plan.max_source
+    assert path.most_packets <= 20
+    assert path.in_flight == path.packets == 0, "every packet had its outcome"
+    assert (result.sent, result.in_doubt) == (path.fulfilled, path.lost)
+    assert result.sent <= path.taken <= result.sent + result.in_doubt
+    assert result.delivered == path.delivered <= path.receiver.received <= path.taken * path.best
+    # What every packet must deliver holds for their sum, less the one unit that is forgiven.
+    assert result.delivered >= (result.sent - 1) * plan.min_rate
+    assert took < 5 * MINUTE
+    if result.failure is None and not result.in_doubt:
+        assert result.sent == plan.max_source if sends_all else result.delivered >= plan.min_delivery
+
+
+@settings(max_examples=60)
+@given(weathers, amounts, slippages, shares)
+def test_delivery_stops_within_one_packets_rounding(
+    weather: Weather, amount: int, slippage: Fraction, lost: int
+) -> None:
+    payment = make_payment(calmed(weather)._replace(lost=lost), amount, slippage, sends_all=False)
+    if payment:
+        assert payment.path.receiver.received <= payment.plan.min_delivery + ceil(weather.rate) + 1
+
+
+@settings(max_examples=60)
+@given(weathers, amounts, st.booleans())
+def test_payment_over_a_steady_path_is_complete(weather: Weather, amount: int, sends_all: bool) -> None:
+    payment = make_payment(calmed(weather), amount, Fraction(1, 10), sends_all=sends_all)
+    if payment:
+        assert (payment.result.failure, payment.result.in_doubt) == (None, 0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(0, 10**12)), min_size=1, max_size=20))
+def test_bounds_hold_what_the_last_packet_shows(packets: list[tuple[int, int]]) -> None:
+    bounds = RateBounds.of(*packets[0])
+    for sent, delivered in packets:
+        bounds = bounds.learn(sent, delivered)
+        assert bounds.low < bounds.high
+        assert bounds.low < Fraction(delivered + 1, sent)
+        assert bounds.high > Fraction(delivered, sent)
