@@ -4,6 +4,7 @@ As any client does, payres reads the public form first, which names the authoriz
 it reads the whole.
 """
 
+import asyncio
 import base64
 import re
 from typing import Annotated, Any, Final, TypeVar
@@ -61,11 +62,12 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteReceivers:
-    """Reads incoming payments on other servers as the client `identity`."""
+    """Reads incoming payments on other servers as the client `identity`, each in at most so many `seconds`."""
 
-    def __init__(self, http: GuardedClient, identity: Identity, clock: Clock) -> None:
+    def __init__(self, http: GuardedClient, identity: Identity, clock: Clock, seconds: float = 10.0) -> None:
         self._http = http
         self._clock = clock
+        self._seconds = seconds
         self._identity = identity
         self._tokens = AccessTokens(http, identity, clock)
 
@@ -91,8 +93,12 @@ class RemoteReceivers:
         `permanent` is false where it may be another server's bad moment.
         """
         try:
-            place = await self._find_place(url)
-            return _understood(url, await self._read(url, place))
+            async with asyncio.timeout(self._seconds):
+                place = await self._find_place(url)
+                return _understood(url, await self._read(url, place))
+        except TimeoutError as error:
+            sentence = f"{url} could not be read within {self._seconds:g} seconds"
+            raise RemoteReceiverFailed("unreachable", sentence, permanent=False) from error
         except FetchFailed as error:
             reason, permanent = _FAILURES.get(error.reason, ("unreachable", False))
             raise RemoteReceiverFailed(reason, error.sentence, permanent) from error

@@ -30,10 +30,14 @@ CLOSE: Final = ConnectionClose(CloseCode.NO_ERROR, "")
 
 
 class Payable(msgspec.Struct, frozen=True):
-    """Money that may be delivered: `fulfill` is the answer if it is, `decline` the last word if it never will be."""
+    """Money that may be delivered: `fulfill` answers if it is, `decline` if it never will be."""
 
     fulfill: Fulfill
-    decline: Reject
+    reply: "_Reply"
+
+    def decline(self) -> Reject:
+        """No, and no more packets either."""
+        return self.reply.reject(CLOSE)
 
 
 class Receiver:
@@ -60,7 +64,7 @@ class Receiver:
         if arrived < asked.prepare_amount or not _fits(fulfillment, prepare.condition):
             return reply.reject(*details)
         fulfill = reply.fulfill(fulfillment, *details)
-        return Payable(fulfill, reply.reject(CLOSE)) if arrived else fulfill
+        return Payable(fulfill, reply) if arrived else fulfill
 
     def _refuse(self, code: Code) -> Reject:
         return Reject(code, self._ilp_address)

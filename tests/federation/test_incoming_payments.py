@@ -436,6 +436,14 @@ async def test_slow_answer_is_not_waited_for(site: Site, clock: MovableClock) ->
         await failure(make_receivers(http, clock), site.base + PATH, "unreachable", permanent=False)
 
 
+async def test_steps_together_have_a_time(site: Site, clock: MovableClock) -> None:
+    url = publish(site, document(site), Answer(pause=asyncio.Event().wait))
+    async with GuardedClient(allow_private_hosts=True) as http:
+        receivers = RemoteReceivers(http, Identity("https://pay.example", bytes(32), clock), clock, seconds=0.05)
+        error = await failure(receivers, url, "unreachable", permanent=False)
+    assert "within 0.05 seconds" in error.sentence
+
+
 async def test_server_that_is_down_is_unreachable(receivers: RemoteReceivers, unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}{PATH}"
     await failure(receivers, url, "unreachable", permanent=False)

@@ -1,5 +1,5 @@
-// What the Interledger programs share: their settings, one a command line as JSON, and a plugin that speaks ILP over HTTP
-// (RFC 35) to a server, as a peer of it: one POST a packet, whose answer is the reply.
+// What the Interledger programs share: settings as JSON on the command line, results as lines of JSON, and a plugin that
+// speaks ILP over HTTP (RFC 35) to a server as a peer of it does: one POST a packet, whose answer is the reply.
 
 import { Agent, request } from 'node:http'
 
@@ -7,17 +7,27 @@ const TIMEOUT_MS = 30_000
 
 export const settings = JSON.parse(process.argv[2] ?? '{}')
 
-/** Prints a result as one line of JSON; a BigInt becomes a string of digits. */
-export function print(result) {
-  process.stdout.write(`${JSON.stringify(result, (_, value) => (typeof value === 'bigint' ? String(value) : value))}\n`)
+/** A value as JSON, in which a BigInt is a number with all its digits. */
+export function toJson(value) {
+  const text = JSON.stringify(value, (_, member) => (typeof member === 'bigint' ? `bigint:${member}` : member))
+  return text.replace(/"bigint:(\d+)"/g, '$1')
 }
 
-/** A plugin that posts to `url` with a bearer token. `packets` counts what was sent, `failures` what had no answer. */
+/** Prints a result as one line. */
+export function print(result) {
+  process.stdout.write(`${toJson(result)}\n`)
+}
+
+/** The shared secret that incoming payments carry as base64url. */
+export function secret(text) {
+  return Buffer.from(text, 'base64url')
+}
+
+/** A plugin that posts packets to `url` with a bearer token, and counts them. */
 export function httpPlugin({ url, token }) {
   const agent = new Agent({ keepAlive: true, maxSockets: 32 })
   return {
     packets: 0,
-    failures: 0,
     connect: async () => {},
     disconnect: async () => agent.destroy(),
     isConnected: () => true,
@@ -25,39 +35,38 @@ export function httpPlugin({ url, token }) {
     deregisterDataHandler() {},
     sendData(prepare) {
       this.packets += 1
-      return post(agent, url, token, prepare).catch((error) => {
-        this.failures += 1
-        throw error
-      })
+      return post(agent, url, token, prepare)
     }
   }
 }
 
 function post(agent, url, token, prepare) {
   const headers = {
-    'Authorization': `Bearer ${token}`,
+    Authorization: `Bearer ${token}`,
     'Content-Type': 'application/octet-stream',
     'Content-Length': prepare.length
   }
   return new Promise((resolve, reject) => {
-    const exchange = request(url, { method: 'POST', agent, headers, timeout: TIMEOUT_MS }, async (response) => {
-      const parts = []
-      try {
-        for await (const part of response) {
-          parts.push(part)
+    const exchange = request(url, { method: 'POST', agent, headers, timeout: TIMEOUT_MS }, (response) => {
+      readAll(response).then((body) => {
+        if (response.statusCode === 200) {
+          resolve(body)
+        } else {
+          reject(new Error(`${url} answered ${response.statusCode}`))
         }
-      } catch (error) {
-        reject(error)
-        return
-      }
-      if (response.statusCode === 200) {
-        resolve(Buffer.concat(parts))
-      } else {
-        reject(new Error(`${url} answered ${response.statusCode}`))
-      }
+      }, reject)
     })
     exchange.on('timeout', () => exchange.destroy(new Error(`${url} did not answer`)))
     exchange.on('error', reject)
     exchange.end(prepare)
   })
+}
+
+/** All bytes of a stream. */
+export async function readAll(stream) {
+  const parts = []
+  for await (const part of stream) {
+    parts.push(part)
+  }
+  return Buffer.concat(parts)
 }

@@ -1,0 +1,35 @@
+// Pays with ilp-protocol-stream, the older sender, which asks the server for its own address and asset first (IL-DCP,
+// RFC 31). Settings: `url`, `token`, `destination`, `sharedSecret` (base64url), `amountToSend`, and perhaps `slippage`
+// and `timeout` in milliseconds. Prints { amountSent, amountDelivered, error, sourceAsset, packets }.
+
+import { createConnection } from 'ilp-protocol-stream'
+
+import { httpPlugin, print, secret, settings } from './ilp.mjs'
+
+const plugin = httpPlugin(settings)
+const result = { amountSent: 0n, amountDelivered: 0n, error: null, sourceAsset: null }
+try {
+  const connection = await createConnection({
+    plugin,
+    destinationAccount: settings.destination,
+    sharedSecret: secret(settings.sharedSecret),
+    slippage: settings.slippage ?? 0.01
+  })
+  connection.on('error', () => {}) // sendTotal tells it too
+  const stream = connection.createStream()
+  stream.on('error', () => {})
+  try {
+    await stream.sendTotal(settings.amountToSend, { timeout: settings.timeout ?? 20_000 })
+  } catch (error) {
+    result.error = error.message
+  }
+  result.amountSent = BigInt(stream.totalSent)
+  result.amountDelivered = BigInt(connection.totalDelivered)
+  result.sourceAsset = { code: connection.sourceAssetCode, scale: connection.sourceAssetScale }
+  await connection.end().catch(() => {})
+} catch (error) {
+  result.error = error.message
+}
+await plugin.disconnect()
+print({ ...result, packets: plugin.packets })
+process.exit() // its timers would keep the program alive
