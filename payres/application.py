@@ -20,10 +20,14 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers, SystemIdentifiers
+from payres.interledger.answers import Answers
+from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
+from payres.interledger.forwarding import Forwarder
 from payres.interledger.link import Link, open_http
 from payres.interledger.outbound import Outbounds
 from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
 from payres.payments.settlement import SettlementWorker
 from payres.routes import (
@@ -31,6 +35,7 @@ from payres.routes import (
     did_documents,
     grants,
     health,
+    ilp,
     incoming_payments,
     outgoing_payments,
     quotes,
@@ -76,10 +81,11 @@ ROUTES = [
     JsonRoute("/token/{id}", tokens.rotate, methods=["POST"]),
     JsonRoute("/token/{id}", tokens.revoke, methods=["DELETE"]),
     *consent.ROUTES,
+    Route("/ilp", ilp.receive, methods=["POST"]),
     Route("/healthz", health.healthz, methods=["GET"]),
     # Wallet addresses come last: they take every path that is left.
-    WalletRoute("/{path:wallet}/jwks.json", wallet_addresses.read_keys, types=["application/jwk-set+json"]),
-    WalletRoute("/{path:wallet}/did.json", did_documents.read, types=did_documents.MEDIA_TYPES),
+    WalletRoute("/{path:wallet}/jwks.json", wallet_addresses.read_keys),
+    WalletRoute("/{path:wallet}/did.json", did_documents.read),
     WalletRoute("/{path:wallet}", wallet_addresses.read),
 ]
 assert ROOT_WALLET_PATH == ".well-known/pay", "served by the wallet address routes like any other path"
@@ -129,9 +135,14 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
     receivers = RemoteReceivers(http, identity, clock)
     link_http = open_http(settings.allow_private_hosts)
     stack.push_async_callback(link_http.aclose)
-    outbounds = Outbounds(database, Link(link_http, database), clock, identifiers, settings.ilp_address)
-    remote_payments = RemotePayments(database, clock, receivers, outbounds, Unresolved())
+    link, answers, ilp_address = Link(link_http, database), Answers(), settings.ilp_address
+    recovery = Recovery(database, clock, link, answers)
+    stack.push_async_callback(_stop, asyncio.create_task(recovery.run()))
+    outbounds = Outbounds(database, link, clock, identifiers, ilp_address)
+    remote_payments = RemotePayments(database, clock, receivers, outbounds, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
+    credentials = CredentialSource(stream_secret, ilp_address)
+    forwarder = Forwarder(database, clock, identifiers, ilp_address, link, answers, recovery)
     return Context(
         settings=settings,
         urls=urls,
@@ -144,7 +155,8 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
         settlement=settlement,
         remote_quotes=RemoteQuotes(database, urls, clock, receivers, outbounds),
         remote_payments=remote_payments,
-        credentials=CredentialSource(stream_secret, settings.ilp_address),
+        connector=Connector(database, clock, ilp_address, credentials, answers, forwarder),
+        credentials=credentials,
         sign_in=SignInGuard(),
     )
 
@@ -153,11 +165,6 @@ async def _stop(task: "asyncio.Task[None]") -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-class Unresolved:
-    async def resolve(self, packet: object) -> bool:
-        return False
 
 
 class TrailingSlash:

@@ -38,7 +38,7 @@ CODES: Mapping[str, tuple[int, ...]] = {
     "unsupported_media_type": (415,),
     "too_many_requests": (429,),
     "internal_error": (500,),
-    "unavailable": (503,),
+    "unavailable": (503, 504),
 }
 
 # Every word that `details.reason` can hold, by the code that it comes with. A 401 or 403 always has one.

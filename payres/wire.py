@@ -20,6 +20,12 @@ INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "li
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]
 MAX_ACCESS_ITEMS = 3
+# An escaped half of a UTF-16 pair without its other half, after escapes of every other kind.
+UNPAIRED_SURROGATE = re.compile(
+    rb"(?:[^\\]|\\[^u]|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u(?![Dd][89A-Fa-f]))*+"
+    rb"\\u[Dd][89A-Fa-f]",
+    re.DOTALL,
+)
 # How msgspec names a member that the path of its message does not lead to.
 MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`", re.DOTALL)
 
@@ -283,6 +289,9 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         sentence, _, path = str(error).partition(" - at `$")
         raise invalid_request(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if UNPAIRED_SURROGATE.match(body):  # of one near its end, the decoder says that the body was truncated
+            says = "The body has an unpaired surrogate such as \\ud800, which stands for no character"
+            raise invalid_request(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
         raise invalid_request(f"The body is not valid JSON: {error}", field="body") from error
 
 

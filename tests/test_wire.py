@@ -107,6 +107,42 @@ def test_metadata_is_kept_as_it_was_written(text: str) -> None:
     assert wire.metadata_text(Raw()) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"\ud800",
+        r"\ud800x",
+        r"\uDC00",
+        r"x\udbffxxxxxxxxx",
+        r"\ud800\u0041",
+        r"\udc00\ud800",
+        r"\\\ud800",
+        r"\ud83d\ude00\ude00",
+    ],
+)
+def test_unpaired_surrogate_is_named(text: str) -> None:
+    for body in (
+        '{"metadata":{"a":"%s"}}',
+        '{"metadata":{"%s":1}}',
+        '{"metadata":{"a":["%s"]}}',
+        '{"walletAddress":"%s"}',
+    ):
+        with pytest.raises(Refusal, match="unpaired surrogate") as refusal:
+            wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), (body % text).encode())
+        assert (refusal.value.status, refusal.value.details) == (400, {"field": "body"})
+
+
+@pytest.mark.parametrize("text", [r"\ud83d\ude00", r"\\ud800", r"\u0000\uffff", r"\\\\udc00\n"])
+def test_characters_that_only_look_like_half_a_pair_are_taken(text: str) -> None:
+    metadata = f'{{"a":"{text}"}}'
+    body = f'{{"metadata":{metadata}}}'.encode()
+    request = wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), body)
+    assert wire.metadata_text(request.metadata) == metadata
+    with pytest.raises(Refusal) as refusal:
+        wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), body[:-1])
+    assert "surrogate" not in refusal.value.description
+
+
 @pytest.mark.parametrize("text", ["[]", "null", '"text"', "1", "true"])
 def test_metadata_is_an_object(text: str) -> None:
     with pytest.raises(Refusal) as refusal:

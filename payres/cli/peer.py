@@ -172,7 +172,9 @@ def list_all(session: Session) -> None:
 @click.argument("name")
 @with_session
 def show(session: Session, name: str) -> None:
-    """Show a peer: who owes whom, its routes, its limits, what went wrong last. Tokens are never shown.
+    """Show a peer: who owes whom, its routes, its limits.
+
+    What went wrong last with it is there too. Tokens are never shown.
 
     \b
     Example: payres peer show first-bank
@@ -266,20 +268,20 @@ def _show(session: Session, resource: Resource) -> None:
     assert isinstance(in_flight, dict)
     assert isinstance(routes, list)
     lines = [
-        f"peer          {resource['name']}",
-        f"ILP address   {resource['ilpAddress']}",
-        f"routes        {', '.join(routes) or '(none: nothing is sent to it)'}",
-        f"URL           {resource['url']}",
-        f"asset         {code} with scale {resource['assetScale']}",
-        f"balance       {resource['standing']}",
-        f"credit limit  {resource['creditLimit']} {code}; the peer can send {resource['left']} {code} more",
-        f"under way     {in_flight['packets']} packets to it with {in_flight['amount']} {code};"
+        f"peer             {resource['name']}",
+        f"ILP address      {resource['ilpAddress']}",
+        f"routes           {', '.join(routes) or '(none: nothing is sent to it)'}",
+        f"URL              {resource['url']}",
+        f"asset            {code} with scale {resource['assetScale']}",
+        f"balance          {resource['standing']}",
+        f"credit limit     {resource['creditLimit']} {code}; the peer can send {resource['left']} {code} more",
+        f"under way        {in_flight['packets']} packets to it with {in_flight['amount']} {code};"
         f" {resource['reserved']} {code} reserved for packets from it",
-        f"max packet    {_bound(resource)}",
-        f"packets       {resource['packetsReceived']} received, {resource['packetsSent']} sent",
-        f"repeats answers: {'yes' if resource['repeatsAnswers'] else 'no'}",
-        f"last error    {_last_error(resource)}",
-        f"created       {resource['createdAt']}",
+        f"max packet       {_bound(resource)}",
+        f"packets          {resource['packetsReceived']} received, {resource['packetsSent']} sent",
+        f"repeats answers  {'yes' if resource['repeatsAnswers'] else 'no'}",
+        f"last error       {_last_error(resource)}",
+        f"created          {resource['createdAt']}",
     ]
     session.show(resource, "\n".join(lines))
 
@@ -298,13 +300,7 @@ def _last_error(resource: Resource) -> str:
 def _read_tokens(
     outgoing: str | None, outgoing_file: TokenFile, incoming: str | None, incoming_file: TokenFile
 ) -> tuple[str | None, str | None]:
-    """The outgoing and the incoming token, each from its flag or from the first line of its file."""
-    if (
-        outgoing_file is not None
-        and incoming_file is not None
-        and outgoing_file.name == incoming_file.name == "<stdin>"
-    ):
-        raise click.UsageError("Only one of the two tokens can come from standard input")
+    """The two tokens, each from its flag or a line of its file. In standard input the outgoing one comes first."""
     return _read_token("outgoing", outgoing, outgoing_file), _read_token("incoming", incoming, incoming_file)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from payres.clock import DAY
+from payres.interledger.packets import decode_prepare
 from payres.store import packets, peers
 from payres.store.database import Transaction
 
@@ -46,12 +47,12 @@ class Answers:
         found = peers.find_answer(tx, request.peer_id, request.request_id)
         if found is None:
             passed_on = packets.packet_of_request(tx, request.peer_id, request.request_id)
-            if passed_on is not None and passed_on.state == "prepared":
-                raise NoAnswerYet
-            return None
+            if passed_on is None or passed_on.prepare is None:
+                return None
+            _check(request, decode_prepare(passed_on.prepare).condition)
+            raise NoAnswerYet
         condition, reply = found
-        if condition != request.condition:
-            raise RequestIdReused
+        _check(request, condition)
         return reply
 
     def keep(self, tx: Transaction, request: Request, reply: bytes, now: int) -> None:
@@ -63,3 +64,8 @@ class Answers:
         self._kept += 1
         if self._kept % PRUNED_EVERY == 0:
             peers.delete_answers_before(tx, now - KEPT_FOR, PRUNED_AT_ONCE)
+
+
+def _check(request: Request, condition: bytes) -> None:
+    if request.condition != condition:
+        raise RequestIdReused

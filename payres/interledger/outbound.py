@@ -17,6 +17,7 @@ from payres.errors import Refusal
 from payres.identifiers import Identifiers
 from payres.interledger import balances
 from payres.interledger.balances import PaymentEnded
+from payres.interledger.declined import Declined
 from payres.interledger.hops import Hop, next_hop
 from payres.interledger.link import Answered, Link, NotSent
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, encode
@@ -66,26 +67,26 @@ class Outbound:
 
     async def ask(self, prepare: Prepare) -> Outcome:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
-        hop = await self._parts.database.read(lambda tx: self._hop(tx, prepare))
-        if isinstance(hop, Reject):
-            return hop
-        posted = await self._post(hop, prepare, encode(_onward(prepare, hop)), None)
-        if isinstance(posted, Fulfill) and prepare.amount > 0:
+        try:
+            hop = await self._parts.database.read(lambda tx: self._hop(tx, prepare))
+        except Declined as declined:
+            return declined.reject(self._parts.ilp_address)
+        outcome = await self._post(hop, prepare, encode(_onward(prepare, hop)), None)
+        if isinstance(outcome, Fulfill) and prepare.amount > 0:
             return self._reject(Code.WRONG_CONDITION, "a packet was fulfilled that nobody can fulfill")
-        return posted
+        return outcome
 
     async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
         packet_id = self._parts.identifiers.resource()
         try:
-            leaving = await self._parts.database.write(lambda tx: self._prepare(tx, prepare, packet_id))
+            hop, raw = await self._parts.database.write(lambda tx: self._prepare(tx, prepare, packet_id))
+        except Declined as declined:
+            return declined.reject(self._parts.ilp_address)
         except ledger.NotEnough:
             return self._reject(Code.INSUFFICIENT_LIQUIDITY, "there is not enough liquidity for the exchange")
         except PaymentEnded:
             return self._reject(Code.BAD_REQUEST, "the payment has ended, or has nothing left to send")
-        if isinstance(leaving, Reject):
-            return leaving
-        hop, raw = leaving
         outcome = await self._post(hop, prepare, raw, packet_id)
         if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
             outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
@@ -96,17 +97,16 @@ class Outbound:
             await self._parts.database.write(lambda tx: balances.reject(tx, packet_id))
         return outcome
 
-    def _hop(self, tx: Transaction, prepare: Prepare) -> Hop | Reject:
+    def _hop(self, tx: Transaction, prepare: Prepare) -> Hop:
         parts = self._parts
-        return next_hop(
-            tx, parts.ilp_address, prepare.destination, prepare.amount, self._source, None, parts.clock.now()
-        )
+        return next_hop(tx, parts.ilp_address, prepare.destination, prepare.amount, self._source, parts.clock.now())
 
-    def _prepare(self, tx: Transaction, prepare: Prepare, packet_id: str) -> tuple[Hop, bytes] | Reject:
-        """One unit: the route, the rate, and the money, which no other packet can take any more."""
+    def _prepare(self, tx: Transaction, prepare: Prepare, packet_id: str) -> tuple[Hop, bytes]:
+        """One unit: the route, the rate, and the money, which no other packet can take any more.
+
+        Raises Declined, ledger.NotEnough, PaymentEnded.
+        """
         hop = self._hop(tx, prepare)
-        if isinstance(hop, Reject):
-            return hop
         raw = encode(_onward(prepare, hop))
         packet = PacketRecord(
             id=packet_id,
@@ -120,8 +120,7 @@ class Outbound:
             expires_at=prepare.expires_at,
             state="prepared",
         )
-        now = self._parts.clock.now()
-        balances.prepare(tx, packet, hop.peer, now)
+        balances.prepare(tx, packet, hop.peer, self._parts.clock.now())
         return hop, raw
 
     async def _post(self, hop: Hop, prepare: Prepare, raw: bytes, request_id: str | None) -> Outcome:

@@ -129,8 +129,8 @@ def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
     count, _ = packets.in_flight(tx, peer.id)
     if count or peer.reserved:
         raise wrong_state(
-            f"Packets to or from the peer {name} are under way; try again when they are answered or have expired,"
-            " which takes a minute at most"
+            f"Packets to or from the peer {name} are under way; try again when they are answered, or given"
+            " up, which takes an hour when the peer cannot be reached"
         )
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
@@ -180,7 +180,6 @@ def _check_name(tx: Transaction, name: str) -> None:
 
 
 def _check_address(address: str, own_address: str) -> None:
-    """A peer may lie above us, as a parent does, but not below: what is below our address is our incoming payments."""
     if len(address) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(address):
         raise invalid_request(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
     if address == own_address:
@@ -188,10 +187,11 @@ def _check_address(address: str, own_address: str) -> None:
             f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
             field="ilp_address",
         )
-    _check_prefix(address, own_address, "ilp_address")
+    _check_scheme(address, "ilp_address")
 
 
 def _check_routes(routes: Iterable[str], own_address: str) -> None:
+    """Our own address is no route; one above it is, as a parent's, and one below it, as a child's."""
     for prefix in routes:
         # A scheme alone is a prefix too, and becomes an address with one segment more.
         if len(prefix) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(f"{prefix}.x"):
@@ -200,15 +200,15 @@ def _check_routes(routes: Iterable[str], own_address: str) -> None:
                 " alone, such as g or test",
                 field="routes",
             )
-        _check_prefix(prefix, own_address, "routes")
+        if prefix == own_address:
+            raise invalid_request(
+                f"{prefix} is this server's own ILP address; packets for it do not go to a peer", field="routes"
+            )
+        _check_scheme(prefix, "routes")
 
 
-def _check_prefix(prefix: str, own_address: str, field: str) -> None:
-    if f"{prefix}.".startswith(f"{own_address}."):
-        raise invalid_request(
-            f"Packets for {prefix} never leave: everything from {own_address} on is this server's own", field=field
-        )
-    if prefix.split(".")[0] == "peer":  # RFC 15: these are between two neighbours
+def _check_scheme(prefix: str, field: str) -> None:
+    if prefix.partition(".")[0] == "peer":  # RFC 15: these are for the two ends of a link
         raise invalid_request(f"Packets for {prefix} are never passed on; use another scheme than peer", field=field)
 
 

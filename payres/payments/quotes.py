@@ -3,7 +3,9 @@
 The arithmetic of fees, rates and their rounding is in `payres.amounts`; the money moves in `payments.settlement`.
 """
 
-from payres.amounts import Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
+from fractions import Fraction
+
+from payres.amounts import MAX_LEDGER, Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
 from payres.errors import Refusal, invalid_request, not_found
 from payres.identifiers import Identifiers
 from payres.payments.elsewhere import Offer, encode_path
@@ -121,7 +123,8 @@ def _terms(
         else:
             terms = fixed_receive(_wanted(receiver, receive), fee, rate, scales)
     except TooSmall as error:
-        raise too_small(error.minimum, Asset(source.code, source.scale)) from error
+        works = _works(error.minimum, fee, rate, scales, receiver)
+        raise too_small(error.minimum if works else None, Asset(source.code, source.scale)) from error
     except TooLarge as error:
         raise Refusal(400, "invalid_amount", f"The payment is too large: {error}") from error
     _check_fits(receiver, terms)
@@ -154,7 +157,21 @@ def _check_fits(receiver: LocalReceiver, terms: Terms) -> None:
         )
 
 
-def too_small(minimum: int, asset: Asset) -> Refusal:
+def _works(debit: int, fee: Fee, rate: Fraction, scales: Scales, receiver: LocalReceiver) -> bool:
+    """Whether the receiver could be sent this much: where one unit of debit is worth a lot, it may take no more."""
+    try:
+        terms = fixed_send(debit, fee, rate, scales)
+    except (TooSmall, TooLarge):
+        return False
+    most = MAX_LEDGER if receiver.payment.remaining is None else min(MAX_LEDGER, receiver.payment.remaining)
+    return terms.debit <= MAX_LEDGER and terms.receive <= most
+
+
+def too_small(minimum: int | None, asset: Asset) -> Refusal:
+    """Nothing would arrive; `minimum` is the smallest debit that works, None when none does."""
+    if minimum is None:
+        says = "Nothing would arrive, and no debitAmount would fit: the two assets cannot be exchanged in these amounts"
+        return Refusal(400, "invalid_amount", says, {"field": "debitAmount"})
     least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
     return Refusal(
         400,

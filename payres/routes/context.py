@@ -9,6 +9,7 @@ from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers
+from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
@@ -32,6 +33,7 @@ class Context(msgspec.Struct, frozen=True):
     settlement: SettlementWorker
     remote_quotes: RemoteQuotes
     remote_payments: RemotePayments
+    connector: Connector
     credentials: CredentialSource
     sign_in: SignInGuard
 

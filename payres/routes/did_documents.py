@@ -23,7 +23,7 @@ MEDIA_TYPES: Final = ("application/did+json", "application/did+ld+json", "applic
 async def read(request: Request) -> Response:
     """GET {wallet address}/did.json: 404 when the wallet address is unknown or inactive."""
     urls = context_of(request).urls
-    path, keys = await keys_in_force(request)
+    path, keys = await keys_in_force(request, MEDIA_TYPES)
     return json_response(did_document(urls.did(path), urls.wallet(path), keys), headers=KEYS_CACHE)
 
 

@@ -22,13 +22,13 @@ ROUTING = {
 
 
 async def render_refusal(request: Request, refusal: Exception) -> Response:
-    """The answer for a Refusal. Every 401 says where to ask for a grant (part 5, rule 4)."""
+    """The answer for a Refusal. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
     assert isinstance(refusal, Refusal)
     if refusal.status == 405 and request.method == "OPTIONS":
         # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=refusal.headers)
     response = refusal_response(refusal)
-    if refusal.status == 401:
+    if refusal.status == 401 and "WWW-Authenticate" not in refusal.headers:
         response.headers.update(where_to_ask(request))
     return response
 

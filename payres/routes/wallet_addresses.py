@@ -1,10 +1,14 @@
 """Wallet addresses over HTTP: what they are, and the keys of the clients they name."""
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import Refusal, method_not_allowed, not_found
 from payres.grants.clients import local_jwk
+from payres.routes import spsp
+from payres.routes.accept import check_accept
 from payres.routes.context import context_of
 from payres.routes.cross_origin import ANY_ORIGIN
 from payres.routes.messages import json_response
@@ -16,14 +20,17 @@ from payres.urls import ROOT_WALLET_PATH
 from payres.wire import WalletAddress
 
 # Short, because clients act on both; keys shorter, because a revoked one should soon be gone everywhere.
-WALLET_CACHE = {"Cache-Control": "public, max-age=60", **ANY_ORIGIN}
+WALLET_CACHE = {"Cache-Control": "public, max-age=60", "Vary": "Accept", **ANY_ORIGIN}
 KEYS_CACHE = {"Cache-Control": "public, max-age=10", **ANY_ORIGIN}
+KEY_SET_TYPES = ("application/jwk-set+json",)
 
 
 async def read(request: Request) -> Response:
-    """GET {wallet address}: 404 when it is unknown or inactive."""
+    """GET {wallet address}: 404 when it is unknown or inactive. How to pay it, when `Accept` asks for that."""
     context = context_of(request)
     wallet = await context.database.read(lambda tx: _find(tx, request))
+    if spsp.is_asked(request):
+        return spsp.answer(request, wallet)
     body = WalletAddress(
         id=context.urls.wallet(wallet.path),
         **({"public_name": wallet.public_name} if wallet.public_name else {}),
@@ -37,12 +44,14 @@ async def read(request: Request) -> Response:
 
 async def read_keys(request: Request) -> Response:
     """GET {wallet address}/jwks.json: the keys in force."""
-    _, keys = await keys_in_force(request)
+    _, keys = await keys_in_force(request, KEY_SET_TYPES)
     return json_response({"keys": keys}, headers=KEYS_CACHE)
 
 
-async def keys_in_force(request: Request) -> tuple[str, list[JWK]]:
-    """The path of the wallet address that the request names, and its keys. Refuses with 404 and 405.
+async def keys_in_force(request: Request, types: Sequence[str]) -> tuple[str, list[JWK]]:
+    """The path of the wallet address that the request names, and its keys. Refuses with 404, 405 and 406.
+
+    `types` are other names of the JSON that will be answered.
 
     The server's own key, with which it asks other servers, is at the root address, whether there is a wallet or not.
     """
@@ -58,7 +67,7 @@ async def keys_in_force(request: Request) -> tuple[str, list[JWK]]:
         return own + [local_jwk(key.kid, key.x) for key in listed]
 
     keys = await context.database.read(unit)
-    _require_reading(request)
+    _require_reading(request, types)
     return path, keys
 
 
@@ -66,13 +75,16 @@ def _find(tx: Transaction, request: Request) -> WalletRecord:
     wallet = _active(wallets.find_wallet(tx, _path(request)))
     if wallet is None:
         raise _nothing()
-    _require_reading(request)
+    _require_reading(request, (spsp.MEDIA_TYPE,))
     return wallet
 
 
 def _path(request: Request) -> str:
+    """The wallet's path. An escaped slash makes another URL (RFC 3986 section 2.2), which names no wallet."""
+    if b"%2f" in request.scope["raw_path"].lower():
+        raise _nothing()
     path: str = request.path_params["path"]
-    return path.rstrip("/").lower()
+    return path.lower()
 
 
 def _active(wallet: WalletRecord | None) -> WalletRecord | None:
@@ -83,6 +95,7 @@ def _nothing() -> Refusal:
     return not_found("There is nothing at this address")
 
 
-def _require_reading(request: Request) -> None:
+def _require_reading(request: Request, types: Sequence[str] = ()) -> None:
     if request.method not in {"GET", "HEAD"}:
         raise method_not_allowed("GET, HEAD, OPTIONS")
+    check_accept(request.scope["headers"], types)

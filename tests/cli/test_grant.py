@@ -26,7 +26,7 @@ ACCESS = [
         "identifier": f"{BASE}/alice",
         "limits": {
             "debitAmount": {"value": "2500", "assetCode": "USD", "assetScale": 2},
-            "interval": "R12/2026-01-01T00:00:00Z/P1M",
+            "interval": "R12/2096-01-01T00:00:00Z/P1M",
             "receiver": f"{BASE}/incoming-payments/1",
         },
     }
@@ -77,7 +77,7 @@ def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: 
     assert grant["interaction"]["redirect"] == asked.redirect
     text = payres("grant", "show", asked.id).stdout
     assert "outgoing-payment: create, read, for http://127.0.0.1:8080/alice, sending at most 25.00 USD," in text
-    assert "in each window of R12/2026-01-01T00:00:00Z/P1M" in text
+    assert "in each window of R12/2096-01-01T00:00:00Z/P1M" in text
     assert f"({'The Shop'})" in text
 
 

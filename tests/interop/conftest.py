@@ -1,4 +1,4 @@
-"""What the tests of the official client run against: a real server, its command line, Node, and a wallet's owner."""
+"""What the tests with programs from npm run against: a real server, its command line, Node, and a wallet's owner."""
 
 import json
 import os
@@ -9,8 +9,9 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -18,6 +19,7 @@ from playwright.sync_api import sync_playwright
 HERE = Path(__file__).parent
 PASSWORD = "correct horse battery staple"
 CONTINUE_WAIT = "1"  # seconds; the default of 5 would only make the tests slow
+PROGRAM_SECONDS = 120
 STOP_SECONDS = 30  # this and the next are generous, so that a busy machine fails no test
 PAGE_MILLISECONDS = 30_000
 CHROMIUM_FLAGS = (
@@ -29,7 +31,35 @@ Json = dict[str, Any]
 Command = Callable[..., Json]
 Decide = Callable[[str, str], None]  # makes a choice, `approve` or `deny`, at the URL that the owner is sent to
 RunStory = Callable[..., dict[str, Json]]
+RunNode = Callable[[str, Json], Json]
+OpenReceiver = Callable[..., "Receiver"]
 OpenWallet = Callable[..., str]
+
+
+class Receiver(NamedTuple):
+    """An Interledger peer that receives, as stories/receiver.mjs prints it: where it takes packets, whom they pay."""
+
+    url: str
+    destination: str
+    sharedSecret: str  # noqa: N815 - as the program prints it
+
+    def total(self) -> Json:
+        """What it has received, in how many packets, of how many requests."""
+        return self._ask("GET", "total")
+
+    def credentials(self) -> Json:
+        """Another destination with its shared secret."""
+        return self._ask("POST", "credentials")
+
+    def change(self, **settings: Any) -> Json:
+        """Changes its settings, which stories/receiver.mjs explains; returns all of them."""
+        return self._ask("PATCH", "settings", json.dumps(settings).encode())
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Json:
+        request = urllib.request.Request(self.url.removesuffix("ilp") + path, body, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            told: Json = json.load(answer)
+        return told
 
 
 @pytest.fixture(scope="session")
@@ -114,14 +144,9 @@ def run_story() -> RunStory:
 
     A step with `decide` sends the wallet's owner to that URL, who decides before the next step is read.
     """
-    if not (HERE / "node_modules").is_dir():
-        pytest.fail("tests/interop/node_modules is missing: run `make test`, which installs the official client")
-    node = shutil.which("node")
-    if node is None:
-        pytest.fail("The official client needs Node 20 or later, and there is no `node` on the PATH")
 
     def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
-        command = [node, str(HERE / "stories" / f"{story}.mjs")]
+        command = _node(story)
         steps: dict[str, Json] = {}
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
             try:
@@ -143,6 +168,37 @@ def run_story() -> RunStory:
         return steps
 
     return run
+
+
+@pytest.fixture(scope="session")
+def run_node() -> RunNode:
+    """Runs a program of stories/ that takes its settings as an argument, and returns the JSON object that it prints."""
+
+    def run(program: str, settings: Json) -> Json:
+        command = [*_node(program), json.dumps(settings)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
+        assert done.returncode == 0, done.stderr
+        result: Json = json.loads(done.stdout)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def open_receiver() -> Iterator[OpenReceiver]:
+    """Opens Interledger receivers with the settings that stories/receiver.mjs explains, for the time of the test."""
+    with ExitStack() as opened:
+
+        def open_one(**settings: Any) -> Receiver:
+            command = [*_node("receiver"), json.dumps(settings)]
+            process = opened.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8"))
+            opened.callback(process.kill)
+            assert process.stdout is not None
+            announced = process.stdout.readline()
+            assert announced, f"the receiver did not start with {settings}"
+            return Receiver(**json.loads(announced))
+
+        yield open_one
 
 
 @pytest.fixture(params=["owner_at_command_line", "owner_in_browser"])
@@ -189,6 +245,16 @@ def owner_in_browser() -> Iterator[Decide]:
 
         yield decide
         browser.close()
+
+
+def _node(program: str) -> list[str]:
+    """The command that runs a program of stories/."""
+    if not (HERE / "node_modules").is_dir():
+        pytest.fail("tests/interop/node_modules is missing: run `make test`, which installs what comes from npm")
+    node = shutil.which("node")
+    if node is None:
+        pytest.fail("The programs from npm need Node 20 or later, and there is no `node` on the PATH")
+    return [node, str(HERE / "stories" / f"{program}.mjs")]
 
 
 def _open_app(payres: Command, name: str, directory: Path) -> Json:

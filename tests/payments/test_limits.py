@@ -399,7 +399,7 @@ def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> C
 # Over HTTP: each refusal in both shapes, and what it leaves behind
 
 FRESH = count()
-LATER, LONG_AGO = "R/2999-01-01T00:00:00Z/P1D", "R5/2000-01-01T00:00:00Z/P1D"
+LATER = "R/2999-01-01T00:00:00Z/P1D"
 
 
 def money(value: int, code: str = "USD") -> Json:
@@ -464,7 +464,6 @@ def receiver_in(idle: Instance) -> Callable[[str], str]:
     ("limits", "value", "currency", "code", "details"),
     [
         ({"debitAmount": money(399)}, 400, "USD", "limit_exceeded", ("debitAmount", "399", "400")),
-        ({"debitAmount": money(0)}, 1, "USD", "limit_exceeded", ("debitAmount", "0", "1")),
         ({"debitAmount": money(399)}, 400, "DKK", "limit_exceeded", ("debitAmount", "399", "400")),
         ({"receiveAmount": money(399)}, 400, "USD", "limit_exceeded", ("receiveAmount", "399", "400")),
         ({"receiveAmount": money(399, "DKK")}, 400, "DKK", "limit_exceeded", ("receiveAmount", "399", "400")),
@@ -473,12 +472,7 @@ def receiver_in(idle: Instance) -> Callable[[str], str]:
         ({"receiver": "{another}"}, 1, "USD", "limit_exceeded", ("receiver",)),
         ({"receiver": "{another}", "interval": LATER}, 1, "USD", "limit_exceeded", ("receiver",)),
         ({"interval": LATER}, 1, "USD", "limit_exceeded", ("interval",)),
-        ({"interval": LONG_AGO, "debitAmount": money(1000)}, 1, "USD", "limit_exceeded", ("interval",)),
-        ({"interval": "R/P1D/2000-01-01T00:00:00Z"}, 1, "USD", "limit_exceeded", ("interval",)),
-        (
-            {"interval": "R0/2000-01-01T00:00:00Z/2000-01-02T00:00:00Z"},
-            *(1, "USD", "limit_exceeded", ("interval",)),
-        ),
+        ({"interval": LATER, "debitAmount": money(1000)}, 1, "USD", "limit_exceeded", ("interval",)),
         (None, 1001, "USD", "insufficient_funds", ("wallet",)),
         ({"debitAmount": money(2000)}, 1001, "USD", "insufficient_funds", ("wallet",)),
         (None, 1, "CHF", "insufficient_funds", ("liquidity",)),

@@ -65,7 +65,6 @@ def receiver_of(instance: Instance, path: str = "bob") -> str:
         (500, [(500, True), (1, False)]),
         (500, [(501, False), (500, True)]),
         (500, [(200, True), (301, False), (300, True), (1, False)]),
-        (0, [(1, False)]),
     ],
 )
 @pytest.mark.parametrize("kind", ["debitAmount", "receiveAmount"])

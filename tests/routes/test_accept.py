@@ -138,7 +138,6 @@ def test_several_accept_lines_are_one(shared: Instance, stranger: httpx2.Client,
         ("GET", "/alice"),
         ("GET", "/alice/jwks.json"),
         ("GET", "/alice/did.json"),
-        ("GET", "/nobody"),
     ],
 )
 def test_request_that_rules_json_out_is_refused_in_json(
@@ -163,8 +162,16 @@ def test_what_is_refused_for_its_accept_does_nothing(shared: Instance, refused: 
 
 
 def test_wrong_method_is_told_before_accept(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
-    answer = stranger.put(f"{shared.base_url}/quotes", headers={"accept": "text/html"})
-    refused(answer, 405, "method_not_allowed")
+    for path in ("/quotes", "/alice", "/alice/jwks.json", "/alice/did.json"):
+        answer = stranger.put(shared.base_url + path, headers={"accept": "text/html"})
+        refused(answer, 405, "method_not_allowed")
+
+
+@pytest.mark.parametrize("path", ["/nobody", "/nobody/jwks.json", "/nobody/did.json", "/quotes/1/2", "/ilp"])
+def test_unknown_address_is_told_before_accept(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str
+) -> None:
+    refused(stranger.get(shared.base_url + path, headers={"accept": "text/html"}), 404, "not_found")
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Pat
 async def test_consent_page_says_what_is_asked(site: Site) -> None:
     limits = {
         "debitAmount": {"value": "2000", "assetCode": "USD", "assetScale": 2},
-        "interval": "R11/2026-01-01T00:00:00Z/P1M",
+        "interval": "R11/2027-01-01T00:00:00Z/P1M",
         "receiver": "https://shop.example/incoming-payments/1",
     }
     quote_item = {"type": "quote", "actions": ["create"], "identifier": f"{BASE}/alice"}
@@ -220,7 +220,7 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
     for part in (
         "It calls itself Super Shop https://shop.example/pay address verified",
         "Your wallet Alice https://pay.example/alice",
-        "Send up to USD 20.00 every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC",
+        "Send up to USD 20.00 every month, 12 times, from 1 January 2027 00:00 UTC until 1 January 2028 00:00 UTC",
         "To this receiver only: https://shop.example/incoming-payments/1",
         "Ask what a payment would cost",
         "Confirm that you own https://pay.example/alice",

@@ -128,9 +128,9 @@ def test_access_that_spends_or_sees_all_waits_for_consent(shared: Instance, acce
 
 def test_limits_are_echoed_as_they_were_asked_for(shared: Instance) -> None:
     limits = {
-        "receiver": f"{shared.base_url}/incoming-payments/1",
+        "receiver": shared.client.create_incoming_payment(shared.wallet("bob"))["id"],
         "debitAmount": {"value": "500", "assetCode": "USD", "assetScale": 2},
-        "interval": "R11/2026-01-01T00:00:00Z/P1M",
+        "interval": "R11/2096-01-01T00:00:00Z/P1M",
     }
     granted = shared.client.obtain_grant(spending(shared, limits=limits))
     assert granted["access_token"]["access"] == [spending(shared, limits=limits)]
@@ -209,14 +209,15 @@ def test_client_without_such_a_key_is_refused(shared: Instance, refused: Refused
 
 
 def test_redirect_after_consent_carries_the_hash_and_the_reference(shared: Instance) -> None:
-    finish = {"method": "redirect", "uri": "https://shop.example/done?order=1&hash=old#top", "nonce": "n-1"}
+    finish = {"method": "redirect", "uri": "https://shop.example/done?order=1&state=%7e+%ff&flag#top", "nonce": "n-1"}
     asked = ask(shared, interact={"start": ["redirect"], "finish": finish})
     finished = shared.approve(asked["interact"]["redirect"])
     assert finished is not None
     parts = urlsplit(finished)
     assert (parts.scheme, parts.netloc, parts.path, parts.fragment) == ("https", "shop.example", "/done", "top")
-    query = parse_qs(parts.query, strict_parsing=True)
-    assert query.keys() == {"order", "hash", "interact_ref"}
+    assert parts.query.startswith("order=1&state=%7e+%ff&flag&hash=")
+    query = parse_qs(parts.query.partition("&flag&")[2], strict_parsing=True)
+    assert query.keys() == {"hash", "interact_ref"}
     [reference] = query["interact_ref"]
     grant_endpoint = f"{shared.base_url}/"
     assert query["hash"] == [interaction_hash("n-1", asked["interact"]["finish"], reference, grant_endpoint)]

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,22 @@ def receiver_of(instance: Instance, amount: int | None = None, wallet: str = "bo
 def create(instance: Instance, receiver: str, /, **members: Any) -> httpx2.Response:
     body = {"walletAddress": instance.wallet("alice"), "receiver": receiver, "method": "ilp"} | members
     return instance.client.post("/quotes", body, token_for(instance, "create", wallet=None))
+
+
+SPELLINGS = ["HTTP://", "%69", "/", "//", "?a=b", "#c", "/?a#b"]
+
+
+def spelt(url: str, spelling: str) -> str:
+    """A resource's URL in another spelling."""
+    scheme, _, rest = url.partition("://")
+    match spelling:
+        case "HTTP://":
+            return f"{scheme.upper()}://{rest}"
+        case "%69":
+            *before, collection, identifier = url.split("/")
+            escaped = [f"%{ord(text[0]):02x}{text[1:]}" for text in (collection, identifier)]
+            return "/".join([*before, *escaped])
+    return url + spelling
 
 
 @pytest.mark.parametrize(
@@ -98,6 +115,45 @@ def test_quote_charges_the_fee_of_the_senders_asset(shared: Instance, refused: R
     too_small = create(shared, receiver, **from_karen, debitAmount=crowns | {"value": "10"})
     refused(too_small, 400, "invalid_amount", field="debitAmount", minSendAmount=crowns | {"value": "12"})
     assert create(shared, receiver, **from_karen, debitAmount=crowns | {"value": "12"}).status_code == 201
+
+
+def test_quote_names_a_smallest_amount_only_if_it_works(shared: Instance, refused: Refused) -> None:
+    """One unit of gold buys more than an amount can hold, or than the receiver takes."""
+    shared.create_wallet("goldsmith", "XAU", 0)
+    shared.write(lambda tx: assets.set_fee(tx, "XAU", 0, "10", 0))
+    now = shared.clock.now()
+    for code, scale, wanted in (("XTS", 19, None), ("XTT", 2, "50"), ("XTU", 2, "100")):
+        wallet = shared.create_wallet(code.lower(), code, scale)
+        shared.write(partial(assets.set_rate, base="XAU", counter=code, rate="1", now=now))
+        amount = None if wanted is None else {"value": wanted, "assetCode": code, "assetScale": scale}
+        receiver = shared.client.create_incoming_payment(wallet, amount)["id"]
+        debit = {"value": "10", "assetCode": "XAU", "assetScale": 0}
+        answer = create(shared, receiver, walletAddress=shared.wallet("goldsmith"), debitAmount=debit)
+        least = debit | {"value": "11"} if code == "XTU" else None
+        refused(answer, 400, "invalid_amount", field="debitAmount", minSendAmount=least)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_receiver_and_quote_are_known_by_every_spelling(shared: Instance, spelling: str) -> None:
+    receiver = receiver_of(shared, 1)
+    quote = create(shared, spelt(receiver, spelling)).json()
+    assert quote["receiver"] == receiver
+    assert shared.client.get(quote["id"], token_for(shared, "read")).json() == quote
+    paid = shared.client.create_outgoing_payment(shared.wallet("alice"), spelt(quote["id"], spelling))
+    assert (paid["receiver"], paid["quoteId"]) == (receiver, quote["id"])
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_receiver_of_a_payment_and_of_its_limit_are_known_by_every_spelling(shared: Instance, spelling: str) -> None:
+    receiver = receiver_of(shared, 1)
+    alice = shared.wallet("alice")
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": alice}
+    limits = {"receiver": receiver, "debitAmount": usd(1)}
+    granted = shared.client.obtain_grant(item | {"limits": limits | {"receiver": spelt(receiver, spelling)}})
+    assert granted["access_token"]["access"] == [item | {"limits": limits}]
+    body = {"walletAddress": alice, "incomingPayment": spelt(receiver, spelling), "debitAmount": usd(1)}
+    paid = shared.client.post("/outgoing-payments", body, granted["access_token"]["value"]).json()
+    assert paid["receiver"] == receiver
 
 
 @pytest.mark.parametrize(

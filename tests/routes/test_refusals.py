@@ -156,7 +156,11 @@ def test_fault_is_answered_without_the_inside_and_logged_with_it(
         raise ZeroDivisionError("the secret inside")
 
     monkeypatch.setattr(quotes, "create_quote", broken)
-    body = {"walletAddress": shared.wallet("alice"), "receiver": "http://h/incoming-payments/1", "method": "ilp"}
+    body = {
+        "walletAddress": shared.wallet("alice"),
+        "receiver": f"{shared.base_url}/incoming-payments/1",
+        "method": "ilp",
+    }
     token = shared.client.grant({"type": "quote", "actions": ["create"]})
     with caplog.at_level(logging.ERROR, "payres.routes"):
         answer = shared.client.post("/quotes", body, token)

@@ -46,7 +46,11 @@ def test_wallet_address_has_other_spellings_and_one_id(shared: Instance, strange
 
 
 @pytest.mark.parametrize(
-    "path", ["nobody", "alice/bob", "alice/did.jsonx", "ALICE/keys", "%00", "%ff", "a//b", "..%2Fx"]
+    "path",
+    [
+        *("nobody", "alice/bob", "alice/did.jsonx", "ALICE/keys", "%00", "%ff", "a//b", "..%2Fx"),
+        *("alice%2F", "alice%2f", "%2Falice", "alice//", "/alice"),
+    ],
 )
 @pytest.mark.parametrize("suffix", ["", "/jwks.json", "/did.json"])
 def test_wallet_address_that_does_not_exist_is_not_found(

@@ -9,7 +9,7 @@ from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import GRANTED, STILL_PENDING, TO_INTERACT
 from tests.specification.world import Json, World, usd
 
-INTERVAL = "R11/2026-01-01T00:00:00Z/P1M"
+INTERVAL = "R11/2096-01-01T00:00:00Z/P1M"
 OPAQUE = re.compile(r"[!-~]{20,}")
 
 

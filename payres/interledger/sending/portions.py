@@ -67,15 +67,18 @@ class Account:
         amount, final = self._next_amount(bounds.low, most)
         if not amount:
             return None
-        minimum = self._plan.min_rate
-        if final and not self.unit_forgiven and not self._forgiving:
-            least = ceil((amount - 1) * minimum)
-            if floor(amount * bounds.low) >= least:
-                return Portion(amount, least, _most_delivered(amount, bounds), forgiving=True)
-        if possible := sendable(amount, bounds.low, minimum):
-            return Portion(possible, ceil(possible * minimum), _most_delivered(possible, bounds), forgiving=False)
+        rate = self._plan.min_rate
+        forgiving = final and not self.unit_forgiven and not self._forgiving
+        least = ceil((amount - forgiving) * rate)
+        if floor(amount * bounds.low) >= least:
+            return Portion(amount, least, _most_delivered(amount, bounds), forgiving)
+        if possible := sendable(amount, bounds.low, rate):
+            return Portion(possible, ceil(possible * rate), _most_delivered(possible, bounds), forgiving=False)
         if self._forgiving:
             return None  # the unit is forgiven once, and may be free again when that packet is answered
+        if _most_delivered(amount, bounds) >= least:
+            # To try costs nothing, and when it is rejected the bounds show why.
+            return Portion(amount, least, _most_delivered(amount, bounds), forgiving)
         raise SendingFailed(
             Failure.INSUFFICIENT_EXCHANGE_RATE, "The path no longer delivers the minimum exchange rate of the payment."
         )

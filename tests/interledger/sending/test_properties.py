@@ -6,7 +6,7 @@ from math import ceil
 from random import Random
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from payres.clock import MINUTE
@@ -171,9 +171,13 @@ def test_delivery_stops_within_one_packets_rounding(
 @settings(max_examples=60)
 @given(weathers, amounts, st.booleans())
 def test_payment_over_a_steady_path_is_complete(weather: Weather, amount: int, sends_all: bool) -> None:
+    source = amount if sends_all else amount / weather.rate
+    # With packets of fewer units, rounding alone may take the tenth that may be lost.
+    assume(not weather.limited or source // weather.packets * weather.rate >= 40)
     payment = make_payment(calmed(weather), amount, Fraction(1, 10), sends_all=sends_all)
     if payment:
         assert (payment.result.failure, payment.result.in_doubt) == (None, 0)
+        assert payment.result.delivered >= payment.plan.min_delivery
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(0, 10**12)), min_size=1, max_size=20))

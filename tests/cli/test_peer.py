@@ -1,0 +1,232 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from payres.identifiers import hash_secret
+from payres.store import packets, peers, secrets
+from payres.store.database import Transaction
+from payres.store.packets import PacketRecord
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+OUT, IN = "outgoing-0123456789abcdef", "incoming-0123456789abcdef"
+LINK = ("--ilp-address", "test.first-bank", "--asset", "USD", "--scale", "2", "--url", "https://first-bank.example/ilp")
+TOKENS = ("--outgoing-token", OUT, "--incoming-token", IN)
+ADD = ("peer", "add", "first-bank", *LINK, *TOKENS)
+MIND = "Mind: packets are sent to https URLs"
+
+
+def refused(result: Result, exit_code: int = 1) -> str:
+    """The sentence of a refusal, which has no output besides and never a token."""
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert OUT not in result.output
+    assert IN not in result.output
+    return result.stderr.splitlines()[-1].removeprefix("Error: ")
+
+
+def test_add_shows_the_whole_peer(as_json: Json) -> None:
+    added = as_json(*ADD, "--max-packet", "5000", "--credit-limit", "1000.00", "--route", "g", "--route", "test.far")
+    assert added.pop("createdAt").startswith("2")
+    assert added == {
+        "name": "first-bank",
+        "ilpAddress": "test.first-bank",
+        "routes": ["g", "test.far", "test.first-bank"],
+        "url": "https://first-bank.example/ilp",
+        "assetCode": "USD",
+        "assetScale": 2,
+        "balance": "0.00",
+        "standing": "nothing is owed either way",
+        "creditLimit": "1000.00",
+        "left": "1000.00",
+        "reserved": "0.00",
+        "inFlight": {"packets": 0, "amount": "0.00"},
+        "maxPacket": 5000,
+        "packetsReceived": 0,
+        "packetsSent": 0,
+        "repeatsAnswers": False,
+        "lastError": None,
+        "lastErrorAt": None,
+    }
+
+
+def test_add_needs_no_more_than_the_link(as_json: Json) -> None:
+    added = as_json(*ADD)
+    assert (added["creditLimit"], added["left"], added["maxPacket"]) == ("0.00", "0.00", None)
+    assert added["routes"] == ["test.first-bank"]
+
+
+def test_show_tells_people_who_owes_whom(payres: Command, as_json: Json) -> None:
+    payres(*ADD, "--max-packet", "5000", "--credit-limit", "1000.00")
+    payres("peer", "withdraw", "first-bank", "12.00")
+    shown = payres("peer", "show", "first-bank").stdout.splitlines()
+    assert shown[:-1] == [
+        "peer             first-bank",
+        "ILP address      test.first-bank",
+        "routes           test.first-bank",
+        "URL              https://first-bank.example/ilp",
+        "asset            USD with scale 2",
+        "balance          the peer owes us 12.00 USD",
+        "credit limit     1000.00 USD; the peer can send 988.00 USD more",
+        "under way        0 packets to it with 0.00 USD; 0.00 USD reserved for packets from it",
+        "max packet       5000, which is 50.00 USD",
+        "packets          0 received, 0 sent",
+        "repeats answers  no",
+        "last error       (none)",
+    ]
+    assert as_json("peer", "show", "first-bank")["balance"] == "-12.00"
+    assert payres("peer", "list").stdout == "first-bank  test.first-bank  USD: the peer owes us 12.00 USD\n"
+
+
+def test_show_tells_what_the_server_noted(payres: Command, as_json: Json, tx: Transaction) -> None:
+    peer_id = as_json(*ADD) and peers.list_peers(tx)[0].id
+    packet = PacketRecord("p", peer_id, None, peer_id, None, 200, 200, b"prepare", 1, "prepared")
+    packets.insert_packet(tx, packet)
+    peers.count_sent(tx, peer_id)
+    peers.set_repeats_answers(tx, peer_id, True)
+    peers.note_error(tx, peer_id, "The peer answered with HTTP status 502", 1_700_000_000_000_000)
+    shown = as_json("peer", "show", "first-bank")
+    assert (shown["inFlight"], shown["packetsSent"]) == ({"packets": 1, "amount": "2.00"}, 1)
+    assert shown["repeatsAnswers"] is True
+    assert (shown["lastError"], shown["lastErrorAt"]) == (
+        "The peer answered with HTTP status 502",
+        "2023-11-14T22:13:20.000Z",
+    )
+    text = payres("peer", "show", "first-bank").stdout
+    assert "last error       2023-11-14T22:13:20.000Z: The peer answered with HTTP status 502\n" in text
+    assert "repeats answers  yes\n" in text
+    assert "max packet       (no bound)\n" in text
+
+
+def test_list_of_none_says_so(payres: Command, as_json: Json) -> None:
+    payres("init")
+    assert "no peers yet" in payres("peer", "list").stdout
+    assert as_json("peer", "list") == {"peers": []}
+
+
+def test_deposit_and_withdraw_settle_and_the_books_hold(payres: Command, as_json: Json) -> None:
+    payres(*ADD)
+    assert as_json("peer", "deposit", "first-bank", "100.00")["standing"] == "we owe the peer 100.00 USD"
+    assert as_json("peer", "withdraw", "first-bank", "40.00")["balance"] == "60.00"
+    assert "has 60.00 USD free, less than 60.01 USD" in refused(payres("peer", "withdraw", "first-bank", "60.01"))
+    assert as_json("ledger", "check")["ok"] is True
+
+
+def test_change_changes_what_is_named(payres: Command, as_json: Json) -> None:
+    payres(*ADD, "--max-packet", "5000", "--route", "g")
+    changed = as_json(
+        *("peer", "change", "first-bank", "--credit-limit", "2500.00", "--url", "https://new.example/ilp"),
+        *("--max-packet", "0", "--route", "test", "--no-route", "g", "--no-route", "test.first-bank"),
+    )
+    assert (changed["creditLimit"], changed["url"], changed["maxPacket"]) == (
+        "2500.00",
+        "https://new.example/ilp",
+        None,
+    )
+    assert changed["routes"] == ["test"]
+    bare = as_json("peer", "change", "first-bank", "--no-route", "test")
+    assert (bare["routes"], bare["creditLimit"]) == ([], "2500.00")
+    assert "routes           (none: nothing is sent to it)" in payres("peer", "show", "first-bank").stdout
+
+
+def test_change_of_nothing_is_a_usage_error(payres: Command) -> None:
+    payres(*ADD)
+    assert "Name what is to change" in refused(payres("peer", "change", "first-bank"), 2)
+
+
+def test_remove_and_add_again_under_the_same_name(payres: Command, as_json: Json) -> None:
+    payres(*ADD)
+    payres("peer", "deposit", "first-bank", "1.00")
+    assert "`payres peer withdraw first-bank 1.00`" in refused(payres("peer", "remove", "first-bank"))
+    payres("peer", "withdraw", "first-bank", "1.00")
+    assert payres("peer", "remove", "first-bank").stdout == "The peer first-bank is removed\n"
+    assert "There is no peer 'first-bank'" in refused(payres("peer", "show", "first-bank"))
+    assert as_json(*ADD)["packetsSent"] == 0
+    assert as_json("peer", "remove", "first-bank")["name"] == "first-bank"
+    assert as_json("ledger", "check")["ok"] is True
+
+
+def test_tokens_come_from_files_and_standard_input(payres: Command, database: Path, tx: Transaction) -> None:
+    (database.parent / "token").write_text(f"{OUT}\n")
+    files = ("--outgoing-token-file", "token", "--incoming-token-file", "-")
+    assert payres("peer", "add", "first-bank", *LINK, *files, input=f"{IN}\n").exit_code == 0
+    peer = peers.find_peer(tx, "first-bank")
+    assert peer is not None
+    assert secrets.unseal(tx, "peer_tokens", peer.outgoing_token) == OUT
+    assert refused(payres("peer", "add", "second", *LINK[2:], "--ilp-address", "test.second", *TOKENS)) == (
+        "The peer first-bank has this incoming token; each peer needs one of its own"
+    )
+    both = ("--outgoing-token-file", "-", "--incoming-token-file", "-")
+    payres("peer", "change", "first-bank", *both, input=f"another\r\n{OUT}")
+    assert peers.peer_by_token(tx, hash_secret(OUT)) is not None
+    peer = peers.find_peer(tx, "first-bank")
+    assert peer is not None
+    assert secrets.unseal(tx, "peer_tokens", peer.outgoing_token) == "another"
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "sentence"),
+    [
+        (TOKENS[:2], 2, "Give the incoming token with --incoming-token-file FILE or --incoming-token TOKEN"),
+        (TOKENS[2:], 2, "Give the outgoing token with --outgoing-token-file FILE or --outgoing-token TOKEN"),
+        ((*TOKENS, "--incoming-token-file", "token"), 2, "Give the incoming token once"),
+        ((*TOKENS[:2], "--incoming-token-file", "nowhere"), 2, "nowhere"),
+        ((*TOKENS[:2], "--incoming-token-file", "empty"), 1, "The incoming token cannot be a bearer token"),
+        ((*TOKENS[:2], "--incoming-token-file", "binary"), 1, "The file with the incoming token holds more than ASCII"),
+        ((*TOKENS[:2], "--incoming-token", f"{IN} {OUT}"), 1, "The incoming token cannot be a bearer token"),
+        ((*TOKENS, "--max-packet", "0"), 2, "Invalid value for '--max-packet'"),
+        ((*TOKENS, "--credit-limit", "0.001"), 1, "'0.001' is not an amount of USD"),
+        ((*TOKENS, "--credit-limit", "-1"), 1, "'-1' is not an amount of USD"),
+        ((*TOKENS, "--url", "first-bank.example"), 1, "must be an http or https URL"),
+        ((*TOKENS, "--ilp-address", "test.payres"), 1, "is this server's own ILP address"),
+        ((*TOKENS, "--route", "peer.first-bank"), 1, "Packets for peer.first-bank are never passed on"),
+        ((*TOKENS, "--route", "bank"), 1, "'bank' is not a prefix of ILP addresses"),
+    ],
+)
+def test_add_refuses_in_one_sentence(
+    payres: Command, database: Path, options: tuple[str, ...], exit_code: int, sentence: str
+) -> None:
+    (database.parent / "token").write_text(IN)
+    (database.parent / "empty").write_text("\n")
+    (database.parent / "binary").write_bytes(f"{IN}\xff".encode("latin-1"))
+    payres("init")
+    assert sentence in refused(payres("peer", "add", "first-bank", *LINK, *options), exit_code)
+    assert json.loads(payres("peer", "list", "--json").stdout) == {"peers": []}
+
+
+def test_plain_http_is_minded_unless_private_hosts_are_allowed(
+    payres: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MIND not in payres(*ADD).stderr
+    plain = ("peer", "change", "first-bank", "--url", "http://127.0.0.1:1/ilp", "--json")
+    result = payres(*plain)
+    assert MIND in result.stderr
+    assert json.loads(result.stdout)["url"] == "http://127.0.0.1:1/ilp"
+    monkeypatch.setenv("PAYRES_ALLOW_PRIVATE_HOSTS", "true")
+    assert MIND not in payres(*plain).stderr
+
+
+def test_tokens_are_neither_shown_nor_in_the_files(payres: Command, database: Path, tx: Transaction) -> None:
+    for command in (
+        ADD,
+        (*ADD, "--json"),  # refused: the name is taken
+        ("peer", "show", "first-bank"),
+        ("peer", "list", "--json"),
+        ("peer", "change", "first-bank", *TOKENS),
+        ("peer", "deposit", "first-bank", "1.00"),
+        ("ledger", "check"),
+    ):
+        output = payres(*command).output
+        assert OUT not in output
+        assert IN not in output
+    assert peers.find_peer(tx, "first-bank") is not None
+    files = [path for path in database.parent.iterdir() if path.name.startswith(database.name)]
+    assert {path.name for path in files} >= {database.name, f"{database.name}-wal"}
+    for path in files:
+        content = path.read_bytes()
+        assert OUT.encode() not in content
+        assert IN.encode() not in content

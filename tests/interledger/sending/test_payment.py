@@ -1,0 +1,304 @@
+"""Payments over paths that reject, lose, hang, close or lie, and what the result then says."""
+
+import asyncio
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from payres.amounts import MAX_VALUE
+from payres.clock import SECOND
+from payres.interledger.frames import (
+    CloseCode,
+    ConnectionAssetDetails,
+    ConnectionClose,
+    Frame,
+    PacketType,
+    StreamClose,
+    StreamMaxMoney,
+    StreamPacket,
+)
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, too_large_data
+from payres.interledger.sending.channel import Lost, Outcome
+from payres.interledger.sending.failures import Failure
+from payres.interledger.sending.payment import Result, pay
+from payres.interledger.sending.portions import Plan
+from payres.interledger.sending.rates import Path
+from payres.interledger.sending.timing import monotonic
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
+from tests.interledger.sending.virtual_time import run
+
+EXACT = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
+RATE = Fraction(99, 100)
+
+
+class Scripted(SimulatedPath):
+    """A path on which each packet has its own fate: `fates` are taken by the packets in order, then all goes well."""
+
+    def __init__(self, *fates: Reject | Lost | None, max_packet: int | None = None, delay: float = 0) -> None:
+        super().__init__(Fraction(1), max_packet, delay=delay)
+        self.fates = list(fates)
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        fate = self.fates.pop(0) if self.fates else None
+        self.fate = fate
+        return fate if isinstance(fate, Reject) else super().on_the_way(prepare)
+
+    def on_the_way_back(self, reply: Reply) -> Outcome:
+        return self.fate if isinstance(self.fate, Lost) else reply
+
+
+def plan(amount: int, max_packet: int = MAX_VALUE, *, sends_all: bool = True) -> Plan:
+    path = Path(EXACT.low, EXACT.high, max_packet)
+    return Plan(amount if sends_all else amount * 2, amount * 99 // 100 if sends_all else amount, RATE, path, sends_all)
+
+
+def pay_over(path: SimulatedPath, planned: Plan) -> tuple[Result, int]:
+    """The result and the time it took."""
+
+    async def timed() -> tuple[Result, int]:
+        began = monotonic()
+        return await pay(connect(path), planned), monotonic() - began
+
+    return run(timed())
+
+
+def reason(result: Result) -> Failure | None:
+    return result.failure.reason if result.failure else None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Code.APPLICATION_ERROR,
+        Code.WRONG_CONDITION,
+        Code.INSUFFICIENT_DESTINATION_AMOUNT,
+        Code.INSUFFICIENT_SOURCE_AMOUNT,
+        Code.AMOUNT_TOO_LARGE,
+        Code.INTERNAL_ERROR,
+        Code.INSUFFICIENT_LIQUIDITY,
+        "T42",
+    ],
+)
+def test_rejected_amount_is_sent_again(code: str) -> None:
+    result, _ = pay_over(Scripted(None, Reject(code, CONNECTOR), max_packet=500), plan(1000, 500))
+    assert result == Result(1000, 1000, 0, None, False)
+
+
+@pytest.mark.parametrize("code", ["F00", "F01", "F02", "F03", "F06", "F07", "R00", "R02", "R99", "X99"])
+def test_final_code_ends_the_payment_when_what_is_under_way_has_arrived(code: str) -> None:
+    path = Scripted(None, Reject(code, CONNECTOR, "no\nway"), delay=0.06)
+    result, took = pay_over(path, plan(10_000, 100))
+    assert reason(result) == Failure.CONNECTOR_ERROR
+    assert result.failure
+    assert result.failure.retryable
+    assert result.failure.sentence == f"The payment was refused with {code} from test.connector ('no\\nway')."
+    # One packet each 25 ms: the third and perhaps the fourth have left when the second is answered after 60 ms.
+    assert result.sent == result.delivered == path.receiver.received == 100 * (len(path.log) - 1)
+    assert 3 <= len(path.log) <= 5
+    assert took < SECOND // 4
+
+
+def test_smaller_maximum_on_the_way_is_obeyed() -> None:
+    path = SimulatedPath(max_packet=300)
+    result, _ = pay_over(path, plan(1000))
+    assert result == Result(1000, 1000, 0, None, False)
+    assert [entry.prepare.amount for entry in path.log] == [1000, 300, 300, 300, 100]
+
+
+def test_smaller_maximum_that_nobody_tells_is_found() -> None:
+    path = SimulatedPath(max_packet=300, told=False)
+    result, _ = pay_over(path, plan(10_000, 1000))
+    assert result == Result(10_000, 10_000, 0, None, False)
+    assert max(entry.prepare.amount for entry in path.log if isinstance(entry.outcome, Fulfill)) == 300
+
+
+def test_path_that_takes_nothing_at_all_ends_the_payment() -> None:
+    result, _ = pay_over(Scripted(Reject(Code.AMOUNT_TOO_LARGE, data=too_large_data(5, 0))), plan(1000))
+    assert (reason(result), result.sent) == (Failure.CONNECTOR_ERROR, 0)
+
+
+@pytest.mark.parametrize("sends_all", [True, False])
+def test_lost_packet_is_not_replaced(sends_all: bool) -> None:
+    path = Scripted(None, Lost("no answer"), max_packet=300)
+    result, _ = pay_over(path, plan(1000, 300, sends_all=sends_all))
+    assert (result.sent, result.delivered, result.in_doubt, result.failure) == (700, 700, 300, None)
+    assert path.receiver.received == 1000
+
+
+def test_lost_packet_is_left_out_of_the_amount_that_may_be_spent() -> None:
+    # Every second packet is lost, and none of the lost ones arrives: the delivery cannot be completed within the plan.
+    path = Scripted(*[Lost("no answer"), None] * 50, max_packet=100)
+    result, _ = pay_over(path, plan(1000, 100, sends_all=False))
+    assert path.most_at_stake <= 2000
+    assert (result.sent + result.in_doubt, result.failure) == (1000, None)
+
+
+def test_payment_gives_up_ten_seconds_after_the_last_packet_that_arrived() -> None:
+    path = Scripted(None, *[Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR)] * 2000)
+    result, took = pay_over(path, plan(1000, 100))
+    assert (reason(result), result.sent) == (Failure.IDLE_TIMEOUT, 100)
+    assert result.failure
+    assert result.failure.sentence == "Nothing has arrived for 10 seconds; the last answer was T04 from test.connector."
+    assert 10 * SECOND <= took <= 11 * SECOND
+    assert len(path.log) < 30, "each congestion halves the pace"
+
+
+def test_payment_into_the_void_has_twenty_packets_in_doubt() -> None:
+    path = Scripted(*[Lost("expired")] * 100, delay=20)
+    result, took = pay_over(path, plan(10_000, 100))
+    assert (reason(result), result.sent, result.in_doubt) == (Failure.IDLE_TIMEOUT, 0, 2000)
+    assert 20 * SECOND <= took <= 22 * SECOND
+
+
+def test_last_packet_may_take_its_time() -> None:
+    result, took = pay_over(SimulatedPath(delay=15), plan(1000))
+    assert (result.sent, result.failure, took) == (1000, None, 15 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        (ConnectionClose(CloseCode.ENDPOINT_BUSY, "later"), Failure.CLOSED_BY_RECEIVER),
+        (StreamClose(1, CloseCode.NO_ERROR, ""), Failure.CLOSED_BY_RECEIVER),
+        (StreamClose(3, CloseCode.NO_ERROR, ""), None),
+        (ConnectionAssetDetails("EUR", 2), Failure.DESTINATION_ASSET_CONFLICT),
+        (ConnectionAssetDetails("USD", 9), Failure.DESTINATION_ASSET_CONFLICT),
+        (ConnectionAssetDetails("USD", 2), None),
+        (StreamMaxMoney(1, 989, 0), Failure.INCOMPATIBLE_RECEIVE_MAX),
+        (StreamMaxMoney(1, 990, 0), None),
+        (StreamMaxMoney(3, 1, 0), None),
+    ],
+)
+def test_frames_of_the_receiver(frame: Frame, expected: Failure | None) -> None:
+    path = SimulatedPath(receiver=Receiver(frames=(frame,)))
+    result, _ = pay_over(path, plan(1000, 500))
+    assert reason(result) == expected
+    assert result.sent == result.delivered == (500 if expected else 1000)
+
+
+def test_receiver_that_closes_with_the_last_packet_has_been_paid() -> None:
+    path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(CloseCode.NO_ERROR, ""),)))
+    assert pay_over(path, plan(1000))[0] == Result(1000, 1000, 0, None, False)
+
+
+def no_words(path: SimulatedPath, fulfill: Fulfill) -> bytes:
+    return b""
+
+
+def too_little(path: SimulatedPath, fulfill: Fulfill) -> bytes:
+    words = path.receiver.secret.open_packet(fulfill.data)
+    return path.receiver.secret.seal_packet(StreamPacket(words.sequence, PacketType.FULFILL, 494))
+
+
+def a_reject(path: SimulatedPath, fulfill: Fulfill) -> bytes:
+    words = path.receiver.secret.open_packet(fulfill.data)
+    return path.receiver.secret.seal_packet(StreamPacket(words.sequence, PacketType.REJECT, 500))
+
+
+def another_packet(path: SimulatedPath, fulfill: Fulfill) -> bytes:
+    words = path.receiver.secret.open_packet(fulfill.data)
+    return path.receiver.secret.seal_packet(StreamPacket(words.sequence + 1, PacketType.FULFILL, 500))
+
+
+@pytest.mark.parametrize("words", [no_words, too_little, a_reject, another_packet])
+def test_fulfill_without_the_right_words_counts_and_ends_the_payment(
+    words: Callable[[SimulatedPath, Fulfill], bytes],
+) -> None:
+    class Garbling(SimulatedPath):
+        def on_the_way_back(self, reply: Reply) -> Outcome:
+            assert isinstance(reply, Fulfill)
+            return Fulfill(reply.fulfillment, words(self, reply))
+
+    path = Garbling()
+    result, _ = pay_over(path, plan(1000, 500))
+    assert reason(result) == Failure.RECEIVER_PROTOCOL_VIOLATION
+    assert (result.sent, result.delivered, path.delivered) == (500, 495, 495), "the minimum of the packet"
+
+
+def test_words_in_a_reject_count_even_when_the_receiver_fulfilled() -> None:
+    class Turning(SimulatedPath):
+        def on_the_way_back(self, reply: Reply) -> Outcome:
+            return Reject(Code.INTERNAL_ERROR, CONNECTOR, data=reply.data)
+
+    path = Turning(Fraction(98, 100))
+    result, _ = pay_over(path, plan(1000, 500))
+    assert (reason(result), result.sent) == (Failure.INSUFFICIENT_EXCHANGE_RATE, 0), "the receiver has told the rate"
+
+
+def test_rate_that_falls_below_the_minimum_ends_the_payment() -> None:
+    class Falling(SimulatedPath):
+        def rate(self) -> Fraction:
+            return Fraction(1) if len(self.log) < 3 else Fraction(98, 100)
+
+    path = Falling()
+    result, _ = pay_over(path, plan(1000, 100))
+    assert (reason(result), result.sent, result.delivered) == (Failure.INSUFFICIENT_EXCHANGE_RATE, 300, 300)
+    assert len(path.log) <= 5, "the receiver's words tell at once"
+
+
+def test_rest_that_rounding_takes_is_no_failure_once_the_promise_is_kept() -> None:
+    # Ten packets of a whole unit, and half a unit that no packet can deliver.
+    path = SimulatedPath(Fraction(1, 10), max_packet=10)
+    planned = Plan(105, 9, Fraction(99, 1000), Path(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
+    result, _ = pay_over(path, planned)
+    assert (result.sent, result.delivered, result.failure) == (100, 10, None)
+
+
+def test_limits_are_told_until_the_receiver_has_answered() -> None:
+    path = Scripted(Reject(Code.INTERNAL_ERROR), max_packet=300)
+    pay_over(path, plan(1000, 300))
+    assert [len(entry.stream.frames) for entry in path.log] == [3, 3, 1, 1, 1]
+
+
+def test_two_thousand_packets_take_little_more_than_ten_seconds() -> None:
+    path = SimulatedPath(max_packet=100, delay=0.02)
+    result, took = pay_over(path, plan(200_000, 100))
+    assert (result.sent, result.failure) == (200_000, None)
+    assert took <= 11 * SECOND
+    assert path.most_packets <= 20
+
+
+def test_error_of_the_outbound_is_raised_after_the_other_packets() -> None:
+    class Broken(SimulatedPath):
+        async def transit(self, prepare: Prepare) -> None:
+            await asyncio.sleep(0.2)
+            if len(self.log) == 1:
+                self.log.append(self.log[0])
+                raise OSError("the disk is full")
+
+    path = Broken()
+    with pytest.raises(OSError, match="the disk is full"):
+        pay_over(path, plan(100_000, 100))
+    assert path.packets == 0
+    assert path.fulfilled == 100 * (len(path.log) - 1) > 100
+
+
+def test_cancelled_payment_stops_at_once() -> None:
+    path = SimulatedPath(delay=5)
+
+    async def cancel() -> int:
+        task = asyncio.create_task(pay(connect(path), plan(10_000, 100)))
+        await asyncio.sleep(1)
+        assert path.packets == 20
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return monotonic()
+
+    assert run(cancel()) == SECOND
+    assert path.packets == 0
+
+
+def test_plan_with_nothing_left_is_done() -> None:
+    path = SimulatedPath()
+    nothing = Plan(0, 0, RATE, EXACT, sends_all=True)
+    assert pay_over(path, nothing)[0] == Result(0, 0, 0, None, False)
+    enough = Plan(100, 0, RATE, EXACT, sends_all=False)
+    assert pay_over(path, enough)[0] == Result(0, 0, 0, None, False)
+    assert path.log == []
+
+
+def test_delivery_that_costs_more_than_is_left_says_so() -> None:
+    result, _ = pay_over(SimulatedPath(), Plan(900, 1000, RATE, EXACT, sends_all=False))
+    assert (result.sent, result.delivered, reason(result)) == (900, 900, Failure.INSUFFICIENT_EXCHANGE_RATE)

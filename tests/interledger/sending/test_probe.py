@@ -1,0 +1,135 @@
+"""Probes of paths without limits, with limits told and untold, slow, congested and closed ones."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from payres.amounts import MAX_VALUE
+from payres.clock import SECOND
+from payres.interledger.frames import CloseCode, ConnectionClose
+from payres.interledger.packets import Code, Prepare, Reject, too_large_data
+from payres.interledger.sending.failures import Failure, SendingFailed
+from payres.interledger.sending.probe import probe
+from payres.interledger.sending.rates import Path
+from payres.interledger.sending.timing import monotonic
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
+from tests.interledger.sending.virtual_time import run
+
+
+def probe_over(path: SimulatedPath) -> tuple[Path, int]:
+    async def timed() -> tuple[Path, int]:
+        began = monotonic()
+        return await probe(connect(path)), monotonic() - began
+
+    return run(timed())
+
+
+class Refusing(SimulatedPath):
+    def __init__(self, reject: Reject) -> None:
+        super().__init__()
+        self.reject = reject
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        return self.reject
+
+
+def test_path_without_limit_takes_a_round_trip() -> None:
+    path = SimulatedPath(Fraction(9, 10), delay=0.1)
+    found, took = probe_over(path)
+    assert found == Path(Fraction(9, 10), Fraction(9 * 10**11 + 1, 10**12), MAX_VALUE)
+    assert took < SECOND // 4
+    assert path.receiver.received == 0
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 10**12 - 1), st.booleans(), st.sampled_from((0.0, 0.05)))
+def test_limit_is_found_exactly(limit: int, told: bool, delay: float) -> None:
+    found, took = probe_over(SimulatedPath(Fraction(2), limit, told=told, delay=delay))
+    assert (found.low, found.max_packet) == (Fraction(2), limit)
+    assert took <= 10 * SECOND
+
+
+def test_limits_of_two_connectors_that_count_in_other_units() -> None:
+    class Two(SimulatedPath):
+        def on_the_way(self, prepare: Prepare) -> Reject | None:
+            if prepare.amount > 1_000_000:
+                return Reject(Code.AMOUNT_TOO_LARGE, CONNECTOR, data=too_large_data(prepare.amount, 1_000_000))
+            further = prepare.amount * 3 // 7
+            if further > 1000:
+                return Reject(Code.AMOUNT_TOO_LARGE, CONNECTOR, data=too_large_data(further, 1000))
+            return None
+
+    found, _ = probe_over(Two(Fraction(3, 7)))
+    assert found.max_packet * 3 // 7 == 1000
+
+
+def test_figures_that_contradict_the_reject_are_not_believed() -> None:
+    class Confused(SimulatedPath):
+        def on_the_way(self, prepare: Prepare) -> Reject | None:
+            if prepare.amount > 5000:
+                return Reject(Code.AMOUNT_TOO_LARGE, CONNECTOR, data=too_large_data(prepare.amount, 2**64 - 1))
+            return None
+
+    assert probe_over(Confused())[0].max_packet == 5000
+
+
+def test_packet_without_an_answer_does_not_hold_the_probe_up() -> None:
+    class Hanging(SimulatedPath):
+        async def transit(self, prepare: Prepare) -> None:
+            self.delay = 20 if prepare.amount == 0 else 0.1
+            await super().transit(prepare)
+
+    path = Hanging()
+    found, took = probe_over(path)
+    assert found.max_packet == MAX_VALUE
+    assert took < SECOND
+    assert path.packets == 0
+
+
+def test_congested_path_fails_after_ten_seconds_and_says_what_it_said() -> None:
+    path = Refusing(Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR, "no credit"))
+    with pytest.raises(SendingFailed) as caught:
+        probe_over(path)
+    assert caught.value.reason == Failure.RATE_PROBE_FAILED
+    assert caught.value.retryable
+    assert "within 10 seconds; the last answer was T04 from test.connector ('no credit')" in caught.value.sentence
+    assert path.log[-1].at <= 10 * SECOND
+
+
+def test_silent_path_fails_after_ten_seconds() -> None:
+    with pytest.raises(SendingFailed, match="within 10 seconds.$") as caught:
+        probe_over(SimulatedPath(delay=60))
+    assert caught.value.reason == Failure.RATE_PROBE_FAILED
+
+
+@pytest.mark.parametrize(
+    "reject", [Reject(Code.UNREACHABLE, CONNECTOR), Reject(Code.AMOUNT_TOO_LARGE, data=too_large_data(5, 0))]
+)
+def test_hopeless_path_fails_at_once(reject: Reject) -> None:
+    path = Refusing(reject)
+    with pytest.raises(SendingFailed) as caught:
+        probe_over(path)
+    assert caught.value.reason == Failure.CONNECTOR_ERROR
+    assert len(path.log) <= 2
+
+
+def test_receiver_that_closes_ends_the_probe() -> None:
+    with pytest.raises(SendingFailed) as caught:
+        probe_over(SimulatedPath(receiver=Receiver(frames=(ConnectionClose(CloseCode.NO_ERROR, ""),))))
+    assert caught.value.reason == Failure.CLOSED_BY_RECEIVER
+
+
+@pytest.mark.parametrize("code", [Code.WRONG_CONDITION, Code.INSUFFICIENT_DESTINATION_AMOUNT, Code.INTERNAL_ERROR])
+def test_receivers_have_several_words_for_unfulfillable(code: Code) -> None:
+    assert probe_over(SimulatedPath(receiver=Receiver(code)))[0].max_packet == MAX_VALUE
+
+
+def test_error_of_the_outbound_is_raised() -> None:
+    class Broken(SimulatedPath):
+        async def transit(self, prepare: Prepare) -> None:
+            raise OSError("no more files")
+
+    with pytest.raises(OSError, match="no more files"):
+        probe_over(Broken())

@@ -1,0 +1,312 @@
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from payres import ledger
+from payres.errors import Refusal
+from payres.identifiers import hash_secret
+from payres.operator import audit, peers
+from payres.operator.peers import NewPeer, PeerChange
+from payres.store import accounts, assets, packets, secrets
+from payres.store import peers as peer_store
+from payres.store.database import Transaction, connect_writer
+from payres.store.packets import PacketRecord
+
+NOW = 1_700_000_000_000_000
+OWN = "test.here"
+TERMS: dict[str, Any] = {
+    "name": "first-bank",
+    "ilp_address": "test.first-bank",
+    "asset_code": "USD",
+    "asset_scale": 2,
+    "url": "https://first-bank.example/ilp",
+    "outgoing_token": "what-we-show",
+    "incoming_token": "what-they-show",
+}
+
+
+@pytest.fixture
+def tx() -> Iterator[Transaction]:
+    connection = connect_writer(":memory:")
+    yield connection
+    connection.close()
+
+
+def terms(**changes: Any) -> NewPeer:
+    return NewPeer(**(TERMS | changes))
+
+
+def another(**changes: Any) -> NewPeer:
+    return terms(**({"name": "second", "ilp_address": "test.second", "incoming_token": "another"} | changes))
+
+
+def check_books(tx: Transaction) -> None:
+    assert audit.first_broken(audit.check(tx)) is None
+
+
+def test_added_peer_is_as_agreed(tx: Transaction) -> None:
+    peer = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100_000, routes=["g", "test.far"]), OWN, NOW)
+    assert (peer.name, peer.ilp_address, peer.url) == ("first-bank", "test.first-bank", TERMS["url"])
+    assert (peer.asset_code, peer.asset_scale, peer.max_packet, peer.created_at) == ("USD", 2, 5_000, NOW)
+    assert (peer.balance, peer.reserved, peer.floor) == (0, 0, -100_000)
+    assert accounts.account_by_id(tx, peer.account_id).kind == "peer"
+    assert peer_store.routes_of_peer(tx, peer.id) == ["g", "test.far", "test.first-bank"]
+    assert peers.require_peer(tx, "first-bank") == peer
+    check_books(tx)
+
+
+def test_outgoing_token_can_be_read_and_incoming_token_recognised(tx: Transaction) -> None:
+    peer = peers.add_peer(tx, terms(), OWN, NOW)
+    assert secrets.unseal(tx, "peer_tokens", peer.outgoing_token) == "what-we-show"
+    assert peer_store.peer_by_token(tx, hash_secret("what-they-show")) == peer
+
+
+def test_peer_without_a_credit_limit_may_owe_nothing(tx: Transaction) -> None:
+    peer = peers.add_peer(tx, terms(), OWN, NOW)
+    with pytest.raises(ledger.NotEnough):
+        ledger.reserve(tx, peer.account_id, 1, None, NOW)
+    peers.deposit(tx, "first-bank", "0.01", NOW)
+    assert ledger.free_balance(accounts.account_by_id(tx, peer.account_id)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "two words"}, "name"),
+        ({"name": "-option"}, "name"),
+        ({"name": "a" * 65}, "name"),
+        ({"ilp_address": "first-bank"}, "ilp_address"),
+        ({"ilp_address": "test"}, "ilp_address"),
+        ({"ilp_address": "test.first bank"}, "ilp_address"),
+        ({"ilp_address": "test.first-bank\n"}, "ilp_address"),
+        ({"ilp_address": "test." + "a" * 1019}, "ilp_address"),
+        ({"ilp_address": OWN}, "ilp_address"),
+        ({"ilp_address": "peer.first-bank"}, "ilp_address"),
+        ({"routes": ["bank"]}, "routes"),
+        ({"routes": [""]}, "routes"),
+        ({"routes": ["test."]}, "routes"),
+        ({"routes": ["g", OWN]}, "routes"),
+        ({"routes": ["peer"]}, "routes"),
+        ({"routes": ["test." + "a" * 1019]}, "routes"),
+        ({"url": "first-bank.example/ilp"}, "url"),
+        ({"url": "ftp://first-bank.example/ilp"}, "url"),
+        ({"url": "https://user:word@first-bank.example/ilp"}, "url"),
+        ({"url": "https://first-bank.example/ilp#packets"}, "url"),
+        ({"outgoing_token": ""}, "outgoing_token"),
+        ({"outgoing_token": "two words"}, "outgoing_token"),
+        ({"incoming_token": "line\nbreak"}, "incoming_token"),
+        ({"incoming_token": "t" * 1001}, "incoming_token"),
+        ({"incoming_token": "\N{SNOWMAN}"}, "incoming_token"),
+        ({"max_packet": 0}, "max_packet"),
+        ({"max_packet": 2**63}, "max_packet"),
+        ({"credit_limit": -1}, "credit_limit"),
+        ({"credit_limit": 2**63}, "credit_limit"),
+        ({"asset_code": "U D"}, "asset"),
+        ({"asset_scale": 256}, "scale"),
+    ],
+)
+def test_what_cannot_be_a_peer_is_refused(tx: Transaction, changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        peers.add_peer(tx, terms(**changes), OWN, NOW)
+    assert (refusal.value.status, refusal.value.code, refusal.value.details) == (
+        400,
+        "invalid_request",
+        {"field": field},
+    )
+    assert peer_store.list_peers(tx) == []
+    token = changes.get("outgoing_token") or changes.get("incoming_token")
+    assert not token or token not in refusal.value.description
+
+
+@pytest.mark.parametrize("address", ["test.her", "test.hereafter", "test.Here", "g.here", f"{OWN}.child"])
+def test_address_beside_or_below_ours_is_taken(tx: Transaction, address: str) -> None:
+    assert peers.add_peer(tx, terms(ilp_address=address), OWN, NOW).ilp_address == address
+
+
+def test_parent_may_be_a_peer_and_take_everything_else(tx: Transaction) -> None:
+    peer = peers.add_peer(tx, terms(ilp_address="test.parent", routes=["test", "g"]), "test.parent.here", NOW)
+    assert peer_store.routes_of_peer(tx, peer.id) == ["g", "test", "test.parent"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "first-bank"}, "There is a peer first-bank already"),
+        ({"incoming_token": "what-they-show"}, "The peer first-bank has this incoming token"),
+        ({"ilp_address": "test.first-bank"}, "The peer first-bank has this ILP address and asset already"),
+    ],
+)
+def test_what_another_peer_has_is_refused(tx: Transaction, changes: dict[str, Any], sentence: str) -> None:
+    peers.add_peer(tx, terms(), OWN, NOW)
+    with pytest.raises(Refusal, match=sentence) as refusal:
+        peers.add_peer(tx, another(**changes), OWN, NOW)
+    assert (refusal.value.status, refusal.value.code) == (409, "wrong_state")
+    assert "what-they-show" not in refusal.value.description
+
+
+def test_one_neighbour_may_be_a_peer_in_each_of_two_assets(tx: Transaction) -> None:
+    peers.add_peer(tx, terms(), OWN, NOW)
+    peers.add_peer(tx, another(ilp_address="test.first-bank", asset_code="EUR", outgoing_token="same"), OWN, NOW)
+    assert [peer.asset_code for peer in peer_store.list_peers(tx)] == ["USD", "EUR"]
+
+
+@pytest.mark.parametrize(
+    "what", [terms(), PeerChange(outgoing_token="what-we-show")], ids=lambda what: type(what).__name__
+)
+def test_terms_do_not_show_their_tokens(what: object) -> None:
+    assert "what-" not in repr(what)
+    assert "what-" not in str(what)
+
+
+def test_settlement_moves_the_balance_both_ways(tx: Transaction) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
+    peer = peers.deposit(tx, "first-bank", "12.00", NOW)
+    assert (peer.balance, peers.describe_balance(peer)) == (1_200, "we owe the peer 12.00 USD")
+    peer = peers.withdraw(tx, "first-bank", "12.00", NOW)
+    assert (peer.balance, peers.describe_balance(peer)) == (0, "nothing is owed either way")
+    peer = peers.withdraw(tx, "first-bank", "9.99", NOW)
+    assert (peer.balance, peers.describe_balance(peer)) == (-999, "the peer owes us 9.99 USD")
+    asset = assets.find_asset(tx, "USD", 2)
+    assert asset is not None
+    assert accounts.account_by_id(tx, ledger.operator_account(tx, asset.id, "external")).balance == 999
+    check_books(tx)
+
+
+def test_withdrawal_past_the_credit_limit_is_refused(tx: Transaction) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
+    sentence = "The account of the peer first-bank, its credit limit included, has 10.00 USD free, less than 10.01 USD"
+    with pytest.raises(Refusal, match=sentence) as refusal:
+        peers.withdraw(tx, "first-bank", "10.01", NOW)
+    assert (refusal.value.code, refusal.value.details) == (
+        "insufficient_funds",
+        {"reason": "peer", "free": "10.00"},
+    )
+
+
+@pytest.mark.parametrize("move", [peers.deposit, peers.withdraw])
+@pytest.mark.parametrize("text", ["0", "0.001", "-1", "one", "92233720368547758.08"])
+def test_settlement_refuses_what_is_no_amount(tx: Transaction, move: Any, text: str) -> None:
+    peers.add_peer(tx, terms(), OWN, NOW)
+    with pytest.raises(Refusal) as refusal:
+        move(tx, "first-bank", text, NOW)
+    assert refusal.value.code == "invalid_amount"
+
+
+def test_unknown_peer_is_refused_everywhere(tx: Transaction) -> None:
+    calls: list[Any] = [
+        lambda: peers.require_peer(tx, "nobody"),
+        lambda: peers.deposit(tx, "nobody", "1.00", NOW),
+        lambda: peers.withdraw(tx, "nobody", "1.00", NOW),
+        lambda: peers.change_peer(tx, "nobody", PeerChange(), OWN),
+        lambda: peers.remove_peer(tx, "nobody", NOW),
+    ]
+    for call in calls:
+        with pytest.raises(Refusal, match=r"There is no peer 'nobody'; `payres peer list` shows all") as refusal:
+            call()
+        assert refusal.value.status == 404
+
+
+def test_change_sets_what_is_named_and_keeps_the_rest(tx: Transaction) -> None:
+    before = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100, routes=["g"]), OWN, NOW)
+    assert peers.change_peer(tx, "first-bank", PeerChange(), OWN) == before
+    change = PeerChange(url="https://new.example/", credit_limit=200, add_routes=["test"], remove_routes=["g"])
+    after = peers.change_peer(tx, "first-bank", change, OWN)
+    assert after == msgspec.structs.replace(before, url="https://new.example/", floor=-200)
+    assert peer_store.routes_of_peer(tx, after.id) == ["test", "test.first-bank"]
+    assert peers.change_peer(tx, "first-bank", PeerChange(max_packet=7), OWN).max_packet == 7
+    assert peers.change_peer(tx, "first-bank", PeerChange(max_packet=0), OWN).max_packet is None
+
+
+def test_change_of_tokens_ends_the_old_ones(tx: Transaction) -> None:
+    peers.add_peer(tx, terms(), OWN, NOW)
+    change = PeerChange(outgoing_token="new-out", incoming_token="new-in")
+    peer = peers.change_peer(tx, "first-bank", change, OWN)
+    assert secrets.unseal(tx, "peer_tokens", peer.outgoing_token) == "new-out"
+    assert peer_store.peer_by_token(tx, hash_secret("what-they-show")) is None
+    assert peer_store.peer_by_token(tx, hash_secret("new-in")) == peer
+    assert peers.change_peer(tx, "first-bank", PeerChange(incoming_token="new-in"), OWN).id == peer.id
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (PeerChange(url="nowhere"), 400),
+        (PeerChange(incoming_token="a b"), 400),
+        (PeerChange(incoming_token="another"), 409),
+        (PeerChange(max_packet=-1), 400),
+        (PeerChange(credit_limit=-1), 400),
+        (PeerChange(credit_limit=1_199), 409),
+        (PeerChange(add_routes=[OWN]), 400),
+        (PeerChange(remove_routes=["g"]), 400),
+    ],
+)
+def test_change_refuses_what_cannot_be(tx: Transaction, change: PeerChange, status: int) -> None:
+    peers.add_peer(tx, terms(credit_limit=5_000), OWN, NOW)
+    peers.add_peer(tx, another(), OWN, NOW)
+    peers.withdraw(tx, "first-bank", "10.00", NOW)
+    packet = _prepare(tx, "first-bank", 200)
+    with pytest.raises(Refusal) as refusal:
+        peers.change_peer(tx, "first-bank", change, OWN)
+    assert refusal.value.status == status
+    packets.decide_packet(tx, packet.id, "rejected")
+
+
+def test_credit_limit_can_fall_to_what_is_used(tx: Transaction) -> None:
+    peers.add_peer(tx, terms(credit_limit=5_000), OWN, NOW)
+    peers.add_peer(tx, another(), OWN, NOW)
+    peers.withdraw(tx, "first-bank", "10.00", NOW)
+    _prepare(tx, "first-bank", 200)
+    with pytest.raises(Refusal, match=r"uses 12\.00 USD of its credit, packets under way included"):
+        peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_199), OWN)
+    assert peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_200), OWN).floor == -1_200
+    check_books(tx)
+
+
+def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Transaction) -> None:
+    peer = peers.add_peer(tx, terms(routes=["g"]), OWN, NOW)
+    assert peers.remove_peer(tx, "first-bank", NOW) == peer
+    assert (peer_store.list_peers(tx), peer_store.list_routes(tx)) == ([], [])
+    assert peer_store.peer_by_token(tx, hash_secret("what-they-show")) is None
+    again = peers.add_peer(tx, terms(), OWN, NOW)
+    assert (again.id, again.account_id) != (peer.id, peer.account_id)
+    assert peer_store.routes_of_peer(tx, again.id) == ["test.first-bank"]
+    check_books(tx)
+
+
+def test_remove_says_how_to_settle_first(tx: Transaction) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
+    peers.deposit(tx, "first-bank", "12.00", NOW)
+    with pytest.raises(Refusal, match=r"We owe the peer 12\.00 USD: .*`payres peer withdraw first-bank 12\.00`"):
+        peers.remove_peer(tx, "first-bank", NOW)
+    peers.withdraw(tx, "first-bank", "20.00", NOW)
+    with pytest.raises(Refusal, match=r"The peer owes us 8\.00 USD: .*`payres peer deposit first-bank 8\.00`"):
+        peers.remove_peer(tx, "first-bank", NOW)
+    peers.deposit(tx, "first-bank", "8.00", NOW)
+    peers.remove_peer(tx, "first-bank", NOW)
+
+
+@pytest.mark.parametrize("name", ["first-bank", "second"])
+def test_remove_waits_for_packets_from_and_to_the_peer(tx: Transaction, name: str) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
+    peers.add_peer(tx, another(), OWN, NOW)
+    packet = _prepare(tx, "first-bank", 200)
+    with pytest.raises(Refusal, match=f"Packets to or from the peer {name} are under way") as refusal:
+        peers.remove_peer(tx, name, NOW)
+    assert refusal.value.code == "wrong_state"
+    packets.decide_packet(tx, packet.id, "rejected")
+    for reservation in accounts.reservations_of_packet(tx, packet.id):
+        ledger.release(tx, reservation.id)
+    peers.remove_peer(tx, name, NOW)
+    check_books(tx)
+
+
+def _prepare(tx: Transaction, payer: str, amount: int) -> PacketRecord:
+    """A packet that one peer sent and that is under way to the peer `second`."""
+    source, target = peers.require_peer(tx, payer), peers.require_peer(tx, "second")
+    packet = PacketRecord("p", target.id, None, source.id, None, amount, amount, b"prepare", NOW, "prepared")
+    packets.insert_packet(tx, packet)
+    ledger.reserve(tx, source.account_id, amount, None, NOW, packet.id)
+    return packet
