@@ -1,8 +1,11 @@
 """The files in deploy/, as far as they can be checked without systemd, Caddy and a container engine."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -80,6 +83,21 @@ def test_unit_runs_serve_with_nothing_to_gain() -> None:
         "yes",
         "",
     )
+
+
+def test_peering_example_makes_our_token_then_adds_the_peer_with_theirs(tmp_path: Path) -> None:
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TOKENS": str(tmp_path / "tokens")}
+    command = ["sh", str(DEPLOY / "peering.example.sh")]
+
+    def run() -> str:
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert "Put the token that they give you into" in run()
+    ours = tmp_path / "tokens" / "from-second"
+    assert (ours.stat().st_mode & 0o777, len(ours.read_text().strip())) == (0o600, 44)
+    (tmp_path / "tokens" / "to-second").write_text("theirs\n")
+    assert "credit limit     1000.00 USD" in run()
+    assert list((tmp_path / "tokens").iterdir()) == []
 
 
 def test_proxy_leaves_the_request_as_it_was_signed() -> None:

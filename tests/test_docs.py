@@ -44,7 +44,8 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def shell_lines(text: str) -> list[str]:
-    return [line for block in blocks(text, "") for line in block.splitlines()]
+    """The commands in blocks for the shell; one that goes on after a backslash is one line here."""
+    return [line for block in blocks(text, "") for line in block.replace("\\\n", "").splitlines()]
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -71,7 +71,8 @@ class Outbound:
             hop = await self._parts.database.read(lambda tx: self._hop(tx, prepare))
         except Declined as declined:
             return declined.reject(self._parts.ilp_address)
-        outcome = await self._post(hop, prepare, encode(_onward(prepare, hop)), None)
+        # Numbered although nothing of it is kept, because the answer shows whether the peer repeats its answers.
+        outcome = await self._post(hop, prepare, encode(_onward(prepare, hop)), self._parts.identifiers.resource())
         if isinstance(outcome, Fulfill) and prepare.amount > 0:
             return self._reject(Code.WRONG_CONDITION, "a packet was fulfilled that nobody can fulfill")
         return outcome

@@ -10,7 +10,7 @@ import hmac
 import logging
 from fractions import Fraction
 from functools import partial
-from math import ceil
+from math import floor
 from typing import Final, Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from payres.interledger import balances
 from payres.interledger.answers import Answers, Request
 from payres.interledger.link import BOUNDS, Answered, Link
 from payres.interledger.packets import Fulfill, decode_prepare, encode
+from payres.payments.elsewhere import decode_path
 from payres.store import outgoing, packets, peers
 from payres.store.database import Database, Transaction
 from payres.store.packets import PacketRecord
@@ -152,7 +153,7 @@ class Recovery:
         if resolved.fulfill is None:
             balances.reject(tx, packet.id)
         else:
-            balances.fulfil(tx, packet.id, _delivered_at_least(tx, packet), self._clock.now())
+            balances.fulfil(tx, packet.id, _expected(tx, packet), self._clock.now())
 
     def _end_forwarded(self, tx: Transaction, packet: PacketRecord, resolved: Resolved) -> None:
         now = self._clock.now()
@@ -183,12 +184,16 @@ def _peer_and_token(tx: Transaction, peer_id: int) -> tuple[PeerRecord, str] | N
     return (peer, peers.outgoing_token(tx, peer)) if peer else None
 
 
-def _delivered_at_least(tx: Transaction, packet: PacketRecord) -> int:
-    """What a fulfilled packet of our payment has delivered, as far as the payment's rate says; one unit is forgiven."""
+def _expected(tx: Transaction, packet: PacketRecord) -> int:
+    """What a fulfilled packet of our payment has delivered, going by the rate that the probe found.
+
+    The receiver's own figure is sealed with a secret that is not kept beyond the connection.
+    """
     assert packet.outgoing_payment_id is not None
     payment = outgoing.find_outgoing(tx, packet.outgoing_payment_id)
     assert payment is not None, "the foreign key holds it"
-    return ceil((packet.source_amount - 1) * Fraction(payment.receive, payment.debit - payment.fee))
+    assert payment.path is not None, "payments with packets have one"
+    return floor(packet.source_amount * Fraction(decode_path(payment.path).low))
 
 
 def fulfills(fulfill: Fulfill, condition: bytes) -> bool:

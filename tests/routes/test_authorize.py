@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import partial
+from itertools import count
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 from payres.federation.http import GuardedClient
 from payres.federation.keys import fetch_keys
-from payres.grants.tokens import revoke_grant
+from payres.grants.tokens import revoke_grant, revoke_token
 from payres.operator import keys, wallets
 from payres.routes import authorize
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
@@ -31,6 +32,7 @@ Refused = Callable[..., Json]
 Visit = Callable[[str, Instance], Client]
 
 SECOND = 1_000_000
+FRESH = count()
 COVERED = ("@method", "@target-uri", "authorization", "content-digest", "content-length", "content-type")
 INCOMING = ("create", "complete", "read", "read-all", "list", "list-all")
 OUTGOING = ("create", "read", "read-all", "list", "list-all")
@@ -122,6 +124,7 @@ def test_signature_that_keeps_every_rule_is_accepted(attempt: Attempt, how: Json
         ({"components": (*COVERED[:2], *COVERED[3:])}, "missing_component", "authorization"),
         ({"components": COVERED[:3]}, "missing_component", "content-digest"),
         ({"components": COVERED[:3], "sent": {"content-digest": None}}, "missing_digest", "content-digest"),
+        ({"sent": {"content-digest": None}}, "missing_digest", "content-digest"),
         ({"components": (*COVERED, "@method")}, "duplicate_component", "@method"),
         ({"components": (*COVERED, "@status")}, "unsupported_component", "@status"),
         ({"components": (*COVERED, "x-absent")}, "component_not_in_message", "x-absent"),
@@ -247,6 +250,39 @@ def test_key_may_be_any_in_force_of_the_client(shared: Instance) -> None:
     now = shared.clock.now()
     shared.write(lambda tx: keys.add_key(tx, "rotating", client.jwk, now))
     assert client.get("/quotes/none", token).status_code == 404
+
+
+@pytest.mark.parametrize("foreign", ["proxy-key", "key-1", "key-2"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_each_of_several_signatures_is_examined(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, foreign: str, is_first: bool
+) -> None:
+    """A proxy signs too, with a key that is not the client's, or that only has the name of one."""
+    client = shared.new_client(f"proxied-{next(FRESH)}")
+    second = generate_private_key()
+    keys_of_client = jwk_from_public_bytes("key-2", second.public_key().public_bytes_raw())
+    shared.write(partial(keys.add_key, path=client.wallet_address.rpartition("/")[2], jwk=keys_of_client, now=0))
+    token = client.grant({"type": "quote", "actions": ["read"]})
+    created, url = shared.clock.now() // SECOND, f"{shared.base_url}/quotes/none"
+
+    def signed(keyid: str, nonce: str, signer: Any) -> tuple[str, str]:
+        params = f'("@method" "@target-uri" "authorization");created={created};keyid="{keyid}";nonce="{nonce}"'
+        base = f'"@method": GET\n"@target-uri": {url}\n"authorization": GNAP {token}\n"@signature-params": {params}'
+        return params, base64.b64encode(signer.sign(base.encode())).decode()
+
+    def send(*pairs: tuple[str, str]) -> httpx2.Response:
+        inputs = ", ".join(f"sig{number}={params}" for number, (params, _) in enumerate(pairs))
+        signatures = ", ".join(f"sig{number}=:{signature}:" for number, (_, signature) in enumerate(pairs))
+        headers = {"authorization": f"GNAP {token}", "signature-input": inputs, "signature": signatures}
+        return stranger.get(url, headers=headers)
+
+    proxys, own = signed(foreign, "proxys", generate_private_key()), signed("key-1", "own", client.private_key)
+    pairs = [proxys, own] if is_first else [own, proxys]
+    assert send(*pairs).status_code == 404
+    refused(send(*pairs), 401, "invalid_client", reason="nonce_reused")
+    other = signed(foreign, "more", generate_private_key())
+    reason = "unknown_key" if foreign == "proxy-key" else "signature_mismatch"
+    refused(send(proxys, other), 401, "invalid_client", reason=reason)
 
 
 def test_keys_end_with_their_wallet_address(shared: Instance, refused: Refused) -> None:
@@ -439,6 +475,77 @@ def test_nonce_is_good_once_however_long_the_key_is_fetched(
         second()
         [late] = waiting
         refused(late.result(timeout=10), 401, "invalid_client", reason="nonce_reused")
+
+
+ENDS: dict[str, Callable[[Instance, str, str], object]] = {
+    "token revoked": lambda host, token, _: host.write(partial(revoke_token, token_id=token, now=host.clock.now())),
+    "grant revoked": lambda host, _, grant: host.write(partial(revoke_grant, grant_id=grant, now=host.clock.now())),
+    "token expired": lambda host, _token, _grant: host.clock.advance(301),
+}
+EVERYTHING = (
+    {"type": "incoming-payment", "actions": ["create", "complete", "read", "list"]},
+    {"type": "quote", "actions": ["create", "read"]},
+)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    ("method", "path", "body", "is_checked_in_its_unit"),
+    [
+        ("POST", "/incoming-payments", {"walletAddress": "{bob}"}, True),
+        ("POST", "/incoming-payments/{id}/complete", None, True),
+        ("POST", "/quotes", {"walletAddress": "{alice}", "receiver": "{payment}", "method": "ilp"}, True),
+        (
+            "POST",
+            "/outgoing-payments",
+            {
+                "walletAddress": "{alice}",
+                "incomingPayment": "{payment}",
+                "debitAmount": {"value": "1", "assetCode": "USD", "assetScale": 2},
+            },
+            True,
+        ),
+        ("GET", "/incoming-payments/{id}", None, False),
+        ("GET", "/incoming-payments?wallet-address={bob}", None, False),
+        ("GET", "/outgoing-payment-grant", None, False),
+    ],
+)
+def test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more(
+    shared: Instance,
+    visit: Visit,
+    refused: Refused,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    body: Json | None,
+    is_checked_in_its_unit: bool,
+    end: str,
+) -> None:
+    visitor = visit(f"ending-{next(FRESH)}", shared)
+    amount = {"value": "1", "assetCode": "USD", "assetScale": 2}
+    payment = shared.client.create_incoming_payment(shared.wallet("bob"), amount)["id"]
+    places = {name: shared.wallet(name) for name in ("alice", "bob")}
+    places |= {"payment": payment, "id": payment.rpartition("/")[2]}
+    spending = {"type": "outgoing-payment", "actions": ["create"], "identifier": places["alice"]}
+    sent = {k: v.format(**places) if isinstance(v, str) else v for k, v in body.items()} if body else None
+    for check_at_once in (True, False):
+        if not check_at_once:
+            if not is_checked_in_its_unit:
+                return
+            monkeypatch.setattr(authorize, "require_token_in_force", lambda *_: None)
+        granted = visitor.obtain_grant(*EVERYTHING, spending)
+        token = granted["access_token"]["manage"].rpartition("/")[2]
+        grant = granted["continue"]["uri"].rpartition("/")[2]
+        shared.clock.advance(301)  # the key is to be fetched anew
+        with monkeypatch.context() as patch, ThreadPoolExecutor() as threads:
+            fetches = SlowFetches(patch)
+            request = partial(visitor.request, method, path.format(**places), sent, granted["access_token"]["value"])
+            answer = threads.submit(request)
+            [go_on] = fetches.wait_for(1)
+            ENDS[end](shared, token, grant)
+            go_on()
+            reason = "expired_token" if end == "token expired" else "revoked_token"
+            refused(answer.result(timeout=10), 401, "invalid_token", reason=reason)
 
 
 def test_new_key_of_a_remote_client_is_fetched_when_it_appears(

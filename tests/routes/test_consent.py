@@ -304,11 +304,21 @@ async def test_finish_uri_with_other_letters_is_sent_in_ascii(site: Site) -> Non
     assert answer.headers["location"] == f"https://shop.example/fertig?{quote('für')}=alle&result=grant_rejected"
 
 
+async def test_finish_uri_is_sent_byte_for_byte(site: Site) -> None:
+    finish = "https://shop.example/a;b?s=%ff&flag&c=1+2;d|{e}^`'\"<%7e>#/route?x"
+    path = await site.ask(finish=finish)
+    answer = await site.submit(path, "deny", **await site.open_signed_in(path))
+
+    before, _, fragment = finish.partition("#")
+    assert answer.headers["location"] == f"{before}&result=grant_rejected#{fragment}"
+
+
 @pytest.mark.parametrize("password", ["wrong", "", PASSWORD + " ", "\0", "x" * 5000])
 async def test_wrong_password_shows_the_form_again(site: Site, password: str) -> None:
     answer = await site.sign_in(await site.ask(), password)
 
     assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
     assert "This is not the password of this wallet." in text_of(answer)
     assert 'name="password"' in answer.text
     assert "set-cookie" not in answer.headers
@@ -538,6 +548,7 @@ async def test_session_ends_after_a_quarter_of_an_hour(site: Site) -> None:
     answer = await site.submit(path, "approve", **fields)
 
     assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
     assert "You are signed out by now" in text_of(answer)
     assert await site.state(path) == "pending"
     assert "Sign in to your wallet" in text_of(await site.browser.get(path))

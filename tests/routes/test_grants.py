@@ -181,6 +181,44 @@ def test_client_that_is_a_key_may_call_it_by_another_name(shared: Instance, key_
         assert answer.status_code == 201, answer.text
 
 
+def test_client_that_is_a_key_keeps_its_last_names(
+    shared: Instance, key_clients: list[Client], refused: Refused
+) -> None:
+    client = key_clients[0]
+
+    def ask(kid: str) -> Json:
+        client.jwk = msgspec.structs.replace(client.jwk, kid=kid)
+        return client.obtain_grant(INCOMING, client={"jwk": msgspec.to_builtins(client.jwk)})
+
+    first = ask("name-0")
+    for number in range(1, 8):
+        ask(f"name-{number}")
+    client.jwk = msgspec.structs.replace(client.jwk, kid="name-0")
+    body = {"walletAddress": shared.wallet("bob")}
+    assert client.post("/incoming-payments", body, first["access_token"]["value"]).status_code == 201
+    rotated = client.post(first["access_token"]["manage"]).json()["access_token"]
+    ask("name-8")
+    client.jwk = msgspec.structs.replace(client.jwk, kid="name-0")
+    answer = client.post("/incoming-payments", body, rotated["value"])
+    refused(answer, 401, "invalid_client", reason="unknown_key")
+    ask("name-0")
+    assert client.post("/incoming-payments", body, rotated["value"]).status_code == 201
+    client.jwk = msgspec.structs.replace(client.jwk, kid="name-9")  # never presented
+    refused(client.get("/quotes/1", rotated["value"]), 401, "invalid_client", reason="unknown_key")
+
+
+def test_two_spellings_of_a_wallet_address_are_one_item(shared: Instance) -> None:
+    plain = {"type": "incoming-payment", "actions": ["create"], "identifier": shared.wallet("bob")}
+    spelt = [plain | {"identifier": shared.wallet(path)} for path in ("BOB", "%62ob/", "bob?x#y")]
+    granted = shared.client.obtain_grant(*spelt)["access_token"]
+    assert granted["access"] == [plain]
+    assert shared.client.post("/incoming-payments", {}, granted["value"]).json()["walletAddress"] == plain["identifier"]
+    reading = plain | {"actions": ["create", "read"], "identifier": f"{shared.wallet('bob')}/"}
+    granted = shared.client.obtain_grant(plain, reading)["access_token"]
+    assert granted["access"] == [plain, plain | {"actions": ["create", "read"]}]
+    assert shared.client.post("/incoming-payments", {}, granted["value"]).status_code == 201
+
+
 @pytest.mark.parametrize(
     "client",
     [

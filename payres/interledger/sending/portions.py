@@ -98,10 +98,13 @@ class Account:
 
     def _share(self, available: int, amount: int, low: Fraction) -> int:
         """`amount`, or half of what is available when the rest would be lost to rounding."""
-        rest = available - amount
-        if 0 < rest < amount and sendable(rest, low, self._plan.min_rate) < rest:
-            return available - available // 2
+        rest, half = available - amount, available - available // 2
+        if 0 < rest < amount and not self._passes(rest, low) and self._passes(half, low):
+            return half
         return amount
+
+    def _passes(self, amount: int, low: Fraction) -> bool:
+        return sendable(amount, low, self._plan.min_rate) == amount
 
     def take(self, portion: Portion) -> None:
         """The packet is sent now."""

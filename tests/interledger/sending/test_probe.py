@@ -61,8 +61,8 @@ def test_limits_of_two_connectors_that_count_in_other_units() -> None:
                 return Reject(Code.AMOUNT_TOO_LARGE, CONNECTOR, data=too_large_data(further, 1000))
             return None
 
-    found, _ = probe_over(Two(Fraction(3, 7)))
-    assert found.max_packet * 3 // 7 == 1000
+    # What the second connector tells is rounded down twice on its way to the sender's units.
+    assert 2333 <= probe_over(Two(Fraction(3, 7)))[0].max_packet <= 2335
 
 
 def test_figures_that_contradict_the_reject_are_not_believed() -> None:
@@ -99,7 +99,7 @@ def test_congested_path_fails_after_ten_seconds_and_says_what_it_said() -> None:
 
 
 def test_silent_path_fails_after_ten_seconds() -> None:
-    with pytest.raises(SendingFailed, match="within 10 seconds.$") as caught:
+    with pytest.raises(SendingFailed, match=r"within 10 seconds\.$") as caught:
         probe_over(SimulatedPath(delay=60))
     assert caught.value.reason == Failure.RATE_PROBE_FAILED
 

@@ -155,7 +155,7 @@ def test_no_path_makes_a_payment_spend_or_believe_too_much(
     assert result.delivered >= (result.sent - 1) * plan.min_rate
     assert took < 5 * MINUTE
     if result.failure is None and not result.in_doubt:
-        assert result.sent == plan.max_source if sends_all else result.delivered >= plan.min_delivery
+        assert result.delivered >= plan.min_delivery
 
 
 @settings(max_examples=60)

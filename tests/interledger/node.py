@@ -1,0 +1,268 @@
+"""An Interledger node without a server around it, STREAM senders that talk to it, and peers that do as they are told."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from payres.amounts import Asset
+from payres.clock import SECOND, MovableClock
+from payres.identifiers import SystemIdentifiers
+from payres.interledger.answers import Answers
+from payres.interledger.connector import Connector
+from payres.interledger.credentials import CredentialSource
+from payres.interledger.forwarding import Forwarder
+from payres.interledger.frames import Frame, PacketType, StreamMoney, StreamPacket
+from payres.interledger.link import Link, open_http
+from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
+from payres.interledger.recovery import Recovery
+from payres.interledger.stream import SharedSecret
+from payres.operator import audit, wallets
+from payres.operator.peers import NewPeer, add_peer, require_peer
+from payres.store import accounts, clients, incoming, packets
+from payres.store.database import Database, Transaction
+from payres.store.incoming import IncomingRecord
+from payres.store.packets import PacketRecord
+from payres.store.peers import PeerRecord
+
+T = TypeVar("T")
+OWN = "test.node"
+START = 1_800_000_000_000_000
+LIFETIME = 20 * SECOND
+
+
+class Node:
+    """The parts of a node over a database of its own; its clock stands still until it is moved."""
+
+    def __init__(self, database: Database, link: Link, clock: MovableClock) -> None:
+        self.database = database
+        self.link = link
+        self.clock = clock
+        self.credentials = CredentialSource(bytes(range(32)), OWN)
+        self.answers = Answers()
+        self.recovery = Recovery(database, clock, link, self.answers)
+        identifiers = SystemIdentifiers()
+        forwarder = Forwarder(database, clock, identifiers, OWN, link, self.answers, self.recovery)
+        self.connector = Connector(database, clock, OWN, self.credentials, self.answers, forwarder)
+        self.identifiers = identifiers
+
+    async def write(self, unit: Callable[[Transaction], T]) -> T:
+        return await self.database.write(unit)
+
+    async def peer(
+        self, name: str, code: str = "USD", scale: int = 2, credit: int = 10**15, **terms: Any
+    ) -> PeerRecord:
+        """A new peer at `test.NAME` whose credit limit does not bother."""
+        defaults = {"ilp_address": f"test.{name}", "url": "http://127.0.0.1:9/", "incoming_token": f"in-{name}"}
+        new = NewPeer(
+            name=name,
+            asset_code=code,
+            asset_scale=scale,
+            outgoing_token=f"out-{name}",
+            credit_limit=credit,
+            **(defaults | terms),
+        )
+        return await self.write(lambda tx: add_peer(tx, new, OWN, self.clock.now()))
+
+    async def wallet(self, path: str = "alice", code: str = "USD", scale: int = 2) -> int:
+        """A new wallet; its id."""
+        made = await self.write(lambda tx: wallets.create_wallet(tx, path, code, scale, None, None, self.clock.now()))
+        return made.id
+
+    async def payment(self, wallet_id: int, wanted: int | None = None) -> str:
+        """A new incoming payment that is open for a day; its id."""
+        now, payment_id = self.clock.now(), self.identifiers.resource()
+
+        def unit(tx: Transaction) -> None:
+            client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, now)
+            value = None if wanted is None else str(wanted)
+            expires_at = now + 86_400 * SECOND
+            record = IncomingRecord(payment_id, wallet_id, client.id, value, 0, None, now, expires_at, None)
+            incoming.insert_incoming(tx, record)
+
+        await self.write(unit)
+        return payment_id
+
+    def sender(self, payment_id: str, asset: Asset | None = None) -> "Sender":
+        """One who has the credentials of an incoming payment."""
+        made = self.credentials.for_payment(payment_id, asset or Asset("USD", 2))
+        opened = self.credentials.open(made.ilp_address)
+        assert opened is not None
+        return Sender(made.ilp_address, opened.shared_secret, self.clock)
+
+    async def send(self, peer: PeerRecord, prepare: Prepare, request_id: str | None = None) -> Reply:
+        """What the node answers a peer."""
+        return decode_reply(await self.connector.handle(peer, encode(prepare), request_id))
+
+    async def balance(self, name: str) -> int:
+        """What we owe a peer."""
+        return (await self.database.read(lambda tx: require_peer(tx, name))).balance
+
+    async def wallet_balance(self, path: str = "alice") -> int:
+        def unit(tx: Transaction) -> int:
+            return accounts.account_by_id(tx, wallets.require_wallet(tx, path).account_id).balance
+
+        return await self.database.read(unit)
+
+    async def received(self, payment_id: str) -> IncomingRecord:
+        found = await self.database.read(lambda tx: incoming.find_incoming(tx, payment_id))
+        assert found is not None
+        return found
+
+    async def under_way(self) -> list[PacketRecord]:
+        return list(await self.database.read(lambda tx: packets.prepared_packets(tx, 1000)))
+
+    async def check_books(self) -> None:
+        findings = await self.database.read(audit.check)
+        assert audit.first_broken(findings) is None, audit.first_broken(findings)
+
+
+@asynccontextmanager
+async def open_node(path: Path) -> AsyncIterator[Node]:
+    """A node over the database file at `path`; what it holds is closed at the end."""
+    async with AsyncExitStack() as stack:
+        database = await Database.open(str(path))
+        stack.push_async_callback(database.close)
+        http = await stack.enter_async_context(open_http(allow_private_hosts=True))
+        yield Node(database, Link(http, database), MovableClock(START, frozen=True))
+
+
+class Sender:
+    """The sending end of a STREAM connection, one packet at a time."""
+
+    def __init__(self, address: str, secret: SharedSecret, clock: MovableClock) -> None:
+        self.address = address
+        self.secret = secret
+        self.clock = clock
+        self.sequence = 0
+
+    def prepare(
+        self,
+        amount: int,
+        minimum: int = 0,
+        *frames: Frame,
+        fulfillable: bool = True,
+        lifetime: int = LIFETIME,
+        kind: PacketType = PacketType.PREPARE,
+    ) -> Prepare:
+        self.sequence += 1
+        packet = StreamPacket(self.sequence, kind, minimum, frames or (StreamMoney(1, 1),))
+        data = self.secret.seal_packet(packet)
+        condition = self.secret.condition(data) if fulfillable else os.urandom(32)
+        return Prepare(amount, self.clock.now() + lifetime, condition, self.address, data)
+
+    def read(self, reply: Reply) -> StreamPacket:
+        """The receiver's words. Raises CodecError when there are none."""
+        return self.secret.open_packet(reply.data)
+
+
+def far_prepare(node: Node, amount: int, fulfillment: bytes, destination: str = "test.far.receiver") -> Prepare:
+    """A packet for somebody else, which `fulfillment` fulfills."""
+    condition = hashlib.sha256(fulfillment).digest()
+    return Prepare(amount, node.clock.now() + LIFETIME, condition, destination, b"for others")
+
+
+Behaviour = Callable[["PeerRequest"], Awaitable[bytes]]
+
+
+class PeerRequest:
+    """A request that reached a fake peer."""
+
+    def __init__(self, head: bytes, body: bytes) -> None:
+        self.line, *lines = head.decode("latin-1").split("\r\n")
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
+        self.body = body
+
+    @property
+    def request_id(self) -> str | None:
+        return self.headers.get("request-id")
+
+
+def answered(reply: Reply | bytes, request_id: str | None = None, status: str = "200 OK") -> bytes:
+    """The HTTP answer with a reply, with a Request-Id if the peer repeats answers."""
+    body = reply if isinstance(reply, bytes) else encode(reply)
+    number = f"Request-Id: {request_id}\r\n" if request_id else ""
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/octet-stream\r\n{number}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+class FakePeer:
+    """An HTTP server that keeps what it is asked and answers as `behaviour` says."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self.requests: list[PeerRequest] = []
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/ilp"
+
+    async def __aenter__(self) -> "FakePeer":
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                request = PeerRequest(head, b"")
+                request.body = await reader.readexactly(int(request.headers.get("content-length", "0")))
+                self.requests.append(request)
+                answer = await self.behaviour(request)
+                if not answer:
+                    return
+                writer.write(answer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+
+def fulfilling(fulfillment: bytes, *, numbered: bool = True) -> Behaviour:
+    async def behave(request: PeerRequest) -> bytes:
+        return answered(Fulfill(fulfillment, b"thanks"), request.request_id if numbered else None)
+
+    return behave
+
+
+def rejecting(reject: Reject, *, numbered: bool = True) -> Behaviour:
+    async def behave(request: PeerRequest) -> bytes:
+        return answered(reject, request.request_id if numbered else None)
+
+    return behave
+
+
+def with_status(status: str, body: bytes = b"") -> Behaviour:
+    async def behave(request: PeerRequest) -> bytes:
+        return answered(body, None, status)
+
+    return behave
+
+
+async def hanging_up(request: PeerRequest) -> bytes:
+    """Takes the request and closes the connection."""
+    return b""
+
+
+async def silent(request: PeerRequest) -> bytes:
+    """Takes the request and says nothing."""
+    await asyncio.Event().wait()
+    return b""

@@ -1,0 +1,149 @@
+"""One connection: what its packets say, and which answers it believes."""
+
+import hashlib
+from collections.abc import Callable
+
+import pytest
+
+from payres.amounts import Asset
+from payres.clock import SECOND
+from payres.interledger.frames import (
+    CloseCode,
+    ConnectionClose,
+    ConnectionMaxData,
+    ConnectionMaxStreamId,
+    PacketType,
+    StreamMoney,
+    StreamPacket,
+)
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject
+from payres.interledger.sending.channel import Answer, Connection, Destination, Lost, Outcome, close
+from payres.interledger.sending.replies import MAX_QUOTED, describe, fatal, is_congested
+from payres.interledger.stream import SharedSecret
+from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, SimulatedPath, connect
+from tests.interledger.sending.virtual_time import START, run
+
+LIMITS = (ConnectionMaxStreamId(1), ConnectionMaxData(0))
+USD = Asset("USD", 2)
+secret = SharedSecret(SECRET)
+
+
+class Canned:
+    """Answers each packet with what a test makes of it."""
+
+    def __init__(self, answer: Callable[[StreamPacket], Outcome]) -> None:
+        self.answer = answer
+        self.claimed: list[int] = []
+
+    async def ask(self, prepare: Prepare) -> Outcome:
+        return self.answer(secret.open_packet(prepare.data))
+
+    async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
+        outcome = await self.ask(prepare)
+        if isinstance(outcome, Fulfill):
+            self.claimed.append(delivered(outcome))
+        return outcome
+
+
+def say(sequence: int, kind: int, amount: int) -> bytes:
+    return secret.seal_packet(StreamPacket(sequence, kind, amount))
+
+
+def test_packet_with_money() -> None:
+    path = SimulatedPath()
+    run(connect(path).pay(1000, 990))
+    entry = path.log[0]
+    assert entry.stream == StreamPacket(0, PacketType.PREPARE, 990, (*LIMITS, StreamMoney(1, 1)))
+    assert entry.prepare.amount == 1000
+    assert entry.prepare.expires_at == START + 20 * SECOND
+    assert entry.prepare.condition == hashlib.sha256(secret.fulfillment(entry.prepare.data)).digest()
+
+
+def test_packet_that_asks_cannot_be_fulfilled() -> None:
+    path = SimulatedPath()
+
+    async def twice() -> None:
+        connection = connect(path)
+        assert (await connection.ask(1000)).arrived == 1000
+        connection.begin()
+        await connection.ask(1000)
+
+    run(twice())
+    assert [entry.stream.sequence for entry in path.log] == [0, 1]
+    assert all(entry.stream.frames == LIMITS for entry in path.log)
+    assert path.log[0].prepare.condition != path.log[1].prepare.condition
+    assert path.receiver.received == 0
+
+
+def test_randomness_is_that_which_is_handed_in() -> None:
+    path = SimulatedPath()
+    connection = Connection(path, Destination(ADDRESS, SECRET, USD), TIMING, lambda size: b"\7" * size)
+    run(connection.ask(5))
+    assert path.log[0].prepare.condition == b"\7" * 32
+    assert path.log[0].prepare.data[:12] == b"\7" * 12
+
+
+def test_close_tells_the_receiver_and_waits_only_so_long() -> None:
+    path = SimulatedPath()
+    run(close(connect(path)))
+    assert path.log[0].stream.frames == (*LIMITS, ConnectionClose(CloseCode.NO_ERROR, ""))
+    assert path.log[0].prepare.amount == 0
+    run(close(connect(SimulatedPath(delay=60))))
+
+
+@pytest.mark.parametrize(
+    ("answer", "arrived", "authentic"),
+    [
+        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 995)), 995, True),
+        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 14, 995)), 0, True),
+        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence + 1, 13, 995)), 0, True),
+        (lambda packet: Fulfill(b"f" * 32, b"noise"), 0, True),
+        (lambda packet: Reject("F99", data=say(packet.sequence, 14, 995)), 995, True),
+        (lambda packet: Reject("F99", data=say(packet.sequence, 13, 995)), 995, True),
+        (lambda packet: Reject("F99", data=say(packet.sequence, 12, 995)), 0, False),
+        (lambda packet: Reject("F99", data=say(packet.sequence + 1, 14, 995)), 0, False),
+        (lambda packet: Reject("F99", data=b""), 0, False),
+        (lambda packet: Lost("no answer"), 0, False),
+    ],
+)
+def test_answers_are_believed_when_the_receiver_answers_this_packet(
+    answer: Callable[[StreamPacket], Outcome], arrived: int, authentic: bool
+) -> None:
+    outbound = Canned(answer)
+    got = run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
+    assert (got.arrived, got.authentic) == (arrived, authentic)
+    assert outbound.claimed == ([max(arrived, 990)] if isinstance(got.outcome, Fulfill) else [])
+
+
+def test_claim_below_the_minimum_is_read_as_the_minimum() -> None:
+    outbound = Canned(lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 5)))
+    run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
+    assert outbound.claimed == [990]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Reject(Code.INSUFFICIENT_LIQUIDITY), True),
+        (Reject("T99"), True),
+        (Lost("no answer"), True),
+        (Reject(Code.TRANSFER_TIMED_OUT), False),
+        (Reject(Code.APPLICATION_ERROR), False),
+        (Fulfill(b"f" * 32), False),
+    ],
+)
+def test_congestion(outcome: Outcome, expected: bool) -> None:
+    assert is_congested(Answer(outcome)) == expected
+
+
+def test_sentences_quote_strangers_cut_and_escaped() -> None:
+    reject = Reject("F00", "test." + "a" * 1000, "\x1b[31mred\r\n" + "x" * 5000)
+    sentence = describe(reject)
+    assert sentence.isprintable()
+    assert len(sentence) < 3 * MAX_QUOTED
+    closed = Reject(Code.APPLICATION_ERROR)
+    frames = (ConnectionClose(9, "\n" * 5000),)
+    failure = fatal(Answer(closed, StreamPacket(0, PacketType.REJECT, 0, frames)), USD)
+    assert failure
+    assert failure.sentence.isprintable()
+    assert len(failure.sentence) < 5 * MAX_QUOTED
