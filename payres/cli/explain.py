@@ -52,6 +52,7 @@ def explain(
     Examples: payres explain request.txt --wallet alice
               payres explain request.txt --jwk public.jwk --at 2026-01-31T09:30:00Z
     """
+    from payres.cli.media_types import media_type_refusal
     from payres.signatures.explain.capture import read_capture
     from payres.signatures.explain.explanation import explain as explained
     from payres.signatures.parameters import Policy
@@ -65,7 +66,7 @@ def explain(
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     policy = Policy(max_age_seconds=session.settings.signature_max_age)
-    found = explained(capture, session.settings.base_url, keys, policy, moment)
+    found = explained(capture, session.settings.base_url, keys, policy, moment, media_type_refusal)
     session.show(_resource(found, moment), "\n".join(_lines(session, found, moment)))
     click.get_current_context().exit(0 if found.verdict.reason is None else 1)
 

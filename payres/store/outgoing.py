@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.amounts import MAX_LEDGER
 from payres.store.database import Transaction
 from payres.store.pages import PageBounds, PageQuery, select_page
 
@@ -91,10 +92,14 @@ def sending_elsewhere(tx: Transaction, limit: int, after: str = "") -> Sequence[
 
 
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
-    """Counts a packet of a payment under way, whose money the ledger moves in this same unit."""
+    """Counts a packet of a payment under way, whose money the ledger moves in this same unit.
+
+    What was delivered is the receiver's word, which may be any number: the sum stays at MAX_LEDGER rather than overflow.
+    """
     tx.execute(
-        "UPDATE outgoing_payment SET sent = sent + ?, delivered = delivered + ? WHERE id = ? AND state = 'sending'",
-        (sent, delivered, payment_id),
+        "UPDATE outgoing_payment SET sent = sent + ?, delivered = min(delivered, ?) + ?"
+        " WHERE id = ? AND state = 'sending'",
+        (sent, MAX_LEDGER - delivered, delivered, payment_id),
     )
 
 

@@ -27,10 +27,15 @@ JWK = jwk_from_pem("app", PEM)
 
 
 def raw_request(
-    method: str = "GET", target: str = "/quotes/1", body: bytes = b"", base_url: str = BASE, created: int = CREATED
+    method: str = "GET",
+    target: str = "/quotes/1",
+    body: bytes = b"",
+    base_url: str = BASE,
+    created: int = CREATED,
+    header: tuple[str, str] = ("content-type", "application/json"),
 ) -> bytes:
     """A request as `sign` signs it for the server at `base_url`."""
-    headers = [("authorization", "GNAP token"), ("content-type", "application/json")]
+    headers = [("authorization", "GNAP token"), header]
     lines = [(name.encode(), value.encode()) for name, value in headers]
     signed = sign(Message(method, base_url + target, lines, body), KEY, "app", created)
     head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (*headers, *signed.items())), "", ""]
@@ -111,6 +116,35 @@ def test_old_request_is_refused_for_its_age_alone(payres: Command) -> None:
 def test_age_that_the_settings_allow_is_allowed(payres: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAYRES_SIGNATURE_MAX_AGE", "5")
     assert "12 s old, and 5 s are allowed" in explain(payres, "request.txt", "--jwk", "app.jwk").stdout
+
+
+TEXT = ("content-type", "text/plain")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "header", "reason"),
+    [
+        ("POST", "/quotes", TEXT, "unsupported_media_type"),
+        ("POST", "/incoming-payments/?x", TEXT, "unsupported_media_type"),
+        ("POST", "/continue/1", ("content-type", "application/json-patch"), "unsupported_media_type"),
+        ("POST", "/", TEXT, "unsupported_media_type"),
+        ("POST", "/incoming-payments/1/complete", TEXT, None),
+        ("POST", "/quotes", ("content-type", "Application/JSON ; charset=utf-8"), None),
+        ("GET", "/quotes/1", ("accept", "text/html, */*;q=0.1"), None),
+        ("GET", "/quotes/1", ("accept", "text/html"), "not_acceptable"),
+        ("DELETE", "/token/1", ("accept", "*/*;q=0"), "not_acceptable"),
+        ("GET", "/interact/1/2", ("accept", "text/html"), None),
+    ],
+)
+def test_media_type_that_the_server_does_not_take_is_told(
+    payres: Command, files: Path, method: str, target: str, header: tuple[str, str], reason: str | None
+) -> None:
+    body = b"{}" if method == "POST" else b""
+    (files / "request.txt").write_bytes(raw_request(method, target, body, header=header))
+    result = explain(payres, "request.txt", "--jwk", "app.jwk", "--json")
+    told = json.loads(result.stdout)
+    assert (told["accepted"], told["reason"], result.exit_code) == (reason is None, reason, int(reason is not None))
+    assert [cause["cause"] for cause in told["causes"]] == (["one_rule"] if reason else [])
 
 
 def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:

@@ -1,4 +1,4 @@
-"""An Interledger node without a server around it, STREAM senders that talk to it, and peers that do as they are told."""
+"""An Interledger node without a server around it, STREAM senders, and peers that do as they are told."""
 
 import asyncio
 import hashlib
@@ -37,17 +37,16 @@ LIFETIME = 20 * SECOND
 class Node:
     """The parts of a node over a database of its own; its clock stands still until it is moved."""
 
-    def __init__(self, database: Database, link: Link, clock: MovableClock) -> None:
+    def __init__(self, database: Database, link: Link, clock: MovableClock, own: str, secret: bytes) -> None:
         self.database = database
         self.link = link
         self.clock = clock
-        self.credentials = CredentialSource(bytes(range(32)), OWN)
+        self.credentials = CredentialSource(secret, own)
         self.answers = Answers()
         self.recovery = Recovery(database, clock, link, self.answers)
-        identifiers = SystemIdentifiers()
-        forwarder = Forwarder(database, clock, identifiers, OWN, link, self.answers, self.recovery)
-        self.connector = Connector(database, clock, OWN, self.credentials, self.answers, forwarder)
-        self.identifiers = identifiers
+        self.identifiers = SystemIdentifiers()
+        forwarder = Forwarder(database, clock, self.identifiers, own, link, self.answers, self.recovery)
+        self.connector = Connector(database, clock, own, self.credentials, self.answers, forwarder)
 
     async def write(self, unit: Callable[[Transaction], T]) -> T:
         return await self.database.write(unit)
@@ -72,9 +71,9 @@ class Node:
         made = await self.write(lambda tx: wallets.create_wallet(tx, path, code, scale, None, None, self.clock.now()))
         return made.id
 
-    async def payment(self, wallet_id: int, wanted: int | None = None) -> str:
+    async def payment(self, wallet_id: int, wanted: int | None = None, payment_id: str | None = None) -> str:
         """A new incoming payment that is open for a day; its id."""
-        now, payment_id = self.clock.now(), self.identifiers.resource()
+        now, payment_id = self.clock.now(), payment_id or self.identifiers.resource()
 
         def unit(tx: Transaction) -> None:
             client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, now)
@@ -121,13 +120,13 @@ class Node:
 
 
 @asynccontextmanager
-async def open_node(path: Path) -> AsyncIterator[Node]:
+async def open_node(path: Path, own: str = OWN, secret: bytes = bytes(range(32))) -> AsyncIterator[Node]:
     """A node over the database file at `path`; what it holds is closed at the end."""
     async with AsyncExitStack() as stack:
         database = await Database.open(str(path))
         stack.push_async_callback(database.close)
         http = await stack.enter_async_context(open_http(allow_private_hosts=True))
-        yield Node(database, Link(http, database), MovableClock(START, frozen=True))
+        yield Node(database, Link(http, database), MovableClock(START, frozen=True), own, secret)
 
 
 class Sender:

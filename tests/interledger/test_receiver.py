@@ -22,6 +22,12 @@ from payres.interledger.receiver import Payable, Receiver
 from tests.interledger.node import Sender
 
 OLDER = "stream-receiver@0.3.3-alpha.3"  # whose one code for "understood, not fulfilled" every sender understands
+NO_TOKEN = {
+    "asset probe, dummy segment before the token",
+    "token does not decrypt",
+    "no token",
+    "other address",
+}
 USD = Asset("USD", 2)
 SOURCE = CredentialSource(bytes(range(32)), "test.node")
 
@@ -38,14 +44,10 @@ def receive(vectors: dict[str, Any], prepare: Prepare) -> tuple[Reply, str | Non
 
 def test_replies_are_those_of_the_common_receiver(vectors: dict[str, Any], receiver_vector: dict[str, Any]) -> None:
     wanted = receiver_vector[OLDER]
-    prepare = decode_prepare(bytes.fromhex(receiver_vector["prepare"]))
-    if wanted["code"] == "F02" or "token" in receiver_vector["name"].replace("after the token", ""):
-        source = CredentialSource(
-            bytes.fromhex(vectors["receiver"]["serverSecret"]), vectors["receiver"]["serverAddress"]
-        )
-        assert source.open(prepare.destination) is None  # tests/interledger/test_connector.py has the replies to these
+    if receiver_vector["name"] in NO_TOKEN:  # nothing to receive with: test_connector.py has the replies
+        assert wanted["stream"] is None
         return
-    reply, tag = receive(vectors, prepare)
+    reply, tag = receive(vectors, decode_prepare(bytes.fromhex(receiver_vector["prepare"])))
     assert encode(reply).hex() == wanted["reply"]
     assert (tag is not None) == wanted["money"]
     assert tag == wanted["paymentTag"]

@@ -120,6 +120,12 @@ ACCEPTED = {
     "a second signature, which is wrong": request(
         form=lambda text, signature: (f"b={text}, a={text}", f"b=:{b64encode(bytes(64)).decode()}:, a=:{signature}:")
     ),
+    "a first signature, which is another's": request(
+        form=lambda text, signature: (
+            f"b={text.replace('app', 'proxy')}, a={text}",
+            f"b=:{b64encode(bytes(64)).decode()}:, a=:{signature}:",
+        )
+    ),
     "a nonce": request(parameters=f'{PARAMETERS};nonce="n";expires={CREATED + 60}'),
     "a grant request with a strange Authorization header": request(target="/", sent={"authorization": "Basic eA=="}),
 }
@@ -444,6 +450,12 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "one_rule",
         "Authorization: GNAP <token>",
     ),
+    "nothing sent where a token is needed": (
+        request(sent={"authorization": None}, components=("@method", "@target-uri", "content-digest")),
+        "missing_token",
+        "one_rule",
+        "Authorization: GNAP <token>",
+    ),
     "Bearer sent and GNAP signed": (
         request(sent={"authorization": "Bearer token"}, signs={"authorization": "GNAP token"}),
         "missing_token",
@@ -613,6 +625,49 @@ def test_broken_request_is_refused_and_its_cause_named(raw: bytes, reason: str, 
     assert failing(found)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "reason", "words"),
+    [
+        (f'{PARAMETERS};tag="other"', "unsupported_tag", 'send tag="gnap"'),
+        (f'{PARAMETERS};alg="rsa"', "unsupported_algorithm", 'send alg="ed25519"'),
+        (f'{PARAMETERS};nonce=""', "malformed_nonce", "The nonce must be"),
+        (f'; keyid="app"; created={CREATED};nonce=1', "malformed_nonce", "The nonce must be"),
+        (f";created={CREATED}", "missing_keyid", 'send keyid="app"'),
+    ],
+)
+def test_other_parameters_are_not_blamed_on_created(parameters: str, reason: str, words: str) -> None:
+    found = explained(request(parameters=parameters))
+    assert found.verdict.reason == reason
+    [cause] = found.causes
+    assert words in cause.sentence
+
+
+PUBLIC = {"sent": {"authorization": None}, "components": ("@method", "@target-uri")}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "reason"),
+    [
+        ("GET", "/quotes/1", "missing_token"),
+        ("GET", "/quotes/1/", "missing_token"),
+        ("GET", "/incoming-payments?wallet-address=x", "missing_token"),
+        ("POST", "/incoming-payments", "missing_token"),
+        ("POST", "/incoming-payments/1/complete", "missing_token"),
+        ("GET", "/outgoing-payment-grant", "missing_token"),
+        ("DELETE", "/continue/1", "missing_token"),
+        ("GET", "/incoming-payments/1", None),
+        ("HEAD", "/incoming-payments/1?x=y", None),
+        ("POST", "/", None),
+        ("POST", "/token/1", None),
+        ("GET", "/alice", None),
+    ],
+)
+def test_token_is_missed_where_the_server_misses_it(method: str, target: str, reason: str | None) -> None:
+    found = explained(request(method=method, target=target, body=b"", **PUBLIC))
+    assert found.verdict.reason == reason
+    assert ("token" in failing(found)) == (reason is not None)
+
+
 @pytest.mark.parametrize("unused", [OTHER, FORMER])
 def test_no_cause_is_named_that_was_not_confirmed(unused: KnownKey) -> None:
     found = explained(request(**GET), keys=[unused])
@@ -645,7 +700,7 @@ def test_rules_are_applied_whatever_the_others_say() -> None:
 
 
 def test_request_without_a_signature_says_so() -> None:
-    found = explained(b"GET /quotes/1 HTTP/1.1\r\nHost: pay.example\r\n\r\n")
+    found = explained(b"POST / HTTP/1.1\r\nHost: pay.example\r\n\r\n")
     assert (found.verdict.reason, failing(found), found.entry, found.base) == (
         "missing_signature",
         ["headers"],

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from payres.amounts import Asset
+from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import SECOND
 from payres.interledger.frames import (
     CloseCode,
@@ -54,7 +54,8 @@ class Outbound(Protocol):
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns.
 
         A Fulfill with anything but `fulfillment` comes back as a Reject with WRONG_CONDITION. `delivered` reads from
-        the Fulfill how much arrived, in the destination's units; it never raises.
+        the Fulfill how much arrived, in the destination's units and at most MAX_LEDGER; it never raises. This is the
+        receiver's word, and anything up to that.
         """
         ...
 
@@ -129,7 +130,7 @@ class Connection:
 
         def delivered(fulfill: Fulfill) -> int:
             stream = self._open(fulfill, sequence)
-            return max(minimum, stream.prepare_amount) if stream else minimum
+            return max(minimum, min(stream.prepare_amount, MAX_LEDGER)) if stream else minimum
 
         prepare = self._prepare(amount, hashlib.sha256(fulfillment).digest(), data)
         return self._read(await self._outbound.pay(prepare, fulfillment, delivered), sequence)

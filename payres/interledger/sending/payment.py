@@ -13,7 +13,7 @@ from payres.interledger.sending.pacing import Pace
 from payres.interledger.sending.portions import Account, Plan, Portion
 from payres.interledger.sending.rates import RateBounds
 from payres.interledger.sending.replies import describe, fatal, is_congested, objection, too_large
-from payres.interledger.sending.timing import monotonic, wait
+from payres.interledger.sending.timing import MILLISECOND, monotonic, wait
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class _Run:
             )
         if len(self._packets) >= self._timing.in_flight:
             return await wait(self._news, self._idle_at)
-        if (ready_at := self._pace.ready_at(now)) > now:
+        if (ready_at := self._pace.ready_at(now)) >= now + MILLISECOND:  # no event loop waits for less
             return await wait(self._news, min(ready_at, self._idle_at))
         self._pace.sent(now)
         self._account.take(portion)

@@ -5,9 +5,10 @@ from typing import Final
 
 import msgspec
 
-from payres.signatures.base import Fields, Message, field_value, header_fields, signature_base
+from payres.signatures.base import Message, field_value, header_fields, signature_base
 from payres.signatures.digest import ALGORITHMS, content_digest, digest_problem
 from payres.signatures.explain.guess import Guess, KnownKey, is_taken, read_patiently
+from payres.signatures.explain.places import is_grant_request, lacks_token
 from payres.signatures.explain.times import moment
 from payres.signatures.fields import SignatureInput, covered_components, signature_bytes
 from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
@@ -27,20 +28,6 @@ class Rule(msgspec.Struct, frozen=True):
 
 class _RuleError(Exception):
     """A rule does not hold; the text says what was found."""
-
-
-def has_readable_token(message: Message, fields: Fields) -> bool:
-    """Whether the Authorization header, if there is one, is of the scheme that the server takes. A grant request, to
-    the root, needs none, and what it has is not read."""
-    if b"authorization" not in fields or _is_grant_request(message):
-        return True
-    scheme, _, token = fields[b"authorization"][0].decode("latin-1").partition(" ")
-    return scheme.lower() == "gnap" and bool(token.strip())
-
-
-def _is_grant_request(message: Message) -> bool:
-    path = message.target_uri.partition("://")[2].partition("/")[2]
-    return not path.partition("?")[0]
 
 
 def key_in_force(keys: Sequence[KnownKey], keyid: str) -> KnownKey | None:
@@ -90,7 +77,7 @@ class Examination:
             yield f"There are {len(self.signed)} signatures; examined here is {self.entry.label}."
         if self.parameters is not None and self.parameters.nonce is not None:
             yield "The signature has a nonce. Whether it was used before, the server alone knows."
-        if b"authorization" not in self.fields and not _is_grant_request(self.message):
+        if b"authorization" not in self.fields and not is_grant_request(self.message):
             yield "There is no Authorization header. Only grant requests and public reading do without."
 
     def _rule(self, name: str, check: Callable[[], str | None]) -> Rule:
@@ -162,7 +149,9 @@ class Examination:
         lines = self.fields.get(b"authorization", ())
         if len(lines) > 1:
             raise _RuleError("there is more than one Authorization header")
-        if not has_readable_token(self.message, self.fields):
+        if lacks_token(self.message, self.fields):
+            if not lines:
+                raise _RuleError("there is no Authorization header, which this address needs")
             scheme = lines[0].decode("latin-1").partition(" ")[0]
             raise _RuleError(f"the Authorization header is {shown(scheme)} and not GNAP with a token")
         return "the Authorization header can be read; if its token is good, the server alone knows" if lines else "none"

@@ -1,6 +1,6 @@
 """The explanation of a request: what the verifier saw, its verdict, and the likely causes of a refusal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -9,21 +9,23 @@ from payres.signatures.base import Message, header_fields
 from payres.signatures.explain.capture import Capture
 from payres.signatures.explain.cause import Cause
 from payres.signatures.explain.digests import digest_causes
-from payres.signatures.explain.examination import Examination, Rule, has_readable_token, key_in_force
+from payres.signatures.explain.examination import Examination, Rule
 from payres.signatures.explain.guess import Guess, KnownKey, Reading, is_taken
+from payres.signatures.explain.places import lacks_token
 from payres.signatures.explain.search import Search
 from payres.signatures.explain.times import time_causes, unread_created
 from payres.signatures.fields import SignatureInput
 from payres.signatures.parameters import Policy
-from payres.signatures.reasons import Reason, Rejected, shown
-from payres.signatures.verify import Verified, parse, verify
+from payres.signatures.reasons import Rejected, shown
+from payres.signatures.verify import Verified, parse, verify_with
 
 # What the server says of a request whose token it cannot read; it looks there before it looks at the signature.
 MISSING_TOKEN: Final = "missing_token"  # noqa: S105 - the name of a reason
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What the server would say; `reason` is None when it accepts the signature, the one with `label`."""
+    """What the server would say; `reason` is None when it accepts the signature, the one with `label`, else the word
+    or, where there is none, the code of the refusal."""
 
     reason: str | None
     sentence: str
@@ -48,11 +50,22 @@ class Explanation(msgspec.Struct, frozen=True):
     tried: int
 
 
-def explain(capture: Capture, base_url: str, keys: Sequence[KnownKey], policy: Policy, now: int) -> Explanation:
-    """Explain what the server at `base_url` makes of a request, at `now` (microseconds) and knowing `keys`."""
+def explain(
+    capture: Capture,
+    base_url: str,
+    keys: Sequence[KnownKey],
+    policy: Policy,
+    now: int,
+    before: Callable[[Message], Verdict | None] = lambda _: None,
+) -> Explanation:
+    """Explain what the server at `base_url` makes of a request, at `now` (microseconds) and knowing `keys`.
+
+    `before` is what the server refuses before it looks at tokens and signatures.
+    """
     message = capture.message(base_url)
-    verdict = _judge(message, keys, policy, now)
-    examined = Examination(message, keys, policy, now, verdict.label)
+    judged = _judge(message, keys, policy, now)
+    verdict = before(message) or judged
+    examined = Examination(message, keys, policy, now, judged.label)
     rules = tuple(examined.rules())
     search = Search(capture, keys)
     causes = tuple(_causes(examined, verdict, search)) if verdict.reason is not None else ()
@@ -72,15 +85,13 @@ def explain(capture: Capture, base_url: str, keys: Sequence[KnownKey], policy: P
 
 def _judge(message: Message, keys: Sequence[KnownKey], policy: Policy, now: int) -> Verdict:
     """The verdict, in the order in which the server looks, by the very functions that it uses."""
-    if not has_readable_token(message, header_fields(message.headers)):
+    if lacks_token(message, header_fields(message.headers)):
         return Verdict(MISSING_TOKEN, "Send the access token as Authorization: GNAP <token>.")
     parsed = parse(message, policy, now)
     if isinstance(parsed, Rejected):
         return Verdict(parsed.reason, parsed.description)
-    key = key_in_force(keys, parsed.keyid)
-    if key is None:
-        return Verdict(Reason.UNKNOWN_KEY, f"The client has no key with kid {shown(parsed.keyid)} in force.")
-    verified = verify(parsed, key.jwk)
+    in_force = {key.jwk.kid: key.jwk for key in keys if key.unusable is None}
+    verified = verify_with(parsed, in_force)
     if isinstance(verified, Verified):
         return Verdict(None, f"The signature {verified.label} is one by the key {verified.keyid}.", verified.label)
     return Verdict(verified.reason, verified.description)

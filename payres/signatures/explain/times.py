@@ -14,7 +14,7 @@ _SECOND: Final = 1_000_000
 _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
 _UNITS: Final = (("milliseconds", 10**3), ("microseconds", 10**6), ("nanoseconds", 10**9))
-_QUOTED_CREATED = re.compile(r';\s*created\s*=\s*"?([0-9]{9,11})(?:\.[0-9]+)?"?')
+_CREATED = re.compile(r';(\s*created\s*=\s*"?([0-9]{9,11})(?:\.[0-9]+)?"?)')
 
 
 def moment(seconds: int) -> str:
@@ -60,9 +60,9 @@ def time_causes(message: Message, parameters: Parameters, policy: Policy, now: i
 
 def unread_created(text: str) -> Iterator[Cause]:
     """What explains parameters without a readable `created`."""
-    match = _QUOTED_CREATED.search(text)
-    if match is not None:
-        yield Cause("created_format", f"The created parameter has more to it than digits, so send created={match[1]}.")
+    match = _CREATED.search(text)
+    if match is not None and match[1].strip() != f"created={match[2]}":
+        yield Cause("created_format", f"The created parameter has more to it than digits, so send created={match[2]}.")
 
 
 def _dated(message: Message, created: int, seconds: int) -> Iterator[Cause]:

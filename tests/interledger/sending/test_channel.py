@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from payres.amounts import Asset
+from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import SECOND
 from payres.interledger.frames import (
     CloseCode,
@@ -119,6 +119,12 @@ def test_claim_below_the_minimum_is_read_as_the_minimum() -> None:
     outbound = Canned(lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 5)))
     run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
     assert outbound.claimed == [990]
+
+
+def test_claim_above_any_figure_of_the_ledger_is_read_as_the_largest() -> None:
+    outbound = Canned(lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 2**64 - 1)))
+    run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
+    assert outbound.claimed == [MAX_LEDGER]
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,19 @@ def test_unit_is_forgiven_once_while_its_packet_is_under_way() -> None:
     assert take(account, 600).forgiving, "the rejected packet has not used it"
 
 
-@pytest.mark.parametrize(("arrived", "used"), [(989, True), (990, False), (0, True)])
+@pytest.mark.parametrize(("arrived", "used"), [(0, True), (1, False)])
 def test_unit_is_used_up_by_a_packet_that_needed_it(arrived: int, used: bool) -> None:
-    account = Account(sending(1000))
-    portion = take(account, 1000)
-    assert portion.minimum == 990
+    account = Account(sending(1))
+    portion = take(account, 1)
+    assert (portion.minimum, portion.forgiving) == (0, True)
     account.fulfilled(portion, arrived)
-    assert account.unit_forgiven == used
-    assert account.delivered == max(arrived, 989)
+    assert (account.delivered, account.unit_forgiven) == (arrived, used)
+
+
+def test_claim_below_the_minimum_counts_as_the_minimum() -> None:
+    account = Account(sending(1000))
+    account.fulfilled(take(account, 1000), 5)
+    assert account.delivered == 990
 
 
 def test_unit_of_a_lost_packet_is_used_up() -> None:

@@ -1,0 +1,505 @@
+"""What a peer is answered, and which money has moved when it is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payres.amounts import MAX_LEDGER, Asset
+from payres.clock import SECOND
+from payres.errors import unavailable
+from payres.interledger import ildcp
+from payres.interledger.answers import KEPT_FOR, RequestIdReused
+from payres.interledger.frames import CloseCode, ConnectionClose, ConnectionNewAddress
+from payres.interledger.packets import (
+    Code,
+    Fulfill,
+    Prepare,
+    Reject,
+    Reply,
+    decode_prepare,
+    decode_reply,
+    encode,
+    parse_too_large,
+)
+from payres.operator import liquidity, wallets
+from payres.operator.assets import set_rate
+from payres.store import incoming, peers
+from payres.store.peers import PeerRecord
+from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
+
+USD, EUR = Asset("USD", 2), Asset("EUR", 2)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path / "node.db") as opened:
+        yield opened
+        await opened.check_books()
+
+
+def code(reply: Reply) -> str:
+    return reply.code if isinstance(reply, Reject) else "FULFILL"
+
+
+@pytest.mark.parametrize("version", ["stream-receiver@0.3.3-alpha.3"])
+async def test_every_vector_is_answered_as_by_the_common_receiver(
+    tmp_path: Path, vectors: dict[str, Any], receiver_vector: dict[str, Any], version: str
+) -> None:
+    given, wanted = vectors["receiver"], receiver_vector[version]
+    async with open_node(tmp_path / "node.db", given["serverAddress"], bytes.fromhex(given["serverSecret"])) as node:
+        peer = await node.peer("upstream")
+        tag = "5d1c1e3e-5c0d-4b5e-9c1a-0d3b6d2d7a11"
+        await node.payment(await node.wallet(), payment_id=tag)
+        prepare = decode_prepare(bytes.fromhex(receiver_vector["prepare"]))
+        reply = await node.send(peer, prepare)
+        assert code(reply) == wanted["code"]
+        if isinstance(reply, Reject):
+            assert reply.triggered_by == given["serverAddress"]
+        moved = prepare.amount if wanted["money"] else 0
+        assert (
+            (await node.received(tag)).received
+            == await node.wallet_balance()
+            == -await node.balance("upstream")
+            == moved
+        )
+        assert bool(reply.data) == (wanted["stream"] is not None)
+
+
+async def test_money_is_in_the_wallet_when_it_is_fulfilled(node: Node) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet(), 500)
+    sender = node.sender(payment)
+    prepare = sender.prepare(300, 300)
+    reply = await node.send(peer, prepare)
+    assert isinstance(reply, Fulfill)
+    assert sender.secret.condition(prepare.data) == prepare.condition
+    assert reply.fulfillment == sender.secret.fulfillment(prepare.data)
+    assert sender.read(reply).prepare_amount == 300
+    assert (await node.wallet_balance(), await node.balance("up")) == (300, -300)
+    assert not (await node.received(payment)).completed
+    assert isinstance(await node.send(peer, sender.prepare(200)), Fulfill)
+    assert (await node.received(payment)).completed
+    peer_now = await node.database.read(lambda tx: peers.find_peer(tx, "up"))
+    assert peer_now is not None
+    assert peer_now.packets_received == 2
+
+
+async def test_completed_payment_takes_no_money_but_answers_the_close(node: Node) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet(), 5)
+    sender = node.sender(payment)
+    await node.send(peer, sender.prepare(5))
+    reply = await node.send(peer, sender.prepare(5))
+    assert (code(reply), reply.data) == ("F02", b"")
+    close = ConnectionClose(CloseCode.NO_ERROR, "")
+    closed = await node.send(peer, sender.prepare(0, 0, close, fulfillable=False))
+    assert code(closed) == "F99"
+    assert sender.read(closed).frames == (close,)
+    assert await node.wallet_balance() == 5
+
+
+async def test_expired_or_unknown_payment_and_closed_wallet_take_nothing(node: Node) -> None:
+    peer, wallet = await node.peer("up"), await node.wallet()
+    payment = await node.payment(wallet)
+    nobody = node.sender("01a1fc79-0911-70a0-a0fa-6dccf4c9252b")
+    assert code(await node.send(peer, nobody.prepare(5))) == "F02"
+    await node.write(lambda tx: wallets.deactivate(tx, "alice"))
+    assert code(await node.send(peer, node.sender(payment).prepare(5))) == "F02"
+    await node.write(lambda tx: wallets.activate(tx, "alice"))
+    node.clock.advance(86_400)
+    assert code(await node.send(peer, node.sender(payment).prepare(5))) == "F02"
+    assert await node.wallet_balance() == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "received", "amount", "taken"),
+    [
+        (100, 0, 100, True),
+        (100, 0, 101, True),  # one unit, where 0.5 % is less
+        (100, 0, 102, False),
+        (1, 0, 2, True),
+        (1, 0, 3, False),
+        (1000, 0, 1005, True),
+        (1000, 0, 1006, False),
+        (1999, 0, 2008, True),  # 9.995, rounded down
+        (1999, 0, 2009, False),
+        (1000, 999, 6, True),
+        (1000, 999, 7, False),
+        (1000, 0, 1, True),
+    ],
+)
+async def test_overshoot_is_taken_as_far_as_rounding_goes(
+    node: Node, wanted: int, received: int, amount: int, taken: bool
+) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet(), wanted)
+    sender = node.sender(payment)
+    if received:
+        await node.send(peer, sender.prepare(received))
+    reply = await node.send(peer, sender.prepare(amount))
+    assert isinstance(reply, Fulfill) == taken
+    found = await node.received(payment)
+    assert found.received == received + (amount if taken else 0)
+    assert found.completed == (found.received >= wanted)
+    if not taken:
+        assert code(reply) == "F99"
+        assert sender.read(reply).frames == (ConnectionClose(CloseCode.NO_ERROR, ""),)
+
+
+async def test_packets_at_once_never_pass_what_is_wanted_by_more_than_one(node: Node) -> None:
+    wanted, amount = 10_000, 901
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet(), wanted)
+    sender = node.sender(payment)
+    prepares = [sender.prepare(amount) for _ in range(50)]
+    replies = await asyncio.gather(*(node.send(peer, one, f"n-{at}") for at, one in enumerate(prepares)))
+    fulfilled = sum(isinstance(reply, Fulfill) for reply in replies)
+    found = await node.received(payment)
+    assert found.received == fulfilled * amount == await node.wallet_balance() == -await node.balance("up")
+    assert found.received <= wanted + wanted * 5 // 1000
+    assert wanted - found.received < amount
+    assert {code(reply) for reply in replies} <= {"FULFILL", "F99", "F02"}
+
+
+async def test_packets_at_once_complete_a_payment_exactly_once(node: Node) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet(), 1000)
+    sender = node.sender(payment)
+    replies = await asyncio.gather(*(node.send(peer, sender.prepare(100)) for _ in range(50)))
+    assert sum(isinstance(reply, Fulfill) for reply in replies) == 10
+    found = await node.received(payment)
+    assert (found.received, found.completed) == (1000, True)
+
+
+async def test_peer_pays_up_to_its_credit_limit_and_no_further(node: Node) -> None:
+    peer, payment = await node.peer("up", credit=100), await node.payment(await node.wallet())
+    sender = node.sender(payment)
+    assert isinstance(await node.send(peer, sender.prepare(60)), Fulfill)
+    assert code(await node.send(peer, sender.prepare(41))) == "T04"
+    assert isinstance(await node.send(peer, sender.prepare(40)), Fulfill)
+    assert code(await node.send(peer, sender.prepare(1))) == "T04"
+    assert await node.balance("up") == -100
+
+
+async def test_probe_beyond_the_credit_limit_is_answered_by_the_receiver(node: Node) -> None:
+    peer, payment = await node.peer("up", credit=0), await node.payment(await node.wallet())
+    sender = node.sender(payment)
+    reply = await node.send(peer, sender.prepare(10**12, fulfillable=False))
+    assert code(reply) == "F99"
+    assert sender.read(reply).prepare_amount == 10**12
+
+
+@pytest.mark.parametrize("amount", [5001, 10**12, 2**64 - 1])
+async def test_amount_above_the_peers_largest_packet_is_told_with_both_amounts(node: Node, amount: int) -> None:
+    peer, payment = await node.peer("up", max_packet=5000), await node.payment(await node.wallet())
+    sender = node.sender(payment)
+    reply = await node.send(peer, sender.prepare(amount))
+    assert code(reply) == "F08"
+    assert parse_too_large(reply.data) == (amount, 5000)
+    assert isinstance(await node.send(peer, sender.prepare(5000)), Fulfill)
+
+
+async def test_amount_above_what_the_ledger_moves_is_too_large_without_any_bound(node: Node) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet())
+    reply = await node.send(peer, node.sender(payment).prepare(2**63))
+    assert parse_too_large(reply.data) == (2**63, MAX_LEDGER)
+
+
+async def test_wallet_that_can_hold_no_more_is_short_of_liquidity(node: Node) -> None:
+    peer, payment = await node.peer("up", credit=MAX_LEDGER), await node.payment(await node.wallet())
+    sender = node.sender(payment)
+    assert isinstance(await node.send(peer, sender.prepare(MAX_LEDGER)), Fulfill)
+    other = await node.peer("second", credit=MAX_LEDGER)
+    assert code(await node.send(other, sender.prepare(1))) == "T04"
+
+
+@pytest.mark.parametrize("lifetime", [0, -1, -SECOND])
+@pytest.mark.parametrize("amount", [0, 5])
+async def test_expired_packet_is_not_fulfilled(node: Node, lifetime: int, amount: int) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet())
+    reply = await node.send(peer, node.sender(payment).prepare(amount, lifetime=lifetime), "number")
+    assert code(reply) == "R00"
+
+
+async def test_packet_that_expires_while_it_waits_for_the_writer_is_not_fulfilled(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet())
+    write = node.database.write
+
+    async def late(unit: Any) -> Any:
+        node.clock.advance(LIFETIME / SECOND)
+        return await write(unit)
+
+    monkeypatch.setattr(node.database, "write", late)
+    reply = await node.send(peer, node.sender(payment).prepare(5))
+    monkeypatch.undo()
+    assert code(reply) == "R00"
+    assert await node.wallet_balance() == 0
+
+
+async def test_storage_that_fails_is_a_temporary_error(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet())
+
+    async def failing(unit: Any) -> Any:
+        raise unavailable("The server could not store this")
+
+    monkeypatch.setattr(node.database, "write", failing)
+    reply = await node.send(peer, node.sender(payment).prepare(5))
+    assert code(reply) == "T00"
+
+
+async def test_fault_is_a_temporary_error_that_says_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet())
+    monkeypatch.setattr(node.credentials, "open", lambda _: 1 / 0)
+    reply = await node.send(peer, node.sender.__func__(node, payment).prepare(5) if False else _prepare(node))
+    assert reply == Reject(Code.INTERNAL_ERROR, OWN)
+    assert "a packet from peer up failed" in caplog.text
+
+
+def _prepare(node: Node) -> Prepare:
+    return Prepare(5, node.clock.now() + LIFETIME, bytes(32), f"{OWN}.token")
+
+
+async def test_body_that_is_no_prepare_is_an_invalid_packet(node: Node) -> None:
+    peer = await node.peer("up")
+    for body in (b"", b"hello", encode(Fulfill(bytes(32))), encode(_prepare(node))[:-1]):
+        reply = decode_reply(await node.connector.handle(peer, body, "number"))
+        assert code(reply) == "F01"
+
+
+@pytest.mark.parametrize(
+    ("destination", "wanted"),
+    [
+        (OWN, "F02"),
+        (f"{OWN}.nonsense", "F06"),
+        (f"{OWN}er.token", "F02"),
+        ("test.elsewhere", "F02"),
+        ("peer.settle", "F02"),
+        ("peer.config.more", "F02"),
+        ("self.x", "F02"),
+    ],
+)
+async def test_address_that_leads_nowhere(node: Node, destination: str, wanted: str) -> None:
+    peer = await node.peer("up", routes=["test"])
+    prepare = Prepare(5, START + LIFETIME, bytes(32), destination)
+    reply = await node.send(peer, prepare)
+    assert (code(reply), reply.data) == (wanted, b"")
+    assert isinstance(reply, Reject)
+    assert reply.triggered_by == OWN
+
+
+# IL-DCP
+
+
+async def test_configuration_is_that_of_the_peer(node: Node, vectors: dict[str, Any]) -> None:
+    given = vectors["ildcp"]
+    peer = await node.peer("child", ilp_address=given["response"]["clientAddress"])
+    question = decode_prepare(bytes.fromhex(given["request"]["hex"]))
+    asked = Prepare(0, START + LIFETIME, question.condition, question.destination)
+    assert (await node.connector.handle(peer, encode(asked), None)).hex() == given["response"]["hex"]
+
+
+async def test_question_for_the_configuration_carries_no_money_and_expires(node: Node) -> None:
+    peer = await node.peer("child")
+    paid = Prepare(1, START + LIFETIME, ildcp.CONDITION, ildcp.DESTINATION)
+    assert code(await node.send(peer, paid)) == "F00"
+    unanswerable = Prepare(0, START + LIFETIME, bytes(32), ildcp.DESTINATION)
+    assert code(await node.send(peer, unanswerable)) == "F00"
+    assert code(await node.send(peer, ildcp.request(START))) == "R00"
+
+
+# Across assets
+
+
+async def exchange(node: Node, rate: str = "0.9", funds: str = "1000.00") -> tuple[PeerRecord, Sender, str]:
+    """A peer in USD, and one who pays a wallet in EUR through it."""
+    peer = await node.peer("up")
+    payment = await node.payment(await node.wallet("erika", "EUR"), 10_000)
+    await node.write(lambda tx: set_rate(tx, "USD", "EUR", rate, START))
+    await node.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 2, funds, START))
+    return peer, node.sender(payment, EUR), payment
+
+
+async def test_money_crosses_assets_rounded_down(node: Node) -> None:
+    peer, sender, payment = await exchange(node)
+    reply = await node.send(peer, sender.prepare(999, 899))
+    assert isinstance(reply, Fulfill)
+    assert sender.read(reply).prepare_amount == 899
+    assert (await node.wallet_balance("erika"), await node.balance("up")) == (899, -999)
+    assert (await node.received(payment)).received == 899
+    assert code(await node.send(peer, sender.prepare(999, 900))) == "F99"
+
+
+async def test_amount_that_is_worth_nothing_is_too_little(node: Node) -> None:
+    peer, sender, _ = await exchange(node)
+    assert code(await node.send(peer, sender.prepare(1))) == "R01"
+    assert isinstance(await node.send(peer, sender.prepare(0)), Fulfill)
+
+
+async def test_exchange_without_liquidity_is_declined_for_now(node: Node) -> None:
+    peer, sender, _ = await exchange(node, funds="8.99")
+    assert code(await node.send(peer, sender.prepare(1000))) == "T04"
+    assert isinstance(await node.send(peer, sender.prepare(999)), Fulfill)
+
+
+async def test_exchange_without_a_rate_cannot_be_and_with_an_old_one_not_yet(node: Node) -> None:
+    peer = await node.peer("up")
+    sender = node.sender(await node.payment(await node.wallet("erika", "EUR")), EUR)
+    assert code(await node.send(peer, sender.prepare(5))) == "F07"
+    await node.write(
+        lambda tx: (
+            tx.execute(
+                "INSERT INTO exchange_rate (base_code, counter_code, rate, set_at, expires_at) VALUES (?, ?, ?, ?, ?)",
+                ("USD", "EUR", "0.9", START - 10, START - 1),
+            ).rowcount
+        )
+    )
+    assert code(await node.send(peer, sender.prepare(5))) == "T00"
+
+
+async def test_exchange_that_passes_the_ledgers_largest_figure_says_how_much_would_do(node: Node) -> None:
+    peer, sender, _ = await exchange(node, rate="100000000")
+    reply = await node.send(peer, sender.prepare(10**12, fulfillable=False))
+    assert code(reply) == "F08"
+    told = parse_too_large(reply.data)
+    assert told == (10**12, MAX_LEDGER // 10**8)
+    assert code(await node.send(peer, sender.prepare(told[1], fulfillable=False))) == "F99"
+
+
+async def test_rate_that_changes_before_the_money_moves_moves_none(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer, sender, _ = await exchange(node)
+    write = node.database.write
+
+    async def later(unit: Any) -> Any:
+        await write(lambda tx: set_rate(tx, "USD", "EUR", "0.8", START))
+        return await write(unit)
+
+    monkeypatch.setattr(node.database, "write", later)
+    assert code(await node.send(peer, sender.prepare(1000))) == "T00"
+    monkeypatch.undo()
+    assert await node.wallet_balance("erika") == 0
+
+
+async def test_scales_are_converted_within_one_currency(node: Node) -> None:
+    peer = await node.peer("up", scale=9)
+    sender = node.sender(await node.payment(await node.wallet()))
+    await node.write(lambda tx: liquidity.deposit_liquidity(tx, "USD", 2, "10.00", START))
+    reply = await node.send(peer, sender.prepare(19_999_999))
+    assert isinstance(reply, Fulfill)
+    assert (await node.wallet_balance(), await node.balance("up")) == (1, -19_999_999)
+
+
+# Credentials of wallets
+
+
+async def test_wallet_itself_takes_any_number_of_payments(node: Node) -> None:
+    peer, wallet = await node.peer("up"), await node.wallet()
+    for _ in range(2):
+        made = node.credentials.for_wallet(wallet, USD)
+        opened = node.credentials.open(made.ilp_address)
+        assert opened is not None
+        sender = Sender(made.ilp_address, opened.shared_secret, node.clock)
+        assert isinstance(await node.send(peer, sender.prepare(70)), Fulfill)
+    assert await node.wallet_balance() == 140
+    await node.write(lambda tx: wallets.deactivate(tx, "alice"))
+    assert code(await node.send(peer, sender.prepare(1))) == "F02"
+
+
+# Repeated requests
+
+
+async def test_repeated_request_gets_its_first_answer_and_moves_nothing(node: Node) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet(), 100)
+    prepare = encode(node.sender(payment).prepare(100))
+    first = await node.connector.handle(peer, prepare, "number-1")
+    assert isinstance(decode_reply(first), Fulfill)
+    # The payment is completed, the packet expires, the peer's terms change: the answer stays.
+    assert await node.connector.handle(peer, prepare, "number-1") == first
+    node.clock.advance(60)
+    assert await node.connector.handle(peer, prepare, "number-1") == first
+    await node.write(lambda tx: peers.change_peer(tx, peer.id, None, None, None, 5))
+    strict = await node.database.read(lambda tx: peers.find_peer(tx, "up"))
+    assert strict is not None
+    assert await node.connector.handle(strict, prepare, "number-1") == first
+    assert await node.wallet_balance() == 100
+
+
+async def test_requests_at_once_with_one_number_move_money_once(node: Node) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet())
+    prepare = encode(node.sender(payment).prepare(7))
+    answers = await asyncio.gather(*(node.connector.handle(peer, prepare, "one") for _ in range(20)))
+    assert len(set(answers)) == 1
+    assert await node.wallet_balance() == 7
+
+
+async def test_numbers_of_different_peers_have_nothing_to_do_with_each_other(node: Node) -> None:
+    one, other = await node.peer("one"), await node.peer("other")
+    sender = node.sender(await node.payment(await node.wallet()))
+    for peer in (one, other):
+        assert isinstance(await node.send(peer, sender.prepare(5), "same"), Fulfill)
+    assert await node.wallet_balance() == 10
+
+
+async def test_number_of_another_packet_is_refused(node: Node) -> None:
+    peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
+    await node.send(peer, sender.prepare(5), "number")
+    with pytest.raises(RequestIdReused):
+        await node.send(peer, sender.prepare(5), "number")
+    with pytest.raises(RequestIdReused):
+        await node.send(peer, sender.prepare(5, lifetime=-1), "number")
+    assert await node.wallet_balance() == 5
+
+
+async def test_rejected_request_may_be_repeated_and_is_then_taken(node: Node) -> None:
+    peer, sender = await node.peer("up", credit=0), node.sender(await node.payment(await node.wallet()))
+    prepare = sender.prepare(5)
+    assert code(await node.send(peer, prepare, "number")) == "T04"
+    await node.write(lambda tx: tx.execute("UPDATE account SET floor = -9 WHERE kind = 'peer'").rowcount)
+    assert isinstance(await node.send(peer, prepare, "number"), Fulfill)
+    assert await node.wallet_balance() == 5
+
+
+async def test_request_that_expired_behind_an_unfinished_one_is_not_denied(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first request is in the writer's queue when the second is found expired: both get the one answer."""
+    peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
+    prepare = encode(sender.prepare(5))
+    write, begun = node.database.write, asyncio.Event()
+
+    async def slow(unit: Any) -> Any:
+        result = asyncio.ensure_future(write(unit))
+        begun.set()
+        return await result
+
+    monkeypatch.setattr(node.database, "write", slow)
+    first = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
+    await begun.wait()
+    await asyncio.sleep(0)
+    second = await node.connector.handle(peer, prepare, "number")
+    monkeypatch.undo()
+    assert await first == second
+
+
+async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
+    peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
+    await node.write(
+        lambda tx: [
+            peers.insert_answer(tx, peer.id, f"old-{at}", bytes(32), b"reply", START - KEPT_FOR - 1)
+            for at in range(150)
+        ]
+    )
+    for at in range(50):
+        await node.send(peer, sender.prepare(1), f"new-{at}")
+    kept = await node.database.read(lambda tx: tx.execute("SELECT count(*) FROM answered_request").fetchone()[0])
+    assert kept == 50 + 50
+    left = await node.database.read(lambda tx: peers.find_answer(tx, peer.id, "new-0"))
+    assert left is not None
+
+
+async def test_asset_is_told_before_anything_is_paid(node: Node) -> None:
+    peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
+    reply = await node.send(peer, sender.prepare(0, 0, ConnectionNewAddress(""), fulfillable=False))
+    assert code(reply) == "F99"
+    assert await node.database.read(lambda tx: incoming.find_incoming(tx, "none")) is None

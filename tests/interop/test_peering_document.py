@@ -1,0 +1,114 @@
+"""docs/peering.md, taken at its word: two servers on one machine, and the README's payment from one to the other."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.timeout(180)
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60  # seconds, generous so that a busy machine fails no test
+SERVE = "payres serve\n"
+
+
+class Shell:
+    """Runs what the documents show, with their ports replaced by free ones."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ports = dict(zip(("8081", "8082"), map(str, _free_ports(2)), strict=True))
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+        self.environment = {**inherited, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def text(self, text: str) -> str:
+        return re.sub("|".join(self.ports), lambda port: self.ports[port[0]], text)
+
+    def run(self, commands: str) -> str:
+        done = subprocess.run(
+            ["sh", "-euc", commands], cwd=self.directory, env=self.environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def resource(self, commands: str) -> Any:
+        return json.loads(self.run(f"{commands} --json"))
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """The two servers of the document, running."""
+    shell = Shell(tmp_path)
+    section = re.search(
+        r"^### Try it on one machine$(.*?)^## ", (ROOT / "docs/peering.md").read_text(encoding="utf-8"), re.M | re.S
+    )
+    assert section is not None
+    folders, *servers = (shell.text(block) for block in re.findall(r"^```\n(.*?)^```$", section[1], re.M | re.S))
+    shell.run(folders)
+    with ExitStack() as running:
+        for commands, (shown, port) in zip(servers, shell.ports.items(), strict=True):
+            assert commands.endswith(SERVE), shown
+            shell.run(commands.removesuffix(SERVE))
+            command = [sys.executable, "-m", "payres", "serve"]
+            folder = tmp_path / commands.split()[1]
+            process = running.enter_context(subprocess.Popen(command, cwd=folder, env=shell.environment))
+            running.callback(process.send_signal, signal.SIGTERM)
+            _wait_for(f"http://127.0.0.1:{port}/healthz")
+        yield shell
+
+
+def test_shown_servers_peer_and_the_shown_payment_arrives(shell: Shell) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = re.search(r"^```js\n(.*?)^```$", readme, re.M | re.S)
+    assert program is not None
+    elsewhere = program[1].replace(":8080/bob", ":8082/bob").replace(":8080/", ":8081/")
+    (shell.directory / "pay.mjs").write_text(shell.text(elsewhere), encoding="utf-8")
+    (shell.directory / "node_modules").symlink_to(ROOT / "tests/interop/node_modules")
+    node = shutil.which("node")
+    assert node is not None
+    command = [node, "pay.mjs"]
+    with subprocess.Popen(command, cwd=shell.directory, stdout=subprocess.PIPE, encoding="utf-8") as paying:
+        assert paying.stdout is not None
+        shell.run(f"cd first && payres grant approve {paying.stdout.readline().split()[-1]}")
+        assert paying.stdout.read().startswith("Paying 500 cents to http://127.0.0.1:")
+    assert paying.returncode == 0
+    deadline = time.monotonic() + PATIENCE
+    while shell.resource("cd second && payres wallet show bob")["balance"] != "5.00":
+        assert time.monotonic() < deadline, shell.run("cd first && payres peer show second")
+    assert shell.resource("cd second && payres peer show first")["standing"] == "the peer owes us 5.00 USD"
+    while (second := shell.resource("cd first && payres peer show second"))["inFlight"]["packets"]:
+        assert time.monotonic() < deadline
+    assert (second["standing"], second["repeatsAnswers"]) == ("we owe the peer 5.00 USD", True)
+    for side in ("first", "second"):
+        assert shell.resource(f"cd {side} && payres ledger check")["ok"]
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _wait_for(url: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=PATIENCE):
+                return
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} does not answer"
+            time.sleep(0.05)
