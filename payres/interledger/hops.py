@@ -1,7 +1,5 @@
 """The next hop of a packet: the peer that its destination is reached through, and what it carries there."""
 
-from typing import Final
-
 import msgspec
 
 from payres.amounts import Asset
@@ -9,12 +7,9 @@ from payres.interledger.conversion import converted
 from payres.interledger.declined import Declined
 from payres.interledger.packets import Code
 from payres.interledger.routing import next_peer
-from payres.store import assets
+from payres.store import assets, peers
 from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
-from payres.store.secrets import unseal
-
-TOKENS: Final = "peer_tokens"  # the secret that outgoing tokens are sealed with
 
 
 class Hop(msgspec.Struct, frozen=True):
@@ -40,4 +35,4 @@ def next_hop(
     if peer is None:
         raise Declined(Code.UNREACHABLE, "There is no route to the destination")
     onward = converted(tx, amount, source, Asset(peer.asset_code, peer.asset_scale), now) if amount else 0
-    return Hop(peer, unseal(tx, TOKENS, peer.outgoing_token), onward)
+    return Hop(peer, peers.outgoing_token(tx, peer), onward)

@@ -94,7 +94,7 @@ def sending_elsewhere(tx: Transaction, limit: int, after: str = "") -> Sequence[
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
     """Counts a packet of a payment under way, whose money the ledger moves in this same unit.
 
-    What was delivered is the receiver's word, which may be any number: the sum stays at MAX_LEDGER rather than overflow.
+    What was delivered is the receiver's word and may be any number: the sum stops at MAX_LEDGER.
     """
     tx.execute(
         "UPDATE outgoing_payment SET sent = sent + ?, delivered = min(delivered, ?) + ?"

@@ -1,6 +1,7 @@
 """What a peer is answered, and which money has moved when it is."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from payres.clock import SECOND
 from payres.errors import unavailable
 from payres.interledger import ildcp
 from payres.interledger.answers import KEPT_FOR, RequestIdReused
-from payres.interledger.frames import CloseCode, ConnectionClose, ConnectionNewAddress
+from payres.interledger.frames import CloseCode, ConnectionClose
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -26,7 +27,8 @@ from payres.interledger.packets import (
 )
 from payres.operator import liquidity, wallets
 from payres.operator.assets import set_rate
-from payres.store import incoming, peers
+from payres.store import peers
+from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 
@@ -250,9 +252,9 @@ async def test_storage_that_fails_is_a_temporary_error(node: Node, monkeypatch: 
 async def test_fault_is_a_temporary_error_that_says_nothing(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    peer, payment = await node.peer("up"), await node.payment(await node.wallet())
+    peer = await node.peer("up")
     monkeypatch.setattr(node.credentials, "open", lambda _: 1 / 0)
-    reply = await node.send(peer, node.sender.__func__(node, payment).prepare(5) if False else _prepare(node))
+    reply = await node.send(peer, _prepare(node))
     assert reply == Reject(Code.INTERNAL_ERROR, OWN)
     assert "a packet from peer up failed" in caplog.text
 
@@ -460,46 +462,52 @@ async def test_rejected_request_may_be_repeated_and_is_then_taken(node: Node) ->
     assert await node.wallet_balance() == 5
 
 
-async def test_request_that_expired_behind_an_unfinished_one_is_not_denied(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first request is in the writer's queue when the second is found expired: both get the one answer."""
+async def test_request_that_expires_before_the_first_is_committed_is_not_denied(node: Node) -> None:
+    """The money has moved but is not durable yet, so nobody who reads sees it: the peer must not be told R00."""
     peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
     prepare = encode(sender.prepare(5))
-    write, begun = node.database.write, asyncio.Event()
-
-    async def slow(unit: Any) -> Any:
-        result = asyncio.ensure_future(write(unit))
-        begun.set()
-        return await result
-
-    monkeypatch.setattr(node.database, "write", slow)
+    first_batch, second_batch = Gate(), Gate()
+    queued = [asyncio.create_task(node.write(first_batch.hold))]
+    await asyncio.to_thread(first_batch.reached.wait)
     first = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
-    await begun.wait()
     await asyncio.sleep(0)
-    second = await node.connector.handle(peer, prepare, "number")
-    monkeypatch.undo()
-    assert await first == second
+    queued.append(asyncio.create_task(node.write(second_batch.hold)))
+    await asyncio.sleep(0)
+    first_batch.opened.set()
+    await asyncio.to_thread(second_batch.reached.wait)  # the first request's unit has run, and its commit is held up
+    node.clock.advance(60)
+    second = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
+    await asyncio.sleep(0)
+    assert not first.done()
+    second_batch.opened.set()
+    assert await second == await first
+    assert isinstance(decode_reply(await first), Fulfill)
+    await asyncio.gather(*queued)
+
+
+class Gate:
+    """Holds the writer up until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+
+    def hold(self, tx: Transaction) -> None:
+        self.reached.set()
+        self.opened.wait(10)
 
 
 async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
     peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
-    await node.write(
-        lambda tx: [
+
+    def unit(tx: Transaction) -> None:
+        for at in range(150):
             peers.insert_answer(tx, peer.id, f"old-{at}", bytes(32), b"reply", START - KEPT_FOR - 1)
-            for at in range(150)
-        ]
-    )
+
+    await node.write(unit)
     for at in range(50):
         await node.send(peer, sender.prepare(1), f"new-{at}")
     kept = await node.database.read(lambda tx: tx.execute("SELECT count(*) FROM answered_request").fetchone()[0])
     assert kept == 50 + 50
     left = await node.database.read(lambda tx: peers.find_answer(tx, peer.id, "new-0"))
     assert left is not None
-
-
-async def test_asset_is_told_before_anything_is_paid(node: Node) -> None:
-    peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
-    reply = await node.send(peer, sender.prepare(0, 0, ConnectionNewAddress(""), fulfillable=False))
-    assert code(reply) == "F99"
-    assert await node.database.read(lambda tx: incoming.find_incoming(tx, "none")) is None

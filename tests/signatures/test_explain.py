@@ -642,7 +642,7 @@ def test_other_parameters_are_not_blamed_on_created(parameters: str, reason: str
     assert words in cause.sentence
 
 
-PUBLIC = {"sent": {"authorization": None}, "components": ("@method", "@target-uri")}
+PUBLIC: dict[str, Any] = {"sent": {"authorization": None}, "components": ("@method", "@target-uri")}
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class Account:
         Raises SendingFailed when no packet can deliver its minimum at this rate.
         """
         amount, final = self._next_amount(bounds.low, most)
-        if not amount:
+        if amount <= 0:
             return None
         rate = self._plan.min_rate
         forgiving = final and not self.unit_forgiven and not self._forgiving

@@ -1,0 +1,217 @@
+"""What becomes of a packet that is posted to a peer, as far as its sender can know."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from payres.errors import unavailable
+from payres.interledger.link import Answered, Link, Lost, NotSent, open_http
+from payres.interledger.packets import Code, Fulfill, Reject, encode
+from payres.store import peers
+from payres.store.peers import PeerRecord
+from tests.interledger.node import (
+    Behaviour,
+    FakePeer,
+    Node,
+    PeerRequest,
+    answered,
+    fulfilling,
+    hanging_up,
+    open_node,
+    rejecting,
+    silent,
+    with_status,
+)
+
+PREPARE = b"\x0c\x03abc"
+TOKEN = "a-token-that-nobody-may-see"  # noqa: S105 - of a test
+REQUEST_ID = "01a1fc79-0911-70a0-a0fa-6dccf4c9252b"
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path / "node.db") as opened:
+        yield opened
+
+
+async def post(
+    node: Node, url: str, request_id: str | None = REQUEST_ID, seconds: float = 5, token: str = TOKEN
+) -> Answered | NotSent | Lost:
+    peer = await node.database.read(lambda tx: peers.find_peer(tx, "next")) or await node.peer("next", url=url)
+    return await node.link.post(msgspec.structs.replace(peer, url=url), token, PREPARE, request_id, seconds)
+
+
+async def record(node: Node) -> PeerRecord:
+    found = await node.database.read(lambda tx: peers.find_peer(tx, "next"))
+    assert found is not None
+    return found
+
+
+async def test_request_is_that_of_ilp_over_http(node: Node) -> None:
+    async with FakePeer(fulfilling(bytes(32))) as peer:
+        outcome = await post(node, peer.url)
+    assert outcome == Answered(Fulfill(bytes(32), b"thanks"), encode(Fulfill(bytes(32), b"thanks")), repeatable=True)
+    [request] = peer.requests
+    assert request.line == "POST /ilp HTTP/1.1"
+    assert request.body == PREPARE
+    assert request.headers["authorization"] == f"Bearer {TOKEN}"
+    assert request.headers["content-type"] == request.headers["accept"] == "application/octet-stream"
+    assert request.request_id == REQUEST_ID
+
+
+async def test_request_without_a_number_has_none(node: Node) -> None:
+    async with FakePeer(fulfilling(bytes(32))) as peer:
+        outcome = await post(node, peer.url, None)
+    assert isinstance(outcome, Answered)
+    assert not outcome.repeatable
+    assert peer.requests[0].request_id is None
+    assert not (await record(node)).repeats_answers
+
+
+REJECT = Reject("F99", "test.next", "no", b"data")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "wanted"),
+    [
+        (rejecting(REJECT), Answered),
+        *((with_status(status), NotSent) for status in ("400 No", "401 No", "404 No", "413 No", "429 No", "499 No")),
+        *((with_status(status), NotSent) for status in ("500 Oops", "503 Later")),
+        *((with_status(status), Lost) for status in ("502 Gateway", "504 Gateway", "501 What", "520 Odd")),
+        *((with_status(status, encode(REJECT)), Lost) for status in ("202 Accepted", "302 Found")),
+        (with_status("200 OK", b""), Lost),
+        (with_status("200 OK", b"{}"), Lost),
+        (with_status("200 OK", b"\x0c\x00"), Lost),
+        (with_status("200 OK", encode(REJECT)[:-1]), Lost),
+        (with_status("200 OK", b"x" * 70_000), Lost),
+        (hanging_up, Lost),
+    ],
+)
+async def test_outcome_says_whether_the_packet_may_have_been_processed(
+    node: Node, behaviour: Behaviour, wanted: type[object]
+) -> None:
+    async with FakePeer(behaviour) as peer:
+        outcome = await post(node, peer.url)
+    assert isinstance(outcome, wanted)
+    assert not isinstance(outcome, NotSent | Lost) or outcome.why
+
+
+async def test_peer_that_says_nothing_in_time_may_have_taken_the_packet(node: Node) -> None:
+    async with FakePeer(silent) as peer:
+        outcome = await post(node, peer.url, seconds=0.2)
+    assert isinstance(outcome, Lost)
+
+
+async def test_peer_that_is_not_there_has_processed_nothing(node: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert isinstance(await post(node, f"http://127.0.0.1:{port}/"), NotSent)
+    assert isinstance(await post(node, "http://name.invalid/"), NotSent)
+    assert isinstance(await post(node, "not a url"), NotSent)
+    assert isinstance(await post(node, f"http://127.0.0.1:{port}/", seconds=0), NotSent)
+
+
+async def test_private_peer_is_not_reached_unless_that_is_allowed(node: Node) -> None:
+    async with FakePeer(fulfilling(bytes(32))) as peer, open_http(allow_private_hosts=False) as http:
+        one = await node.peer("next", url=peer.url)
+        outcome = await Link(http, node.database).post(one, TOKEN, PREPARE, None, 5)
+    assert isinstance(outcome, NotSent)
+    assert not peer.requests
+
+
+async def test_connection_that_dies_on_the_way_out_leaves_the_packet_in_doubt(node: Node) -> None:
+    """The peer closes without reading: bytes have left, and nobody says how far they came."""
+
+    async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(closing, "127.0.0.1", 0)
+    async with server:
+        outcome = await post(node, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    assert isinstance(outcome, Lost)
+
+
+async def test_token_is_in_no_sentence_and_no_log(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    bad = f"{TOKEN}\r\nX: y"
+    async with FakePeer(with_status("502 Gateway")) as peer:
+        outcomes = [
+            await post(node, peer.url),
+            await post(node, peer.url, token=bad),
+            await post(node, peer.url, token=f"{TOKEN}é"),
+            await post(node, peer.url, token=""),
+            await post(node, "http://name.invalid/"),
+        ]
+    assert [type(outcome) for outcome in outcomes] == [Lost, NotSent, NotSent, NotSent, NotSent]
+    assert len(peer.requests) == 1
+    assert not [one for one in outcomes if TOKEN in repr(one)]
+    assert TOKEN not in caplog.text
+
+
+async def test_peer_that_repeats_the_number_is_remembered_in_the_database(node: Node) -> None:
+    numbered = True
+
+    async def behave(request: PeerRequest) -> bytes:
+        return answered(REJECT, request.request_id if numbered else None)
+
+    async with FakePeer(behave) as peer:
+        await post(node, peer.url)
+        assert (await record(node)).repeats_answers
+        numbered = False  # another program now runs there
+        await post(node, peer.url)
+        assert not (await record(node)).repeats_answers
+
+
+async def test_number_of_another_request_is_no_promise(node: Node) -> None:
+    async def behave(request: PeerRequest) -> bytes:
+        return answered(REJECT, "another")
+
+    async with FakePeer(behave) as peer:
+        outcome = await post(node, peer.url)
+    assert isinstance(outcome, Answered)
+    assert not outcome.repeatable
+    assert not (await record(node)).repeats_answers
+
+
+async def test_promise_is_written_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakePeer(rejecting(REJECT)) as peer:
+        await post(node, peer.url)
+        monkeypatch.setattr(node.database, "write", None)  # whoever writes again fails
+        await post(node, peer.url)
+
+
+async def test_answer_survives_storage_that_fails_to_remember(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def failing(unit: object) -> None:
+        raise unavailable("The server could not store this")
+
+    await node.peer("next")
+    async with FakePeer(rejecting(REJECT)) as peer:
+        monkeypatch.setattr(node.database, "write", failing)
+        assert isinstance(await post(node, peer.url), Answered)
+        monkeypatch.undo()
+        assert not (await record(node)).repeats_answers
+        await post(node, peer.url)
+        assert (await record(node)).repeats_answers
+
+
+async def test_many_packets_are_under_way_at_once(node: Node) -> None:
+    waiting = 0
+    all_there = asyncio.Event()
+
+    async def behave(request: PeerRequest) -> bytes:
+        nonlocal waiting
+        waiting += 1
+        if waiting == 50:
+            all_there.set()
+        await all_there.wait()
+        return answered(Reject(Code.UNREACHABLE), request.request_id)
+
+    await node.peer("next")
+    async with FakePeer(behave) as peer:
+        outcomes = await asyncio.gather(*(post(node, peer.url) for _ in range(50)))
+    assert all(isinstance(outcome, Answered) for outcome in outcomes)
