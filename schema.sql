@@ -190,7 +190,7 @@ create table quote (
 
 -- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
 -- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
--- path is as in quote; attempts counts how often the way to a receiver elsewhere was tried.
+-- path is as in quote; attempts counts how often a receiver elsewhere was tried since something last arrived there.
 create table outgoing_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,

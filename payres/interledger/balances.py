@@ -5,6 +5,7 @@ account of the peer that it came from. When the next peer's asset is another one
 """
 
 from payres import ledger
+from payres.amounts import MAX_LEDGER
 from payres.payments.settlement import promised_reservation
 from payres.store import accounts, outgoing, packets, peers
 from payres.store.accounts import ReservationRecord
@@ -85,7 +86,8 @@ def _post(tx: Transaction, packet_id: str, state: str, delivered: int, now: int)
         ledger.post(tx, source.id, taken, packet.source_amount, "exchange", now, packet_id=packet.id)
         ledger.post(tx, liquidity.id, target, packet.amount, "payment", now, packet_id=packet.id)
     if packet.outgoing_payment_id is not None:
-        outgoing.add_sent(tx, packet.outgoing_payment_id, packet.source_amount, delivered)
+        # The receiver's word, of which STREAM can say more than a row can hold.
+        outgoing.add_sent(tx, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
     peers.count_sent(tx, packet.to_peer_id)
     return True
 

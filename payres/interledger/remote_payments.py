@@ -31,7 +31,8 @@ from payres.store.packets import PacketRecord
 
 BATCH: Final = 128
 AT_ONCE: Final = 64  # payments under way at a time; the others wait for their turn
-MAX_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 5  # since something last arrived
+NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
 log = logging.getLogger("payres.remote_payments")
 
@@ -45,14 +46,17 @@ class Resolver(Protocol):
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """Seconds that are waited: after a failed attempt, times the number of attempts, and after a fault of ours."""
+    """Seconds that are waited: after a failed attempt, times the attempts since something arrived; after our faults."""
 
     after_failure: float = 5
     after_fault: float = 1
 
 
 class RemotePayments:
-    """Sends payments as soon as they are made. `wake` after each creation; `run` until cancelled."""
+    """Sends payments as soon as they are made. `wake` after each creation; `run` until cancelled.
+
+    `patience`, and the timing of `outbounds`, may be changed at any time and hold for the next attempt.
+    """
 
     def __init__(
         self,
@@ -66,9 +70,9 @@ class RemotePayments:
         self._database = database
         self._clock = clock
         self._receivers = receivers
-        self._outbounds = outbounds
+        self.outbounds = outbounds
         self._resolver = resolver
-        self._patience = patience or Patience()
+        self.patience = patience or Patience()
         self._woken = asyncio.Event()
         self._woken.set()  # the first round takes up what a crash left under way
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -87,8 +91,8 @@ class RemotePayments:
                 try:
                     await self._take_up()
                 except Exception:
-                    log.exception("payments could not be looked up; next try in %s s", self._patience.after_fault)
-                    await asyncio.sleep(self._patience.after_fault)
+                    log.exception("payments could not be looked up; next try in %s s", self.patience.after_fault)
+                    await asyncio.sleep(self.patience.after_fault)
                     self._woken.set()
         finally:
             for task in list(self._sending.values()):
@@ -111,8 +115,8 @@ class RemotePayments:
                     try:
                         await self._go_on(payment)
                     except Exception:
-                        log.exception("payment %s stumbled and goes on in %s s", payment_id, self._patience.after_fault)
-                        await asyncio.sleep(self._patience.after_fault)
+                        log.exception("payment %s stumbled and goes on in %s s", payment_id, self.patience.after_fault)
+                        await asyncio.sleep(self.patience.after_fault)
         finally:
             self._sending.pop(payment_id, None)
 
@@ -126,11 +130,11 @@ class RemotePayments:
         if doubtful:
             await asyncio.gather(*map(self._clear_up, doubtful))
             return
-        if _arrived(payment):
-            await self._end(payment, None)
+        if _finished(payment):
+            await self._end(payment, NOT_IN_FULL)
             return
         if payment.attempts >= MAX_ATTEMPTS:
-            await self._end(payment, "the receiver could not be paid in full after several attempts")
+            await self._end(payment, NOT_IN_FULL)
             return
         await self._database.write(lambda tx: outgoing.count_attempt(tx, payment.id))
         try:
@@ -149,18 +153,22 @@ class RemotePayments:
         wallet = await self._database.read(lambda tx: wallets.wallet_by_id(tx, payment.wallet_address_id))
         source = Asset(wallet.asset_code, wallet.asset_scale)
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
-        outbound = self._outbounds.open(source, payment.id)
-        connection = Connection(outbound, destination, self._outbounds.timing)
+        outbound = self.outbounds.open(source, payment.id)
+        connection = Connection(outbound, destination, self.outbounds.timing)
         result = await pay(connection, _plan(payment))
         await close(connection)
         if result.failure is not None:
             await self._failed(payment, result.failure.sentence, retryable=result.failure.retryable)
+        elif not result.in_doubt:  # what may be left is too little to be sent
+            await self._end(payment, NOT_IN_FULL)
 
     async def _failed(self, payment: OutgoingRecord, sentence: str, *, retryable: bool) -> None:
         """Waits before the next attempt, or ends the payment when there will be none."""
-        if retryable and payment.attempts + 1 < MAX_ATTEMPTS:
+        current = await self._under_way(payment.id)
+        attempts = current.attempts if current else MAX_ATTEMPTS
+        if retryable and attempts < MAX_ATTEMPTS:
             log.info("payment %s is tried again: %s", payment.id, sentence)
-            await asyncio.sleep(self._patience.after_failure * (payment.attempts + 1))
+            await asyncio.sleep(self.patience.after_failure * attempts)
         else:
             await self._end(payment, sentence)
 
@@ -170,8 +178,8 @@ class RemotePayments:
             now = self._clock.now()
             await self._database.write(lambda tx: balances.doubt(tx, packet.id, now))
 
-    async def _end(self, payment: OutgoingRecord, failure: str | None) -> None:
-        """Ends the payment, unless packets came into doubt meanwhile: those are cleared up first."""
+    async def _end(self, payment: OutgoingRecord, failure: str) -> None:
+        """Ends the payment, which has failed unless it kept its promise; packets in doubt are cleared up first."""
         now = self._clock.now()
 
         def unit(tx: Transaction) -> None:
@@ -192,7 +200,7 @@ def _plan(payment: OutgoingRecord) -> Plan:
     spendable = payment.debit - payment.fee
     return Plan(
         max_source=spendable - payment.sent,
-        min_delivery=payment.receive - payment.delivered,
+        min_delivery=max(payment.receive - payment.delivered, 0),
         min_rate=Fraction(payment.receive, spendable),
         path=Path(Fraction(path.low), Fraction(path.high), int(path.max_packet)),
         sends_all=path.sends_all,
@@ -200,6 +208,16 @@ def _plan(payment: OutgoingRecord) -> Plan:
     )
 
 
+def _finished(payment: OutgoingRecord) -> bool:
+    """Whether nothing more is to be sent. What promised an amount to the receiver stops there; else all is sent."""
+    assert payment.path is not None
+    return _all_sent(payment) if decode_path(payment.path).sends_all else _arrived(payment)
+
+
 def _arrived(payment: OutgoingRecord) -> bool:
-    """Whether nothing more is to be sent: the promised amount has arrived, or all there was is spent."""
-    return payment.delivered >= payment.receive or payment.sent >= payment.debit - payment.fee
+    """Whether the promise is kept: the promised amount has arrived, or all there was is spent."""
+    return payment.delivered >= payment.receive or _all_sent(payment)
+
+
+def _all_sent(payment: OutgoingRecord) -> bool:
+    return payment.sent >= payment.debit - payment.fee

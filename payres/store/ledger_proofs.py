@@ -226,7 +226,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
             FROM (
               SELECT grant_id, window_start, receive_code, receive_scale, debit, receive FROM grant_spending
               UNION ALL SELECT grant_id, window_start, receive_code, receive_scale,
-                -iif(state = 'sending', debit, sent), -iif(state = 'sending', receive, delivered)
+                -iif(state = 'sending', debit, sent), -iif(state = 'sending', receive, min(receive, delivered))
               FROM outgoing_payment WHERE grant_id IS NOT NULL
             ) GROUP BY grant_id, window_start, receive_code, receive_scale
             HAVING NOT {sums_to("debit", "0")} OR NOT {sums_to("receive", "0")}

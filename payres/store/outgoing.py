@@ -94,12 +94,13 @@ def sending_elsewhere(tx: Transaction, limit: int, after: str = "") -> Sequence[
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
     """Counts a packet of a payment under way, whose money the ledger moves in this same unit.
 
-    What was delivered is the receiver's word and may be any number: the sum stops at MAX_LEDGER.
+    What was delivered is the receiver's word and may be any number: the sum stops at MAX_LEDGER. An attempt in which
+    something arrives counts as the first, so that no number of restarts ends a payment that gets on.
     """
     tx.execute(
-        "UPDATE outgoing_payment SET sent = sent + ?, delivered = min(delivered, ?) + ?"
-        " WHERE id = ? AND state = 'sending'",
-        (sent, MAX_LEDGER - delivered, delivered, payment_id),
+        "UPDATE outgoing_payment SET sent = sent + ?, delivered = min(delivered, ?) + ?,"
+        " attempts = iif(? > 0, 1, attempts) WHERE id = ? AND state = 'sending'",
+        (sent, MAX_LEDGER - delivered, delivered, delivered, payment_id),
     )
 
 

@@ -29,7 +29,7 @@ from tests.interledger.node import (
 )
 
 PREPARE = b"\x0c\x03abc"
-TOKEN = "a-token-that-nobody-may-see"  # noqa: S105 - of a test
+TOKEN = "a-token-that-nobody-may-see"
 REQUEST_ID = "01a1fc79-0911-70a0-a0fa-6dccf4c9252b"
 
 

@@ -4,8 +4,9 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
-from payres.interledger.packets import Reject
+from payres.interledger.packets import Code, Reject
 from payres.interledger.sending.capacity import Capacity
 from payres.interledger.sending.channel import Answer, Connection
 from payres.interledger.sending.failures import Failure, SendingFailed
@@ -40,6 +41,7 @@ class _Search:
         self._capacity = Capacity()
         self._bounds: RateBounds | None = None
         self._largest = 0  # what has reached the receiver
+        self._unfunded: set[int] = set()  # what a connector had no credit or liquidity for
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
@@ -58,7 +60,8 @@ class _Search:
             await self._pause(pause, until_news=amount is None)
         await self._linger(monotonic() + timing.probe_linger)
         assert self._bounds is not None, "a packet with money has reached the receiver"
-        return Path(self._bounds.low, self._bounds.high, self._capacity.limit)
+        largest = self._largest if self._short_of_funds() else MAX_VALUE
+        return Path(self._bounds.low, self._bounds.high, min(self._capacity.limit, largest))
 
     async def stop(self) -> None:
         """Waits no longer for packets under way: they move no money, so nobody needs their outcome."""
@@ -73,7 +76,18 @@ class _Search:
             raise self._failure
         if not self._bounds:
             return False
-        return self._capacity.found if self._capacity.limited else self._largest >= LARGEST
+        if self._capacity.limited:
+            return self._capacity.found
+        return self._largest >= LARGEST or self._short_of_funds()
+
+    def _short_of_funds(self) -> bool:
+        """Whether everything above what has passed was declined for want of credit or liquidity.
+
+        A connector cannot tell a probe from money, so it declines what its peer could not pay for. That is no limit of
+        the path, but what passed can be paid with.
+        """
+        larger = {amount for amount in _AMOUNTS if amount > self._largest}
+        return 0 < self._largest < LARGEST and larger <= self._unfunded
 
     def _next_amount(self) -> int | None:
         """The next amount to try; one that is under way is tried again when its answer has come."""
@@ -110,6 +124,8 @@ class _Search:
             raise failure
         if isinstance(answer.outcome, Reject):
             self._last_reject = answer.outcome
+            if answer.outcome.code == Code.INSUFFICIENT_LIQUIDITY:
+                self._unfunded.add(amount)
         if (data := too_large(answer)) is not None:
             self._capacity.too_large(amount, data)
         elif answer.stream and amount:

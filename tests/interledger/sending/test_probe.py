@@ -133,3 +133,16 @@ def test_error_of_the_outbound_is_raised() -> None:
 
     with pytest.raises(OSError, match="no more files"):
         probe_over(Broken())
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.2])
+def test_path_short_of_credit_is_quoted_with_what_passes(delay: float) -> None:
+    """A connector that passes packets on cannot tell a probe from money that its peer could not pay."""
+
+    class Short(SimulatedPath):
+        def on_the_way(self, prepare: Prepare) -> Reject | None:
+            return Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR) if prepare.amount > 250_000 else None
+
+    found, took = probe_over(Short(Fraction(1, 2), delay=delay))
+    assert (found.low, found.max_packet) == (Fraction(1, 2), 100_000)
+    assert took < SECOND

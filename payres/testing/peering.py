@@ -1,0 +1,53 @@
+"""Two instances as Interledger peers, so that wallets of one can pay into wallets of the other."""
+
+import secrets
+from collections.abc import Sequence
+
+from payres.amounts import MAX_LEDGER, Asset, parse_decimal
+from payres.operator.peers import NewPeer, add_peer
+from payres.store.database import Transaction
+from payres.testing.instance import Instance
+
+
+def peer(
+    one: Instance,
+    other: Instance,
+    asset: str = "USD",
+    scale: int = 2,
+    *,
+    credit_limit: str = "1000000.00",
+    max_packet: int | None = None,
+    routes: Sequence[str] = (),
+) -> None:
+    """Peers two instances; each is to the other a peer whose name is its ILP address, so these must differ.
+
+    The link is in one currency. `credit_limit` (decimal text) is what each may owe the other, `max_packet` (minor units)
+    the most that each takes in a packet, and `routes` are ILP addresses that `one` reaches through `other`, besides its
+    own.
+    """
+    limit = min(parse_decimal(credit_limit, Asset(asset, scale)), MAX_LEDGER)
+    tokens = secrets.token_urlsafe(), secrets.token_urlsafe()
+    for here, there, (shown, seen), beyond in ((one, other, tokens, routes), (other, one, tokens[::-1], ())):
+        address = there.context.settings.ilp_address
+        new = NewPeer(
+            name=address,
+            ilp_address=address,
+            asset_code=asset,
+            asset_scale=scale,
+            url=f"{there.base_url}/ilp",
+            outgoing_token=shown,
+            incoming_token=seen,
+            max_packet=max_packet,
+            credit_limit=limit,
+            routes=beyond,
+        )
+        _add(here, new)
+
+
+def _add(instance: Instance, new: NewPeer) -> None:
+    own_address, now = instance.context.settings.ilp_address, instance.clock.now()
+
+    def unit(tx: Transaction) -> None:
+        add_peer(tx, new, own_address, now)
+
+    instance.write(unit)

@@ -1,0 +1,363 @@
+"""Packets of one peer that are passed on to another, and the money that follows them."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from payres.amounts import MAX_LEDGER
+from payres.clock import SECOND
+from payres.errors import unavailable
+from payres.interledger.answers import NoAnswerYet, RequestIdReused
+from payres.interledger.packets import (
+    Code,
+    Fulfill,
+    Prepare,
+    Reject,
+    Reply,
+    decode_prepare,
+    encode,
+    parse_too_large,
+)
+from payres.operator import liquidity
+from payres.operator.assets import set_rate
+from payres.store import peers
+from payres.store.peers import PeerRecord
+from tests.interledger.node import (
+    LIFETIME,
+    OWN,
+    START,
+    Behaviour,
+    FakePeer,
+    Node,
+    PeerRequest,
+    answered,
+    far_prepare,
+    fulfilling,
+    hanging_up,
+    open_node,
+    rejecting,
+    silent,
+    with_status,
+)
+
+FULFILLMENT = bytes(range(32))
+THANKS = Fulfill(FULFILLMENT, b"thanks")
+FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path / "node.db") as opened:
+        yield opened
+        await opened.check_books()
+
+
+async def pair(node: Node, far: FakePeer, **terms: Any) -> PeerRecord:
+    """The peer that packets come from, with the far one as the next."""
+    await node.peer("far", url=far.url, **terms)
+    return await node.peer("near")
+
+
+def code(reply: Reply) -> str:
+    return reply.code if isinstance(reply, Reject) else "FULFILL"
+
+
+async def last_error(node: Node, name: str = "far") -> str | None:
+    found = await node.database.read(lambda tx: peers.find_peer(tx, name))
+    assert found is not None
+    return found.last_error
+
+
+async def test_fulfilled_packet_moves_its_money_from_peer_to_peer(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        near = await pair(node, far)
+        prepare = far_prepare(node, 500, FULFILLMENT)
+        assert await node.send(near, prepare, "number") == THANKS
+    assert (await node.balance("near"), await node.balance("far")) == (-500, 500)
+    [request] = far.requests
+    onward = decode_prepare(request.body)
+    assert onward == msgspec.structs.replace(prepare, expires_at=prepare.expires_at - SECOND)
+    assert request.headers["authorization"] == "Bearer out-far"
+    assert request.request_id not in (None, "number")
+    assert not await node.under_way()
+    counts = await node.database.read(
+        lambda tx: [(one.packets_sent, one.packets_received) for one in peers.list_peers(tx)]
+    )
+    assert counts == [(1, 0), (0, 1)]
+
+
+async def test_rejected_packet_moves_nothing_and_its_reject_is_passed_on_unchanged(node: Node) -> None:
+    async with FakePeer(rejecting(FAR_REJECT)) as far:
+        near = await pair(node, far)
+        assert await node.send(near, far_prepare(node, 500, FULFILLMENT)) == FAR_REJECT
+    assert (await node.balance("near"), await node.balance("far")) == (0, 0)
+    assert not await node.under_way()
+
+
+async def test_money_is_reserved_while_the_packet_is_under_way(node: Node) -> None:
+    reached, answer = asyncio.Event(), asyncio.Event()
+
+    async def behave(request: PeerRequest) -> bytes:
+        reached.set()
+        await answer.wait()
+        return answered(THANKS, request.request_id)
+
+    async with FakePeer(behave) as far:
+        await node.peer("far", url=far.url)
+        near = await node.peer("near", credit=500)
+        first = asyncio.create_task(node.send(near, far_prepare(node, 400, FULFILLMENT), "first"))
+        await reached.wait()
+        [packet] = await node.under_way()
+        assert (packet.source_amount, packet.amount, packet.from_request_id) == (400, 400, "first")
+        assert code(await node.send(near, far_prepare(node, 101, FULFILLMENT))) == "T04"
+        with pytest.raises(NoAnswerYet):
+            await node.send(near, far_prepare(node, 400, FULFILLMENT), "first")
+        with pytest.raises(RequestIdReused):
+            await node.send(near, far_prepare(node, 400, bytes(32)), "first")
+        await node.check_books()
+        answer.set()
+        assert await first == THANKS
+    assert await node.balance("near") == -400
+
+
+async def test_repeated_request_gets_the_first_fulfill_and_goes_nowhere(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        near = await pair(node, far)
+        prepare = encode(far_prepare(node, 500, FULFILLMENT))
+        first = await node.connector.handle(near, prepare, "number")
+        assert await node.connector.handle(near, prepare, "number") == first
+        node.clock.advance(60)
+        assert await node.connector.handle(near, prepare, "number") == first
+        assert len(far.requests) == 1
+    assert await node.balance("near") == -500
+
+
+async def test_rejected_request_may_be_repeated_and_goes_again(node: Node) -> None:
+    answers = [FAR_REJECT, THANKS]
+
+    async def behave(request: PeerRequest) -> bytes:
+        return answered(answers.pop(0), request.request_id)
+
+    async with FakePeer(behave) as far:
+        near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
+        assert await node.send(near, prepare, "number") == FAR_REJECT
+        assert await node.send(near, prepare, "number") == THANKS
+        assert len({request.request_id for request in far.requests}) == 2
+    assert await node.balance("near") == -500
+
+
+async def test_wrong_preimage_is_no_fulfillment(node: Node) -> None:
+    async with FakePeer(fulfilling(bytes(32))) as far:
+        near = await pair(node, far)
+        for amount in (500, 0):
+            reply = await node.send(near, far_prepare(node, amount, FULFILLMENT))
+            assert reply == Reject(Code.WRONG_CONDITION, OWN)
+            assert await last_error(node) == "A fulfillment does not fit its condition"
+    assert (await node.balance("near"), await node.balance("far")) == (0, 0)
+
+
+@pytest.mark.parametrize("status", ["500 Oops", "503 Later", "401 No"])
+async def test_peer_that_does_not_process_the_packet_is_unreachable(node: Node, status: str) -> None:
+    async with FakePeer(with_status(status)) as far:
+        near = await pair(node, far)
+        assert code(await node.send(near, far_prepare(node, 500, FULFILLMENT), "number")) == "T01"
+        assert code(await node.send(near, far_prepare(node, 0, FULFILLMENT))) == "T01"
+    assert not await node.under_way()
+    assert await last_error(node) == f"The peer answered with HTTP status {status[:3]}"
+    assert await node.balance("near") == 0
+
+
+LOSING = {"hangs up": hanging_up, "gateway": with_status("504 Late"), "garbage": with_status("200 OK", b"garbage")}
+
+
+@pytest.mark.parametrize("behaviour", LOSING.values(), ids=LOSING.keys())
+async def test_lost_answer_keeps_the_money_for_a_peer_that_can_ask_again(node: Node, behaviour: Behaviour) -> None:
+    async with FakePeer(behaviour) as far:
+        near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
+        for _ in range(2):
+            with pytest.raises(NoAnswerYet):
+                await node.send(near, prepare, "number")
+        node.clock.advance(60)
+        with pytest.raises(NoAnswerYet):
+            await node.send(near, prepare, "number")
+        assert len(far.requests) == 1
+    [packet] = await node.under_way()
+    assert packet.amount == 500
+    assert await last_error(node)
+
+
+@pytest.mark.parametrize("behaviour", LOSING.values(), ids=LOSING.keys())
+async def test_lost_answer_ends_the_packet_of_a_peer_that_cannot_ask_again(node: Node, behaviour: Behaviour) -> None:
+    async with FakePeer(behaviour) as far:
+        near = await pair(node, far)
+        for amount in (500, 0):
+            assert code(await node.send(near, far_prepare(node, amount, FULFILLMENT))) == "T00"
+    assert not await node.under_way()
+    assert (await node.balance("near"), await node.balance("far")) == (0, 0)
+
+
+async def test_peer_that_does_not_answer_until_the_packet_expires(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakePeer(silent) as far:
+        near = await pair(node, far)
+        prepare = far_prepare(node, 500, FULFILLMENT)
+        soon = msgspec.structs.replace(prepare, expires_at=START + 2 * SECOND + 50_000)
+        node.clock = _running(node)
+        assert code(await node.send(near, soon)) == "R00"
+    assert not await node.under_way()
+
+
+def _running(node: Node) -> Any:
+    """The node's clock, which from now on runs with the machine's, faster by a lot."""
+    clock = node.clock
+    began = asyncio.get_running_loop().time()
+    clock.now = lambda: START + round((asyncio.get_running_loop().time() - began) * SECOND)  # type: ignore[method-assign]  # the test's own clock
+    return clock
+
+
+async def test_expiry_shrinks_and_has_whole_milliseconds(node: Node) -> None:
+    async with FakePeer(rejecting(FAR_REJECT)) as far:
+        near = await pair(node, far)
+        for lifetime, wanted in ((20, 19), (2, 1), (40, 30), (10**6, 30)):
+            prepare = far_prepare(node, 1, FULFILLMENT)
+            await node.send(near, msgspec.structs.replace(prepare, expires_at=START + lifetime * SECOND))
+            assert decode_prepare(far.requests[-1].body).expires_at == START + wanted * SECOND
+        node.clock.advance(0.000_999)
+        await node.send(near, far_prepare(node, 1, FULFILLMENT))
+        assert decode_prepare(far.requests[-1].body).expires_at == START + LIFETIME - SECOND
+
+
+@pytest.mark.parametrize("lifetime", [1, SECOND, 2 * SECOND - 1000])
+@pytest.mark.parametrize("amount", [0, 5])
+async def test_packet_that_expires_too_soon_is_not_passed_on(node: Node, lifetime: int, amount: int) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        near, prepare = await pair(node, far), far_prepare(node, amount, FULFILLMENT)
+        node.clock.advance(0.001)  # so that a lifetime of less than a millisecond is not zero on the wire
+        late = msgspec.structs.replace(
+            prepare, expires_at=node.clock.now() + lifetime - lifetime % 1000 + 1000 * (lifetime < 1000)
+        )
+        assert code(await node.send(near, late)) == "R02"
+        assert not far.requests
+
+
+async def test_packet_without_money_is_passed_on_and_leaves_no_trace(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        await node.peer("far", url=far.url)
+        near = await node.peer("near", credit=0)
+        assert await node.send(near, far_prepare(node, 0, FULFILLMENT), "number") == THANKS
+        assert await node.send(near, far_prepare(node, 0, FULFILLMENT), "number") == THANKS
+    assert [request.request_id for request in far.requests] == [None, None]
+    rows = await node.database.read(lambda tx: tx.execute("SELECT count(*) FROM packet").fetchone()[0])
+    assert rows == 0
+
+
+async def test_packet_never_goes_back_where_it_came_from(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        await pair(node, far)
+        sender = await node.database.read(lambda tx: peers.find_peer(tx, "far"))
+        assert sender is not None
+        assert code(await node.send(sender, far_prepare(node, 5, FULFILLMENT))) == "F02"
+        assert not far.requests
+
+
+async def test_packet_below_our_address_goes_to_the_peer_that_lives_there(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as child:
+        near = await node.peer("near")
+        below = await node.peer("child", url=child.url)
+        await node.write(lambda tx: peers.add_route(tx, below.id, f"{OWN}.child"))
+        reply = await node.send(near, far_prepare(node, 5, FULFILLMENT, f"{OWN}.child.receiver"))
+        assert reply == THANKS
+        assert code(await node.send(near, far_prepare(node, 5, FULFILLMENT, f"{OWN}.other"))) == "F06"
+    ours = node.sender(await node.payment(await node.wallet()))
+    assert isinstance(await node.send(near, ours.prepare(5)), Fulfill)
+
+
+# Across assets
+
+
+async def test_packet_crosses_assets_through_liquidity(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        near = await pair(node, far, code="EUR", scale=4)
+        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9", START))
+        await node.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 4, "9.0000", START))
+        assert await node.send(near, far_prepare(node, 555, FULFILLMENT)) == THANKS
+        assert decode_prepare(far.requests[0].body).amount == 49_950
+        assert code(await node.send(near, far_prepare(node, 446, FULFILLMENT))) == "T04"
+        assert await node.send(near, far_prepare(node, 445, FULFILLMENT)) == THANKS
+    assert (await node.balance("near"), await node.balance("far")) == (-1000, 90_000)
+
+
+async def test_exchange_refuses_what_has_no_rate_or_no_worth_or_too_much(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        near = await pair(node, far, code="EUR")
+        assert code(await node.send(near, far_prepare(node, 5, FULFILLMENT))) == "F07"
+        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.5", START))
+        assert code(await node.send(near, far_prepare(node, 1, FULFILLMENT))) == "R01"
+        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "100000000", START))
+        reply = await node.send(near, far_prepare(node, 10**12, FULFILLMENT))
+        assert code(reply) == "F08"
+        assert parse_too_large(reply.data) == (10**12, MAX_LEDGER // 10**8)
+        assert not far.requests
+
+
+async def test_peer_in_the_packets_own_asset_goes_first(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far, FakePeer(fulfilling(FULFILLMENT)) as same:
+        near = await pair(node, far, code="EUR")
+        await node.peer("same", url=same.url, ilp_address="test.far")
+        assert await node.send(near, far_prepare(node, 5, FULFILLMENT)) == THANKS
+        assert (len(far.requests), len(same.requests)) == (0, 1)
+
+
+# Storage that fails between the leaving of a packet and the posting of its money
+
+
+async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_later(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = node.database.write
+
+    async def failing(unit: Any) -> Any:
+        raise unavailable("The server could not store this")
+
+    async def behave(request: PeerRequest) -> bytes:
+        monkeypatch.setattr(node.database, "write", failing)
+        return answered(THANKS, request.request_id)
+
+    async with FakePeer(behave) as far:
+        near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
+        with pytest.raises(NoAnswerYet):
+            await node.send(near, prepare, "number")
+        monkeypatch.setattr(node.database, "write", write)
+        with pytest.raises(NoAnswerYet):
+            await node.send(near, prepare, "number")
+    assert len(await node.under_way()) == 1
+
+
+async def test_many_packets_at_once_keep_the_books(node: Node) -> None:
+    secrets = [os.urandom(32) for _ in range(100)]
+    by_condition = {far_prepare(node, 1, secret).condition: secret for secret in secrets}
+
+    async def behave(request: PeerRequest) -> bytes:
+        prepare: Prepare = decode_prepare(request.body)
+        fate = int(prepare.condition[0]) % 3
+        if fate == 0:
+            return answered(FAR_REJECT, request.request_id)
+        return answered(Fulfill(by_condition[prepare.condition]), request.request_id) if fate == 1 else b""
+
+    async with FakePeer(behave) as far:
+        await node.peer("far", url=far.url)
+        near = await node.peer("near", credit=5_000)
+        prepares = [far_prepare(node, 100, secret) for secret in secrets]
+        sent = [node.send(near, prepare, f"n-{at}") for at, prepare in enumerate(prepares)]
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
+    fulfilled = sum(isinstance(one, Fulfill) for one in outcomes)
+    unknown = sum(isinstance(one, NoAnswerYet) for one in outcomes)
+    assert {code(one) for one in outcomes if isinstance(one, Reject)} <= {"F99", "T04"}
+    assert sum(isinstance(one, Reject) for one in outcomes) + fulfilled + unknown == 100
+    assert len(await node.under_way()) == unknown
+    assert await node.balance("far") == -await node.balance("near") == 100 * fulfilled
+    assert 100 * (fulfilled + unknown) <= 5_000
