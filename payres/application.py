@@ -174,6 +174,7 @@ class TrailingSlash:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and len(scope["path"]) > 1 and scope["path"].endswith("/"):
+        # An escaped slash is not a slash (RFC 3986 section 2.2), so it is the raw path that tells.
+        if scope["type"] == "http" and len(scope["path"]) > 1 and scope["raw_path"].endswith(b"/"):
             scope["path"] = scope["path"][:-1]
         await self.app(scope, receive, send)

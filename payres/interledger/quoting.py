@@ -24,7 +24,7 @@ from payres.payments.receivers import invalid_receiver
 from payres.payments.wallet_lookup import active_wallet
 from payres.store import assets
 from payres.store.database import Database, Transaction
-from payres.urls import Urls
+from payres.urls import Urls, normalise
 from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest
 
 # What the rate may move between the quote and the payment, or differ from ours at all.
@@ -100,7 +100,7 @@ class RemoteQuotes:
     async def _offer(self, wanted: _Wanted) -> Offer:
         await self._database.read(lambda tx: active_wallet(tx, self._urls, wanted.wallet_address))
         try:
-            receiver = await self._receivers.fetch_open(wanted.receiver)
+            receiver = await self._receivers.fetch_open(normalise(wanted.receiver))
         except RemoteReceiverFailed as error:
             raise _unpayable(wanted.field, error.reason, error.sentence) from error
         payer = await self._database.read(lambda tx: self._payer(tx, wanted.wallet_address, receiver.asset))

@@ -15,7 +15,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.clock import Clock
 from payres.federation.failures import RemoteReceiverFailed
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger.outbound import Outbounds
 from payres.interledger.sending.channel import Connection, Destination, close
@@ -30,7 +30,7 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 
 BATCH: Final = 128
-AT_ONCE: Final = 64  # payments under way at a time; the others wait for their turn
+AT_ONCE: Final = 64  # payments that send packets at a time; the others wait for their turn
 MAX_ATTEMPTS: Final = 5  # since something last arrived
 NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
@@ -50,6 +50,13 @@ class Patience(msgspec.Struct, frozen=True):
 
     after_failure: float = 5
     after_fault: float = 1
+
+
+class _Setback(msgspec.Struct, frozen=True):
+    """Why an attempt got no further, in a sentence, and whether another one may."""
+
+    sentence: str
+    retryable: bool
 
 
 class RemotePayments:
@@ -110,67 +117,66 @@ class RemotePayments:
     async def _send(self, payment_id: str) -> None:
         """Goes on with the payment until it has ended."""
         try:
-            async with self._turns:
-                while (payment := await self._under_way(payment_id)) is not None:
-                    try:
-                        await self._go_on(payment)
-                    except Exception:
-                        log.exception("payment %s stumbled and goes on in %s s", payment_id, self.patience.after_fault)
-                        await asyncio.sleep(self.patience.after_fault)
+            under_way = True
+            while under_way:
+                try:
+                    under_way = await self._go_on(payment_id)
+                except Exception:
+                    log.exception("payment %s stumbled and goes on in %s s", payment_id, self.patience.after_fault)
+                    await asyncio.sleep(self.patience.after_fault)
         finally:
             self._sending.pop(payment_id, None)
 
-    async def _under_way(self, payment_id: str) -> OutgoingRecord | None:
-        payment = await self._database.read(lambda tx: outgoing.find_outgoing(tx, payment_id))
-        return payment if payment is not None and payment.state == "sending" else None
+    async def _go_on(self, payment_id: str) -> bool:
+        """One step: what is in doubt is cleared up first; then the payment ends, or is tried once more.
 
-    async def _go_on(self, payment: OutgoingRecord) -> None:
-        """One step: what is in doubt is cleared up first; then the payment ends, or is tried once more."""
-        doubtful = await self._database.read(lambda tx: packets.packets_of_payment(tx, payment.id, "prepared"))
+        False when the payment had ended before.
+        """
+        payment = await self._database.read(lambda tx: outgoing.find_outgoing(tx, payment_id))
+        if payment is None or payment.state != "sending":
+            return False
+        doubtful = await self._database.read(lambda tx: packets.packets_of_payment(tx, payment_id, "prepared"))
         if doubtful:
             await asyncio.gather(*map(self._clear_up, doubtful))
-            return
-        if _finished(payment):
-            await self._end(payment, NOT_IN_FULL)
-            return
-        if payment.attempts >= MAX_ATTEMPTS:
-            await self._end(payment, NOT_IN_FULL)
-            return
+        elif _finished(payment) or payment.attempts >= MAX_ATTEMPTS:
+            await self._end(payment_id, NOT_IN_FULL)
+        else:
+            async with self._turns:  # held while packets leave, and not while the payment waits for something
+                setback = await self._attempt(payment)
+            if setback is not None:
+                await self._set_back(payment_id, setback)
+        return True
+
+    async def _attempt(self, payment: OutgoingRecord) -> "_Setback | None":
+        """Reads the receiver and sends what is left. None when that went well, or ended with packets in doubt."""
         await self._database.write(lambda tx: outgoing.count_attempt(tx, payment.id))
         try:
             receiver = await self._receivers.fetch_open(payment.receiver)
         except RemoteReceiverFailed as error:
-            await self._failed(payment, error.sentence, retryable=not error.permanent)
-            return
-        await self._attempt(payment, receiver)
-
-    async def _attempt(self, payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> None:
+            return _Setback(error.sentence, not error.permanent)
+        if (receiver.asset.code, receiver.asset.scale) != (payment.receive_code, payment.receive_scale):
+            return _Setback("the receiver now takes another asset than was quoted", retryable=False)
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
-        if (receiver.asset.code, receiver.asset.scale) != (payment.receive_code, payment.receive_scale):
-            await self._end(payment, "the receiver now takes another asset than was quoted")
-            return
         wallet = await self._database.read(lambda tx: wallets.wallet_by_id(tx, payment.wallet_address_id))
         source = Asset(wallet.asset_code, wallet.asset_scale)
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
-        outbound = self.outbounds.open(source, payment.id)
-        connection = Connection(outbound, destination, self.outbounds.timing)
+        connection = Connection(self.outbounds.open(source, payment.id), destination, self.outbounds.timing)
         result = await pay(connection, _plan(payment))
         await close(connection)
         if result.failure is not None:
-            await self._failed(payment, result.failure.sentence, retryable=result.failure.retryable)
-        elif not result.in_doubt:  # what may be left is too little to be sent
-            await self._end(payment, NOT_IN_FULL)
+            return _Setback(result.failure.sentence, result.failure.retryable)
+        # Without packets in doubt, what may be left is too little to be sent.
+        return None if result.in_doubt else _Setback(NOT_IN_FULL, retryable=False)
 
-    async def _failed(self, payment: OutgoingRecord, sentence: str, *, retryable: bool) -> None:
+    async def _set_back(self, payment_id: str, setback: "_Setback") -> None:
         """Waits before the next attempt, or ends the payment when there will be none."""
-        current = await self._under_way(payment.id)
-        attempts = current.attempts if current else MAX_ATTEMPTS
-        if retryable and attempts < MAX_ATTEMPTS:
-            log.info("payment %s is tried again: %s", payment.id, sentence)
-            await asyncio.sleep(self.patience.after_failure * attempts)
+        payment = await self._database.read(lambda tx: outgoing.find_outgoing(tx, payment_id))
+        if payment is not None and setback.retryable and payment.attempts < MAX_ATTEMPTS and not _finished(payment):
+            log.info("payment %s is tried again: %s", payment_id, setback.sentence)
+            await asyncio.sleep(self.patience.after_failure * payment.attempts)
         else:
-            await self._end(payment, sentence)
+            await self._end(payment_id, setback.sentence)
 
     async def _clear_up(self, packet: PacketRecord) -> None:
         """Finds out what became of a packet; when nobody can say, its money counts as sent."""
@@ -178,17 +184,15 @@ class RemotePayments:
             now = self._clock.now()
             await self._database.write(lambda tx: balances.doubt(tx, packet.id, now))
 
-    async def _end(self, payment: OutgoingRecord, failure: str) -> None:
+    async def _end(self, payment_id: str, failure: str) -> None:
         """Ends the payment, which has failed unless it kept its promise; packets in doubt are cleared up first."""
         now = self._clock.now()
 
         def unit(tx: Transaction) -> None:
-            current = outgoing.find_outgoing(tx, payment.id)
-            if current is None or current.state != "sending":
+            payment = outgoing.find_outgoing(tx, payment_id)
+            if payment is None or payment.state != "sending" or packets.under_way(tx, payment_id):
                 return
-            if packets.under_way(tx, payment.id):
-                return
-            end_elsewhere(tx, current, None if _arrived(current) else failure, now)
+            end_elsewhere(tx, payment, None if _arrived(payment) else failure, now)
 
         await self._database.write(unit)
 

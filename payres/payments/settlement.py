@@ -9,10 +9,8 @@ import logging
 from functools import partial
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import Clock
 from payres.errors import Refusal
-from payres.grants.limits import spent_in_window
 from payres.payments import incoming as incoming_rules
 from payres.store import accounts, assets, grants, incoming, outgoing, wallets
 from payres.store.accounts import ReservationRecord
@@ -103,7 +101,6 @@ def end_elsewhere(tx: Transaction, payment: OutgoingRecord, failure: str | None,
     sent = payment.sent + fee if payment.sent else 0
     for reservation in accounts.reservations_of_payment(tx, payment.id):
         ledger.release(tx, reservation.id)
-    delivered = _countable(tx, payment)
     if payment.grant_id:
         grants.add_spending(
             tx,
@@ -112,19 +109,11 @@ def end_elsewhere(tx: Transaction, payment: OutgoingRecord, failure: str | None,
             payment.receive_code,
             payment.receive_scale,
             sent - payment.debit,
-            delivered - payment.receive,
+            # What arrived is the receiver's word, which may not use up more than was promised.
+            min(payment.delivered, payment.receive) - payment.receive,
             now,
         )
-    outgoing.end_outgoing(tx, payment.id, sent, delivered, None if sent == payment.debit else failure, now)
-
-
-def _countable(tx: Transaction, payment: OutgoingRecord) -> int:
-    """What was delivered, but no more than the grant's sum can hold: it is the receiver's word, any number."""
-    if payment.grant_id is None:
-        return payment.delivered
-    asset = Asset(payment.receive_code, payment.receive_scale)
-    spent = spent_in_window(tx, payment.grant_id, payment.window_start, asset)
-    return min(payment.delivered, MAX_LEDGER - (spent.receive if spent else 0) + payment.receive)
+    outgoing.end_outgoing(tx, payment.id, sent, payment.delivered, None if sent == payment.debit else failure, now)
 
 
 def fail(tx: Transaction, payment: OutgoingRecord, failure: str, now: int) -> None:

@@ -14,20 +14,25 @@ from starlette.applications import Starlette
 
 from payres.amounts import Asset, format_decimal
 from payres.application import create_app
-from payres.clock import MovableClock
+from payres.clock import SECOND, MovableClock
 from payres.grants import consent
+from payres.interledger.remote_payments import Patience
 from payres.operator import audit, keys, wallets
+from payres.payments.outgoing import require_outgoing
 from payres.payments.settlement import settle
+from payres.routes import bodies
 from payres.routes.context import Context
 from payres.routes.http_protocol import HttpProtocol
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import accounts, outgoing
+from payres.store import wallets as stored_wallets
 from payres.store.database import Transaction
-from payres.testing.client import Client
+from payres.testing.client import Client, Json
 
 T = TypeVar("T")
 START_SECONDS = 10
+POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
 WALLETS = {"alice": "Alice", "bob": "Bob"}
 CLIENT = "shop"
@@ -43,6 +48,7 @@ class Instance:
         self.base_url = context.urls.base
         for path, name in WALLETS.items():
             self.create_wallet(path, name=name, deposit="1000.00")
+        _hasten(context)
         self._clients: list[Client] = []
         self.client = self.new_client(CLIENT, name="Example Shop")
 
@@ -98,6 +104,13 @@ class Instance:
 
         self.write(unit)
 
+    def wait_for(self, payment: Json, seconds: float = 10) -> Json:
+        """An outgoing payment to another server once it has ended, as the server shows it.
+
+        Raises AssertionError when it is still under way after `seconds`.
+        """
+        return self._server.call(self._ended(payment["id"], seconds))
+
     def balance(self, path: str) -> str:
         """What a wallet holds, as decimal text."""
 
@@ -127,6 +140,24 @@ class Instance:
         for client in self._clients:
             client.close()
 
+    async def _ended(self, url: str, seconds: float) -> Json:
+        urls, payment_id = self.context.urls, url.rpartition("/")[2]
+
+        def unit(tx: Transaction) -> tuple[bool, Json]:
+            payment = require_outgoing(tx, payment_id)
+            wallet = stored_wallets.wallet_by_id(tx, payment.wallet_address_id)
+            shown = msgspec.to_builtins(bodies.outgoing_payment(urls, wallet, payment))
+            return payment.state != "sending", shown
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    ended, shown = await self.context.database.read(unit)
+                    if ended:
+                        return dict(shown)
+                    await asyncio.sleep(POLL_SECONDS)
+        raise AssertionError(f"{url} is still under way after {seconds:g} s: {shown}")
+
     def _decide(self, redirect: str, *, approve: bool) -> str | None:
         interaction_id, nonce = redirect.rstrip("/").rsplit("/", 2)[1:]
         now = self.clock.now()
@@ -152,6 +183,15 @@ def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
                 yield instance
         finally:
             server.stop()
+
+
+def _hasten(context: Context) -> None:
+    """Nothing is far away, so payments to other servers that fail do so within a second or two."""
+    payments = context.remote_payments
+    payments.patience = Patience(after_failure=0.02, after_fault=0.02)
+    payments.outbounds.timing = msgspec.structs.replace(
+        payments.outbounds.timing, probe_timeout=2 * SECOND, idle_timeout=SECOND // 2, close_timeout=SECOND
+    )
 
 
 class _Server(uvicorn.Server):

@@ -10,6 +10,8 @@ from tests.openapi import documents
 from tests.openapi.deviations import find_deviation
 from tests.openapi.documents import JSON, Operation
 
+ILP = "/ilp"  # for peers, which have tokens of their own
+SPSP = "application/spsp4+json"  # another representation of wallet addresses, for who asks for it
 HEALTH = "/healthz"  # for the operator: no refusal of the API, also when it is bad
 
 # What is no HTTP is no operation of the documents either.
@@ -49,6 +51,8 @@ def is_documented(operation: Operation, status: int, body: Any) -> bool:
 
 
 def _check(answer: Answer) -> None:
+    if answer.status == 200 and answer.headers.get("content-type") == SPSP:
+        return
     is_http = answer.status != 400 or NOT_HTTP not in answer.body
     operation = documents.find_operation(answer.method, answer.path) if is_http else None
     if operation is None:
@@ -88,12 +92,13 @@ def _check_documented(operation: Operation, answer: Answer) -> None:
 
 
 def _check_refusal(answer: Answer) -> None:
-    """Documented or not, a refusal has one shape, and a 401 says where to ask for a grant."""
+    """Documented or not, a refusal has one shape, and a 401 says what would be let in."""
     if answer.headers.get("content-type", "").startswith("text/html"):
         return  # a consent page: the documents leave these to the server
     _check_body(documents.refusal_validator(), _json(answer))
-    if answer.status == 401 and not answer.headers.get("www-authenticate", "").startswith("GNAP as_uri=http"):
-        raise UndocumentedAnswerError("A 401 lacks `WWW-Authenticate: GNAP as_uri=...`")
+    challenge = "Bearer" if answer.path.rstrip("/") == ILP else "GNAP as_uri=http"
+    if answer.status == 401 and not answer.headers.get("www-authenticate", "").startswith(challenge):
+        raise UndocumentedAnswerError(f"A 401 lacks `WWW-Authenticate: {challenge}...`")
 
 
 def _check_body(validator: "jsonschema_rs.Draft202012Validator", body: Any) -> None:

@@ -167,7 +167,7 @@ def test_wrong_method_is_told_before_accept(shared: Instance, stranger: httpx2.C
         refused(answer, 405, "method_not_allowed")
 
 
-@pytest.mark.parametrize("path", ["/nobody", "/nobody/jwks.json", "/nobody/did.json", "/quotes/1/2", "/ilp"])
+@pytest.mark.parametrize("path", ["/nobody", "/nobody/jwks.json", "/nobody/did.json", "/quotes/1/2", "/account"])
 def test_unknown_address_is_told_before_accept(
     shared: Instance, stranger: httpx2.Client, refused: Refused, path: str
 ) -> None:

@@ -205,7 +205,11 @@ def test_wallet_address_is_the_same_on_every_host(shared: Instance, lies: dict[s
 
 
 @pytest.mark.parametrize(
-    "target", ["/bob/../alice", "/./alice", "//alice", "/alice%00", "/al%ZZice", "*", "/%2e/alice"]
+    "target",
+    [
+        *("/bob/../alice", "/./alice", "//alice", "/alice%00", "/al%ZZice", "*", "/%2e/alice"),
+        *("/alice%2F", "/alice%2f/jwks.json", "/alice//", "/alice//jwks.json", "/alice//did.json", "/healthz%2F"),
+    ],
 )
 def test_target_is_not_resolved_by_the_server(shared: Instance, target: str) -> None:
     status, body, headers = exchange(shared, target, {"host": "h"})

@@ -26,7 +26,8 @@ try {
   result.amountSent = BigInt(stream.totalSent)
   result.amountDelivered = BigInt(connection.totalDelivered)
   result.sourceAsset = { code: connection.sourceAssetCode, scale: connection.sourceAssetScale }
-  await connection.end().catch(() => {})
+  // To end it would wait for what could not be sent.
+  await (result.error === null ? connection.end() : connection.destroy()).catch(() => {})
 } catch (error) {
   result.error = error.message
 }

@@ -1,0 +1,109 @@
+"""A payres as the programs from npm see it that are its Interledger peers, and what is to be said of it afterwards."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from payres.interledger.remote_payments import Patience
+from payres.operator import assets, liquidity, peers
+from payres.operator.peers import NewPeer
+from payres.store import outgoing
+from payres.store.database import Transaction
+from payres.store.outgoing import OutgoingRecord
+from payres.store.peers import PeerRecord
+from payres.testing.instance import Instance, run_instance
+
+Json = dict[str, Any]
+
+RATE = "0.92"  # EUR for a USD
+PATIENCE = 60  # seconds, generous so that a busy machine fails no test
+NOWHERE = "http://127.0.0.1:9/ilp"
+
+
+class Node:
+    """An instance that many tests share: each has wallets and peers of its own."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+
+    def open_wallet(self, asset: str = "USD", deposit: str | None = None) -> str:
+        """Opens a wallet with two decimals whose path no other test has; returns its wallet address."""
+        return self.instance.create_wallet(f"wallet-{mark()}", asset, deposit=deposit)
+
+    def add_peer(self, name: str, url: str = NOWHERE, asset: str = "USD", **terms: Any) -> Json:
+        """Adds the peer test.`name`; returns the settings with which a program sends as that peer."""
+        token = secrets.token_urlsafe()
+        new = NewPeer(
+            name=name,
+            ilp_address=f"test.{name}",
+            asset_code=asset,
+            asset_scale=2,
+            url=url,
+            outgoing_token=terms.pop("token", "unused"),
+            incoming_token=token,
+            **{"credit_limit": 10**9, **terms},
+        )
+        own_address, now = self.instance.context.settings.ilp_address, self.instance.clock.now()
+        self.instance.write(lambda tx: peers.add_peer(tx, new, own_address, now))
+        return {"url": f"{self.instance.base_url}/ilp", "token": token, "sourceAsset": {"code": asset, "scale": 2}}
+
+    def peer(self, name: str) -> PeerRecord:
+        """The peer as it stands, with its balance."""
+        return self.instance.read(lambda tx: peers.require_peer(tx, name))
+
+    def balance(self, wallet_address: str) -> int:
+        """What a wallet with two decimals holds, in its smallest unit."""
+        return int(self.instance.balance(wallet_address.rpartition("/")[2]).replace(".", ""))
+
+    def read(self, payment: Json) -> Json:
+        """A payment that was created before, as a client reads it now."""
+        client, url = self.instance.client, payment["id"]
+        kind = url.split("/")[-2].removesuffix("s")
+        token = client.grant({"type": kind, "actions": ["read-all"], "identifier": payment["walletAddress"]})
+        answer = client.get(url, token)
+        assert answer.status_code == 200, answer.text
+        read: Json = answer.json()
+        return read
+
+    def outgoing(self, url: str) -> OutgoingRecord:
+        """An outgoing payment as it is stored."""
+        found = self.instance.read(lambda tx: outgoing.find_outgoing(tx, url.rpartition("/")[2]))
+        assert found is not None
+        return found
+
+    def ended(self, url: str) -> OutgoingRecord:
+        """The outgoing payment, when it has ended."""
+        deadline = time.monotonic() + PATIENCE
+        while (payment := self.outgoing(url)).state == "sending":
+            assert time.monotonic() < deadline, payment
+            time.sleep(0.02)
+        return payment
+
+
+@contextmanager
+def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
+    """Runs a node that exchanges USD and EUR, and soon tries again what has failed."""
+    with run_instance(database, ilp_address=ilp_address) as instance:
+        now = instance.clock.now()
+
+        def unit(tx: Transaction) -> None:
+            assets.set_rate(tx, "USD", "EUR", RATE, now)
+            for code in ("EUR", "USD"):
+                liquidity.deposit_liquidity(tx, code, 2, "1000000.00", now)
+
+        instance.write(unit)
+        instance.context.remote_payments.patience = Patience(after_failure=0.02, after_fault=0.02)
+        yield Node(instance)
+        instance.check_ledger()
+
+
+def mark() -> str:
+    """A name that no other test has."""
+    return secrets.token_hex(4)
+
+
+def amount(value: int, code: str = "USD") -> Json:
+    return {"value": str(value), "assetCode": code, "assetScale": 2}

@@ -1,0 +1,234 @@
+"""Our wallets pay the receivers from npm, both versions, over links that have every trouble a link can have.
+
+What was quoted for is sent through the whole server: quote and outgoing payment by HTTP, to a receiver that another
+Open Payments server describes. Trouble begins after the quote.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from payres.interledger.remote_payments import Patience
+from payres.store.outgoing import OutgoingRecord
+from payres.store.peers import PeerRecord
+from tests.interop.node import PATIENCE, Json, Node, amount, mark, run_node
+from tests.interop.open_payments_server import OpenPaymentsServer, run_open_payments_server
+
+pytestmark = pytest.mark.timeout(180)  # a payment takes a second or two, and many times that on a busy machine
+
+DEPOSIT = 1_000_000
+VERSIONS = ("alpha3", "alpha4")
+BOTH = pytest.mark.parametrize("version", VERSIONS)
+
+OpenReceiver = Callable[..., Any]
+Begin = Callable[..., "Case"]
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One node for all, which is quicker than one for each."""
+    with run_node(tmp_path_factory.mktemp("paying") / "payres.db") as node:
+        yield node
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> Iterator[OpenPaymentsServer]:
+    with run_open_payments_server() as server:
+        yield server
+
+
+class Case(msgspec.Struct):
+    """A wallet of the node, the receiver that it pays, and the peer by which that is reached."""
+
+    node: Node
+    receiver: Any
+    wallet: str
+    url: str
+    peer_name: str
+    quote: Json = {}
+    payment: Json = {}
+
+    @property
+    def peer(self) -> PeerRecord:
+        return self.node.peer(self.peer_name)
+
+    def ask(self, **amounts: Json) -> "Case":
+        """Quotes; amounts are those of the quote request."""
+        self.quote = self.node.instance.client.create_quote(self.wallet, self.url, **amounts)
+        return self
+
+    def pay(self) -> "Case":
+        """Pays what was quoted; the payment is then under way."""
+        self.payment = self.node.instance.client.create_outgoing_payment(self.wallet, self.quote["id"])
+        return self
+
+    def ended(self, state: str) -> OutgoingRecord:
+        """The payment, which has ended in that state; nothing of it is left reserved, and the books are in order."""
+        ended = self.node.ended(self.payment["id"])
+        assert ended.state == state, ended
+        read = self.node.read(self.payment)
+        assert int(read["sentAmount"]["value"]) == ended.sent == DEPOSIT - self.node.balance(self.wallet)
+        assert read["failed"] is (state == "failed")
+        assert ended.sent <= ended.debit
+        self.node.instance.check_ledger()
+        return ended
+
+    def check_totals(self, state: str = "completed") -> OutgoingRecord:
+        """Both sides have counted the same."""
+        ended = self.ended(state)
+        total = self.receiver.total()
+        assert (total["received"], total["packets"]) == (ended.delivered, self.peer.packets_sent)
+        if self.peer.asset_code == "USD":
+            assert self.peer.balance == ended.sent
+        return ended
+
+
+@pytest.fixture
+def begin(node: Node, elsewhere: OpenPaymentsServer, open_receiver: OpenReceiver) -> Begin:
+    """Opens a receiver with these settings as a peer, and a wallet to pay it from."""
+
+    def begin(version: str, wanted: int | None = None, wallet: str = "USD", peer: str = "USD", **settings: Any) -> Case:
+        name = mark()
+        receiver = open_receiver(version=version, address=f"test.{name}", token=f"token-{name}", **settings)
+        node.add_peer(name, receiver.url, asset=peer, token=f"token-{name}")
+        asset = settings.get("asset", {"code": "USD", "scale": 2})
+        return Case(
+            node, receiver, node.open_wallet(wallet, f"{DEPOSIT // 100}.00"), elsewhere.add(receiver, asset, wanted), name
+        )
+
+    return begin
+
+
+@BOTH
+def test_fixed_send(begin: Begin, version: str) -> None:
+    case = begin(version).ask(debitAmount=amount(10_000))
+    assert case.quote["receiveAmount"] == amount(9_900)
+    ended = case.pay().check_totals()
+    assert (ended.sent, ended.delivered, case.peer.packets_sent) == (10_000, 10_000, 1)
+
+
+@BOTH
+def test_fixed_delivery(begin: Begin, version: str) -> None:
+    case = begin(version).ask(receiveAmount=amount(5_001))
+    ended = case.pay().check_totals()
+    assert (ended.sent, ended.delivered, case.peer.packets_sent) == (5_001, 5_001, 1)
+
+
+@BOTH
+@pytest.mark.parametrize("told", [True, False])
+def test_packets_as_large_as_the_path_takes(begin: Begin, version: str, told: bool) -> None:
+    case = begin(version, wanted=10_000, maxPacket=777, tellMaxPacket=told).ask()
+    ended = case.pay().check_totals()
+    assert (ended.sent, ended.delivered, case.peer.packets_sent) == (10_000, 10_000, 13)
+    assert case.node.read(case.payment)["receiveAmount"] == amount(10_000)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("settings", "peer"),
+    [
+        ({"asset": {"code": "EUR", "scale": 2}, "rate": [92, 100]}, "USD"),  # the peer exchanges
+        ({"asset": {"code": "EUR", "scale": 2}}, "EUR"),  # we do
+    ],
+)
+def test_another_currency(begin: Begin, version: str, settings: Json, peer: str) -> None:
+    case = begin(version, peer=peer, maxPacket=997, **settings).ask(debitAmount=amount(10_000))
+    ended = case.pay().check_totals()
+    assert ended.sent == 10_000
+    assert 9_200 - case.peer.packets_sent <= ended.delivered <= 9_200
+    assert case.peer.balance == (10_000 if peer == "USD" else ended.delivered)
+    more = begin(version, peer=peer, wanted=4_321, maxPacket=997, **settings).ask()
+    assert more.pay().check_totals().delivered >= 4_321
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("trouble", "seed"),
+    [({"t00": 0.1}, 1), ({"t00": 0.1}, 2), ({"http500": 0.1}, 3), ({"http500": 0.1}, 4), ({"latency": 200}, 5)],
+)
+def test_passing_trouble(begin: Begin, version: str, trouble: Json, seed: int) -> None:
+    case = begin(version, wanted=10_000, maxPacket=400, seed=seed).ask()
+    case.receiver.change(**trouble)
+    ended = case.pay().check_totals()
+    assert (ended.sent, ended.delivered, case.peer.packets_sent) == (10_000, 10_000, 25)
+
+
+@BOTH
+def test_receiver_that_closes(begin: Begin, version: str) -> None:
+    case = begin(version, wanted=10_000, maxPacket=1_000).ask()
+    case.receiver.change(closeAfter=3)
+    ended = case.pay().check_totals("failed")
+    assert (ended.sent, ended.delivered) == (3_000, 3_000)
+    assert ended.failure is not None
+    assert "closed the connection" in ended.failure
+
+
+def test_receiver_that_opens_again(begin: Begin, node: Node) -> None:
+    case = begin("alpha3", wanted=10_000, maxPacket=1_000).ask()
+    case.receiver.change(closeAfter=3)
+    patience = node.instance.context.remote_payments.patience
+    try:
+        node.instance.context.remote_payments.patience = Patience(after_failure=1)
+        case.pay()
+        wait_for(lambda: case.receiver.total()["packets"] == 3)
+        case.receiver.change(closeAfter=None)
+        ended = case.check_totals()
+    finally:
+        node.instance.context.remote_payments.patience = patience
+    assert (ended.sent, ended.delivered) == (10_000, 10_000)
+
+
+@BOTH
+@pytest.mark.parametrize("fixed", ["debitAmount", "receiveAmount"])
+def test_rate_that_moves_too_far(begin: Begin, version: str, fixed: str) -> None:
+    case = begin(version, maxPacket=1_000).ask(**{fixed: amount(10_000)})
+    case.receiver.change(rateAfter={"packets": 3, "rate": [98, 100]})
+    ended = case.pay().check_totals("failed")
+    assert (ended.sent, ended.delivered) == (3_000, 3_000)
+
+
+@BOTH
+def test_rate_that_moves_a_little(begin: Begin, version: str) -> None:
+    case = begin(version, maxPacket=1_000).ask(debitAmount=amount(10_000))
+    case.receiver.change(rateAfter={"packets": 5, "rate": [995, 1000]})
+    ended = case.pay().check_totals()
+    assert (ended.sent, ended.delivered) == (10_000, 9_975)
+
+
+@BOTH
+@pytest.mark.parametrize("seed", [1, 2])
+def test_lost_answers_cost_no_more_than_the_debit_amount(begin: Begin, version: str, seed: int) -> None:
+    case = begin(version, wanted=10_000, maxPacket=400, seed=seed).ask()
+    case.receiver.change(drop=0.1)
+    case.pay()
+    ended = case.node.ended(case.payment["id"])
+    received = case.receiver.total()["received"]
+    case.ended(ended.state)
+    assert ended.delivered <= received <= ended.sent <= ended.debit
+    assert case.peer.balance == ended.sent
+
+
+@BOTH
+@pytest.mark.parametrize("seed", [3])
+def test_lost_answers_are_asked_for_again(begin: Begin, version: str, seed: int) -> None:
+    case = begin(version, wanted=10_000, maxPacket=400, seed=seed, repeats=True).ask()
+    case.receiver.change(drop=0.2)
+    case.pay()
+    requests = 0
+    while case.node.outgoing(case.payment["id"]).state == "sending":
+        # Whatever is still under way when no more packets come is lost; its peer is asked once it has expired.
+        if requests == (requests := case.receiver.total()["requests"]):
+            case.node.instance.clock.advance(25)
+        time.sleep(0.25)
+    ended = case.check_totals()
+    assert (ended.sent, ended.delivered) == (10_000, 10_000)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

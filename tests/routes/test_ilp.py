@@ -1,0 +1,370 @@
+"""ILP over HTTP as a peer meets it, and packets that cross three servers in three currencies."""
+
+import concurrent.futures
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.amounts import Asset
+from payres.clock import SECOND
+from payres.errors import unavailable
+from payres.interledger.answers import NoAnswerYet
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
+from payres.operator import liquidity, peers
+from payres.operator.assets import set_rate
+from payres.operator.peers import NewPeer, PeerChange
+from payres.store import clients, incoming
+from payres.store import peers as peer_store
+from payres.store.database import Transaction
+from payres.store.incoming import IncomingRecord
+from payres.testing.instance import Instance, run_instance
+from tests.interledger.node import Sender
+
+Refused = Callable[..., dict[str, Any]]
+OCTETS = "application/octet-stream"
+NUMBERS = count(1)
+
+
+def add_peer(instance: Instance, name: str, **terms: Any) -> str:
+    """A new peer; the token that it shows."""
+    token = f"token-of-{name}"
+    new: dict[str, Any] = {
+        "name": name,
+        "ilp_address": f"test.{name}",
+        "asset_code": "USD",
+        "asset_scale": 2,
+        "url": "http://127.0.0.1:9/",
+        "outgoing_token": f"token-for-{name}",
+        "incoming_token": token,
+        "credit_limit": 10**9,
+    }
+    own = instance.context.settings.ilp_address
+    instance.write(lambda tx: peers.add_peer(tx, NewPeer(**(new | terms)), own, instance.clock.now()))
+    return token
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("ilp") / "payres.db", ilp_address="test.here") as instance:
+        add_peer(instance, "first")
+        yield instance
+        instance.check_ledger()
+
+
+def incoming_payment(instance: Instance, path: str, wanted: int | None = None, asset: Asset | None = None) -> Sender:
+    """One who pays a new incoming payment."""
+    now, payment_id = instance.clock.now(), str(uuid.uuid4())
+
+    def unit(tx: Transaction) -> None:
+        wallet = peers_wallet(tx, path)
+        client = clients.ensure_client(tx, "https://shop.example/x", "https://shop.example/x", None, now)
+        value = None if wanted is None else str(wanted)
+        incoming.insert_incoming(
+            tx, IncomingRecord(payment_id, wallet, client.id, value, 0, None, now, now + 86_400 * SECOND, None)
+        )
+
+    instance.write(unit)
+    source = instance.context.credentials
+    made = source.for_payment(payment_id, asset or Asset("USD", 2))
+    opened = source.open(made.ilp_address)
+    assert opened is not None
+    return Sender(made.ilp_address, opened.shared_secret, instance.clock)
+
+
+def peers_wallet(tx: Transaction, path: str) -> int:
+    found: int = tx.execute("SELECT id FROM wallet_address WHERE path = ?", (path,)).fetchone()[0]
+    return found
+
+
+def post(
+    client: httpx2.Client,
+    instance: Instance,
+    body: Prepare | bytes,
+    token: str = "token-of-first",
+    number: str | None = None,
+    **headers: str,
+) -> httpx2.Response:
+    content = body if isinstance(body, bytes) else encode(body)
+    sent = {"Authorization": f"Bearer {token}", "Content-Type": OCTETS} | headers
+    sent |= {"Request-Id": number} if number is not None else {}
+    return client.post(f"{instance.base_url}/ilp", content=content, headers={k: v for k, v in sent.items() if v})
+
+
+def reply_of(answer: httpx2.Response) -> Reply:
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == OCTETS
+    return decode_reply(answer.content)
+
+
+def new_wallet(instance: Instance) -> str:
+    path = f"wallet-{next(NUMBERS)}"
+    instance.create_wallet(path)
+    return path
+
+
+def test_money_is_in_the_wallet_when_the_answer_comes(server: Instance, stranger: httpx2.Client) -> None:
+    path = new_wallet(server)
+    sender = incoming_payment(server, path, 500)
+    reply = reply_of(post(stranger, server, sender.prepare(500, 495)))
+    assert isinstance(reply, Fulfill)
+    assert sender.read(reply).prepare_amount == 500
+    assert server.balance(path) == "5.00"
+
+
+def test_payment_made_over_the_api_is_paid_over_interledger(server: Instance, stranger: httpx2.Client) -> None:
+    """From the credentials in the `methods` of the API to the `receivedAmount` that it then shows."""
+    made = server.client.create_incoming_payment(server.wallet("bob"), incoming_amount="1.00")
+    [method] = made["methods"]
+    opened = server.context.credentials.open(method["ilpAddress"])
+    assert opened is not None
+    sender = Sender(method["ilpAddress"], opened.shared_secret, server.clock)
+    assert isinstance(reply_of(post(stranger, server, sender.prepare(60))), Fulfill)
+    assert isinstance(reply_of(post(stranger, server, sender.prepare(40))), Fulfill)
+    found = stranger.get(made["id"]).json()
+    assert found["receivedAmount"]["value"] == "100"
+
+
+@pytest.mark.parametrize("media_type", [OCTETS, "application/ilp+octet-stream", "Application/Octet-Stream; charset=x"])
+def test_media_types_of_packets(server: Instance, stranger: httpx2.Client, media_type: str) -> None:
+    sender = incoming_payment(server, "alice")
+    answer = post(stranger, server, sender.prepare(1), **{"Content-Type": media_type})
+    assert isinstance(reply_of(answer), Fulfill)
+
+
+@pytest.mark.parametrize("media_type", ["", "application/json", "text/plain", "application/octet-streams"])
+def test_other_media_types_are_refused(
+    server: Instance, stranger: httpx2.Client, refused: Refused, media_type: str
+) -> None:
+    sender = incoming_payment(server, "alice")
+    answer = post(stranger, server, sender.prepare(1), **{"Content-Type": media_type})
+    refused(answer, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_scheme_has_no_case(server: Instance, stranger: httpx2.Client, scheme: str) -> None:
+    sender = incoming_payment(server, "alice")
+    answer = post(stranger, server, sender.prepare(1), Authorization=f"{scheme} token-of-first")
+    assert isinstance(reply_of(answer), Fulfill)
+
+
+@pytest.mark.parametrize(
+    ("authorization", "reason"),
+    [
+        ("", "missing_token"),
+        ("Bearer", "missing_token"),
+        ("Bearer  token-of-first", "missing_token"),
+        ("Bearer token-of-first more", "missing_token"),
+        ("GNAP token-of-first", "missing_token"),
+        ("token-of-first", "missing_token"),
+        ("Bearer Token-of-first", "unknown_token"),
+        ("Bearer token-for-first", "unknown_token"),
+        ("Bearer nonsense", "unknown_token"),
+    ],
+)
+def test_stranger_is_told_what_token_is_wanted(
+    server: Instance, stranger: httpx2.Client, authorization: str, reason: str
+) -> None:
+    answer = post(stranger, server, b"x" * 70_000, Authorization=authorization, number="number-7")
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.headers["request-id"] == "number-7"
+    error = answer.json()["error"]
+    assert (error["code"], error["details"]) == ("invalid_token", {"reason": reason})
+
+
+def test_removed_peer_is_out_with_the_next_request(server: Instance, stranger: httpx2.Client) -> None:
+    token = add_peer(server, "leaving")
+    sender = incoming_payment(server, "alice")
+    assert isinstance(reply_of(post(stranger, server, sender.prepare(0), token)), Fulfill)
+    server.write(lambda tx: peers.change_peer(tx, "leaving", PeerChange(incoming_token="new"), "test.here"))
+    assert post(stranger, server, sender.prepare(0), token).status_code == 401
+    assert isinstance(reply_of(post(stranger, server, sender.prepare(0), "new")), Fulfill)
+    server.write(lambda tx: peers.remove_peer(tx, "leaving", server.clock.now()))
+    assert post(stranger, server, sender.prepare(0), "new").status_code == 401
+
+
+def test_longest_packet_is_taken_and_a_longer_body_is_not(
+    server: Instance, stranger: httpx2.Client, refused: Refused
+) -> None:
+    longest = Prepare(0, server.clock.now() + 20 * SECOND, bytes(32), f"test.here.{'a' * 1013}", bytes(32767))
+    assert reply_of(post(stranger, server, longest)) == Reject(Code.UNEXPECTED_PAYMENT, "test.here")
+    assert reply_of(post(stranger, server, bytes(65536))) == Reject(
+        Code.INVALID_PACKET, "test.here", "the packet is no Prepare"
+    )
+    refused(post(stranger, server, bytes(65537)), 413, "too_large")
+
+
+def test_other_methods_are_refused(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        answer = stranger.request(method, f"{server.base_url}/ilp")
+        refused(answer, 405, "method_not_allowed")
+        assert answer.headers["allow"] == "OPTIONS, POST"
+
+
+@pytest.mark.parametrize("number", ["1", str(uuid.UUID(int=7)), "x" * 64, "two words ~!"])
+def test_number_of_the_request_is_repeated_in_the_answer(
+    server: Instance, stranger: httpx2.Client, number: str
+) -> None:
+    sender = incoming_payment(server, "alice")
+    for amount in (0, 1):
+        answer = post(stranger, server, sender.prepare(amount, fulfillable=False), number=number)
+        assert answer.headers["request-id"] == number
+
+
+@pytest.mark.parametrize("number", ["", "x" * 65, "tab\tinside", "ümlaut"])
+def test_number_that_is_not_kept_is_not_promised(server: Instance, stranger: httpx2.Client, number: str) -> None:
+    path = new_wallet(server)
+    sender = incoming_payment(server, path)
+    for _ in range(2):
+        answer = post(stranger, server, sender.prepare(1), **{"Request-Id": number.encode("latin-1")})  # type: ignore[arg-type]  # httpx2 takes bytes
+        assert isinstance(reply_of(answer), Fulfill)
+        assert "request-id" not in answer.headers
+    assert server.balance(path) == "0.02"
+
+
+def test_repeated_request_moves_money_once(server: Instance, stranger: httpx2.Client) -> None:
+    path, number = new_wallet(server), str(uuid.uuid4())
+    prepare = incoming_payment(server, path).prepare(5)
+    answers = [post(stranger, server, prepare, number=number) for _ in range(3)]
+    assert len({answer.content for answer in answers}) == 1
+    assert isinstance(reply_of(answers[0]), Fulfill)
+    assert server.balance(path) == "0.05"
+
+
+def test_number_of_another_packet_is_refused(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    sender, number = incoming_payment(server, "alice"), str(uuid.uuid4())
+    post(stranger, server, sender.prepare(5), number=number)
+    answer = post(stranger, server, sender.prepare(5), number=number)
+    refused(answer, 400, "invalid_request", field="Request-Id")
+    assert answer.headers["request-id"] == number
+
+
+def test_answer_that_is_not_known_yet_is_asked_for_again(
+    server: Instance, stranger: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing_yet(*_: object) -> bytes:
+        raise NoAnswerYet
+
+    monkeypatch.setattr(server.context.connector, "handle", nothing_yet)
+    answer = post(stranger, server, b"", number="some")
+    refused(answer, 504, "unavailable")
+    assert answer.headers["retry-after"] == "1"
+    assert answer.headers["request-id"] == "some"
+
+
+def test_storage_that_fails_says_so_in_the_reply(
+    server: Instance, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender = incoming_payment(server, "alice")
+
+    async def failing(unit: object) -> None:
+        raise unavailable("The server could not store this")
+
+    monkeypatch.setattr(server.context.database, "write", failing)
+    reply = reply_of(post(stranger, server, sender.prepare(5)))
+    assert isinstance(reply, Reject)
+    assert reply.code == Code.INTERNAL_ERROR
+    assert post(stranger, server, sender.prepare(5), number="numbered").status_code == 504
+
+
+def test_fifty_packets_at_once_complete_the_payment_and_no_more(server: Instance) -> None:
+    path, wanted, amount = new_wallet(server), 2_000, 150
+    sender = incoming_payment(server, path, wanted)
+    bodies = [encode(sender.prepare(amount)) for _ in range(50)]
+    headers = {"Authorization": "Bearer token-of-first", "Content-Type": OCTETS}
+    with (
+        httpx2.Client(headers=headers) as client,
+        concurrent.futures.ThreadPoolExecutor(16) as threads,
+    ):
+        answers = list(threads.map(lambda body: client.post(f"{server.base_url}/ilp", content=body), bodies))
+    fulfilled = sum(isinstance(reply_of(answer), Fulfill) for answer in answers)
+    assert fulfilled == wanted // amount  # 13 packets fit, the next would pass the amount by more than rounding does
+    assert server.balance(path) == f"{fulfilled * amount / 100:.2f}"
+    server.check_ledger()
+
+
+# Three servers, three currencies
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, Instance, Instance]]:
+    """a - b - c: a counts in USD, its link with b too; b and c count in EUR on theirs; c's receivers have JPY."""
+    folder = tmp_path_factory.mktemp("chain")
+    with ExitStack() as stack:
+        a, b, c = (
+            stack.enter_context(run_instance(folder / f"{name}.db", ilp_address=f"test.{name}")) for name in "abc"
+        )
+        add_peer(a, "origin")
+        link(a, "b", b, "a", "USD", routes=("test.c",))
+        link(b, "c", c, "b", "EUR", routes=())
+        now = a.clock.now()
+        b.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9", now))
+        b.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 2, "100000.00", now))
+        c.write(lambda tx: set_rate(tx, "EUR", "JPY", "160", now))
+        c.write(lambda tx: liquidity.deposit_liquidity(tx, "JPY", 0, "10000000", now))
+        yield a, b, c
+        for instance in (a, b, c):
+            instance.check_ledger()
+
+
+def link(one: Instance, other_name: str, other: Instance, one_name: str, code: str, routes: tuple[str, ...]) -> None:
+    """Makes two instances peers of each other; what `one` reaches through the other are `routes`."""
+    there, back = f"{one_name}-to-{other_name}", f"{other_name}-to-{one_name}"
+    add_peer(
+        one,
+        other_name,
+        asset_code=code,
+        url=f"{other.base_url}/ilp",
+        outgoing_token=there,
+        incoming_token=back,
+        routes=routes,
+    )
+    add_peer(other, one_name, asset_code=code, url=f"{one.base_url}/ilp", outgoing_token=back, incoming_token=there)
+
+
+def owed(instance: Instance, name: str) -> int:
+    """What an instance owes a peer."""
+    return instance.read(lambda tx: peers.require_peer(tx, name)).balance
+
+
+def test_packet_crosses_three_servers_in_three_currencies(
+    chain: tuple[Instance, Instance, Instance], stranger: httpx2.Client
+) -> None:
+    a, b, c = chain
+    c.create_wallet("jun", "JPY", 0)
+    sender = incoming_payment(c, "jun", asset=Asset("JPY", 0))
+    before = [owed(a, "origin"), owed(a, "b"), owed(b, "a"), owed(b, "c"), owed(c, "b")]
+    reply = reply_of(post(stranger, a, sender.prepare(1001, 1440), "token-of-origin", "number-1"))
+    assert isinstance(reply, Fulfill)
+    assert sender.read(reply).prepare_amount == 1440  # 10.01 USD are 9.00 EUR, rounded down, are 1440 JPY
+    after = [owed(a, "origin"), owed(a, "b"), owed(b, "a"), owed(b, "c"), owed(c, "b")]
+    moved = [new - old for old, new in zip(before, after, strict=True)]
+    assert moved == [-1001, 1001, -1001, 900, -900]
+    assert c.balance("jun") == "1440"
+    again = post(stranger, a, sender.prepare(1001), "token-of-origin", "number-1")
+    assert again.status_code == 400
+    numbered = a.read(lambda tx: peer_store.find_peer(tx, "b"))
+    assert numbered is not None
+    assert numbered.repeats_answers, "payres knows another payres by its answers"
+
+
+def test_receivers_reject_comes_back_unchanged_through_three_servers(
+    chain: tuple[Instance, Instance, Instance], stranger: httpx2.Client
+) -> None:
+    a, _, c = chain
+    c.create_wallet("rei", "JPY", 0)
+    sender = incoming_payment(c, "rei", asset=Asset("JPY", 0))
+    owed_before = owed(a, "origin")
+    reply = reply_of(post(stranger, a, sender.prepare(1001, 1441), "token-of-origin"))
+    assert isinstance(reply, Reject)
+    assert (reply.code, reply.triggered_by) == ("F99", "test.c")
+    assert sender.read(reply).prepare_amount == 1440
+    assert owed(a, "origin") == owed_before
+    nowhere = Prepare(5, a.clock.now() + 20 * SECOND, bytes(32), "test.c.nonsense")
+    rejected = reply_of(post(stranger, a, nowhere, "token-of-origin"))
+    assert rejected == Reject(Code.UNEXPECTED_PAYMENT, "test.c")

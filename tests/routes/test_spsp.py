@@ -1,0 +1,110 @@
+"""SPSP: the wallet address as a payment pointer."""
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.interledger.packets import Fulfill, decode_reply, encode
+from payres.operator import wallets
+from payres.operator.peers import NewPeer, add_peer
+from payres.testing.instance import Instance, run_instance
+from tests.interledger.node import Sender
+
+Refused = Callable[..., dict[str, Any]]
+SPSP = "application/spsp4+json"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("spsp") / "payres.db", ilp_address="test.here") as instance:
+        new = NewPeer(
+            name="peer",
+            ilp_address="test.peer",
+            asset_code="USD",
+            asset_scale=2,
+            url="https://peer.example/",
+            outgoing_token="out",
+            incoming_token="in",
+            credit_limit=10**6,
+        )
+        instance.write(lambda tx: add_peer(tx, new, "test.here", instance.clock.now()))
+        instance.create_wallet(".well-known/pay")
+        yield instance
+        instance.check_ledger()
+
+
+def ask(client: httpx2.Client, url: str, accept: str = SPSP) -> httpx2.Response:
+    return client.get(url, headers={"Accept": accept})
+
+
+@pytest.mark.parametrize("path", ["alice", "alice/", "ALICE", ".well-known/pay"])
+def test_details_are_those_of_rfc_9(server: Instance, stranger: httpx2.Client, path: str) -> None:
+    answer = ask(stranger, f"{server.base_url}/{path}")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == SPSP
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["vary"] == "Accept"
+    assert answer.headers["access-control-allow-origin"] == "*"
+    body = answer.json()
+    assert body.keys() == {"destination_account", "shared_secret"}
+    assert re.fullmatch(r"test\.here\.[A-Za-z0-9_-]+", body["destination_account"])
+    assert len(base64.b64decode(body["shared_secret"], validate=True)) == 32
+
+
+def test_each_sender_gets_an_address_of_its_own(server: Instance, stranger: httpx2.Client) -> None:
+    found = [ask(stranger, server.wallet("alice")).json() for _ in range(10)]
+    assert len({one["destination_account"] for one in found}) == 10
+    assert len({one["shared_secret"] for one in found}) == 10
+
+
+def test_money_goes_straight_to_the_wallet(server: Instance, stranger: httpx2.Client) -> None:
+    server.create_wallet("tips")
+    body = ask(stranger, server.wallet("tips")).json()
+    opened = server.context.credentials.open(body["destination_account"])
+    assert opened is not None
+    sender = Sender(body["destination_account"], opened.shared_secret, server.clock)
+    prepare = sender.prepare(123)
+    # The secret that was given away is the one that the server reads with.
+    secret = base64.b64decode(body["shared_secret"])
+    assert type(opened.shared_secret)(secret).condition(prepare.data) == prepare.condition
+    headers = {"Authorization": "Bearer in", "Content-Type": "application/octet-stream"}
+    answer = stranger.post(f"{server.base_url}/ilp", content=encode(prepare), headers=headers)
+    assert isinstance(decode_reply(answer.content), Fulfill)
+    assert server.balance("tips") == "1.23"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [SPSP, f"{SPSP}, application/json", f"application/json;q=0.5, {SPSP}", "Application/SPSP4+JSON", f"{SPSP};q=0.1"],
+)
+def test_whoever_names_spsp_gets_it(server: Instance, stranger: httpx2.Client, accept: str) -> None:
+    assert ask(stranger, server.wallet("alice"), accept).headers["content-type"] == SPSP
+
+
+@pytest.mark.parametrize("accept", ["*/*", "", "application/json", "application/*", f"application/json, {SPSP};q=0"])
+def test_everybody_else_gets_the_wallet_address(server: Instance, stranger: httpx2.Client, accept: str) -> None:
+    answer = ask(stranger, server.wallet("alice"), accept)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["vary"] == "Accept"
+    assert answer.json()["id"] == server.wallet("alice")
+
+
+def test_keys_know_nothing_of_spsp(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    refused(ask(stranger, f"{server.wallet('alice')}/jwks.json"), 406, "not_acceptable")
+
+
+def test_wallet_that_is_not_there_cannot_be_paid(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    refused(ask(stranger, server.wallet("nobody")), 404, "not_found")
+    server.create_wallet("closed")
+    server.write(lambda tx: wallets.deactivate(tx, "closed"))
+    refused(ask(stranger, server.wallet("closed")), 404, "not_found")
+
+
+def test_other_methods_are_refused(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    refused(stranger.post(server.wallet("alice"), headers={"Accept": SPSP}), 405, "method_not_allowed")
+    head = stranger.head(server.wallet("alice"), headers={"Accept": SPSP})
+    assert (head.status_code, head.headers["content-type"], head.content) == (200, SPSP, b"")
