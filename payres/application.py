@@ -62,6 +62,7 @@ class WalletPath(PathConvertor):
 register_url_convertor("wallet", WalletPath())
 
 ROUTES = [
+    Route("/ilp", ilp.receive, methods=["POST"]),  # first: routes are tried in turn, and a payment is many packets
     JsonRoute("/incoming-payments/{id}", incoming_payments.read, methods=["GET"]),
     JsonRoute("/incoming-payments", incoming_payments.create, methods=["POST"]),
     JsonRoute("/incoming-payments", incoming_payments.list_page, methods=["GET"]),
@@ -81,7 +82,6 @@ ROUTES = [
     JsonRoute("/token/{id}", tokens.rotate, methods=["POST"]),
     JsonRoute("/token/{id}", tokens.revoke, methods=["DELETE"]),
     *consent.ROUTES,
-    Route("/ilp", ilp.receive, methods=["POST"]),
     Route("/healthz", health.healthz, methods=["GET"]),
     # Wallet addresses come last: they take every path that is left.
     WalletRoute("/{path:wallet}/jwks.json", wallet_addresses.read_keys),

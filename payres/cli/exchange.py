@@ -103,7 +103,7 @@ def remove_rate(session: Session, base: str, counter: str) -> None:
 @rate.command("list")
 @with_session
 def list_rates(session: Session) -> None:
-    """List the exchange rates: where each is from, and until when it holds.
+    """List exchange rates with their source and end.
 
     \b
     Example: payres rate list

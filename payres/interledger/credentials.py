@@ -9,6 +9,7 @@ import binascii
 import hmac
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ HAS_TAG: Final = 1
 HAS_RECEIPTS: Final = 2
 HAS_ASSET: Final = 4
 RECEIPT_BYTES: Final = 48  # a nonce and a secret; we issue none, but addresses with them stay readable
+OPENED_KEPT: Final = 1024
 WALLET: Final = "wallet:"  # begins the tag of an address that leads to a wallet; every other tag is a payment's id
 
 
@@ -53,6 +55,8 @@ class CredentialSource:
         self._ivs = hmac.new(_hmac(server_secret, b"payres_token_iv"), digestmod="sha256")
         self._ilp_address = ilp_address
         self._random_bytes = random_bytes
+        # The packets of a payment all carry one address, and opening it costs more than the packet itself.
+        self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
 
     def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
         """The credentials of an incoming payment, the same at each call.
@@ -72,10 +76,14 @@ class CredentialSource:
             return None
         segment = ilp_address[len(self._ilp_address) + 1 :].partition(".")[0]
         try:
-            token = _decoded(segment)
-            tag, asset = _read_token(unseal(self._token_cipher, token))
+            return self._open_segment(segment)
         except (CodecError, binascii.Error):
             return None
+
+    def _opened(self, segment: str) -> Opened:
+        """What a token of this source says. Raises CodecError and binascii.Error for anything else."""
+        token = _decoded(segment)
+        tag, asset = _read_token(unseal(self._token_cipher, token))
         return Opened(tag, asset, SharedSecret(_keyed(self._secrets, token)))
 
     def _credentials(self, text: bytes, iv: bytes) -> Credentials:
@@ -117,5 +125,5 @@ def _base64url(data: bytes) -> str:
 
 
 def _decoded(segment: str) -> bytes:
-    """The bytes of base64url without padding; what is none of its letters is passed over. Raises binascii.Error."""
+    """The bytes of base64url without padding. Raises binascii.Error."""
     return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))

@@ -204,6 +204,59 @@ LEDGER_PROOFS: Sequence[Proof] = (
         """,
     ),
     Proof(
+        name="decided",
+        claim="no reservation of a packet with a known outcome is open",
+        unit="open reservations",
+        counted="SELECT count(*) FROM reservation WHERE remaining > 0",
+        breaches="""
+            SELECT 'reservation ' || r.id || ' still holds ' || r.remaining || ' for the ' || k.state || ' packet '
+              || k.id
+            FROM reservation r JOIN packet k ON k.id = r.packet_id
+            WHERE r.remaining > 0 AND k.state <> 'prepared'
+        """,
+    ),
+    Proof(
+        name="under_way",
+        claim="each packet under way holds its amounts: the inbound peer's, and liquidity where the assets differ",
+        unit="packets under way",
+        counted="SELECT count(*) FROM packet WHERE state = 'prepared'",
+        breaches="""
+            SELECT 'packet ' || k.id || ' under way does not hold its ' || k.source_amount || ' and ' || k.amount
+            FROM packet k JOIN peer target ON target.id = k.to_peer_id
+            JOIN account given ON given.id = target.account_id
+            LEFT JOIN peer source ON source.id = k.from_peer_id
+            LEFT JOIN outgoing_payment p ON p.id = k.outgoing_payment_id
+            LEFT JOIN wallet_address w ON w.id = p.wallet_address_id
+            JOIN account taken ON taken.id = coalesce(source.account_id, w.account_id)
+            WHERE k.state = 'prepared' AND (
+              iif(source.id IS NULL, 0, k.source_amount) <> (
+                SELECT coalesce(sum(r.remaining), 0) FROM reservation r
+                WHERE r.packet_id = k.id AND r.account_id = taken.id
+              ) OR iif(taken.asset_id = given.asset_id, 0, k.amount) <> (
+                SELECT coalesce(sum(r.remaining), 0) FROM reservation r JOIN account a ON a.id = r.account_id
+                WHERE r.packet_id = k.id AND r.account_id <> taken.id AND a.asset_id = given.asset_id
+              )
+            )
+        """,
+    ),
+    Proof(
+        name="promised",
+        claim="what each payment under way has reserved covers its packets under way",
+        unit="outgoing payments under way",
+        counted="SELECT count(*) FROM outgoing_payment WHERE state = 'sending'",
+        breaches="""
+            SELECT 'outgoing payment ' || p.id || ' has more in packets under way than it has reserved'
+            FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
+            WHERE p.state = 'sending' AND (
+              SELECT coalesce(sum(k.source_amount), 0) FROM packet k
+              WHERE k.outgoing_payment_id = p.id AND k.state = 'prepared'
+            ) > (
+              SELECT coalesce(sum(r.remaining), 0) FROM reservation r
+              WHERE r.outgoing_payment_id = p.id AND r.account_id = w.account_id
+            ) - p.fee
+        """,
+    ),
+    Proof(
         name="limits",
         claim="no grant has spent less than nothing",
         unit="windows of grants",

@@ -189,8 +189,11 @@ def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: byt
 
 def delete_answers_before(tx: Transaction, time: int, limit: int) -> int:
     """Forgets the oldest answers, at most `limit` at once; returns how many."""
-    return tx.execute(
-        "DELETE FROM answered_request WHERE (peer_id, request_id) IN"
-        " (SELECT peer_id, request_id FROM answered_request WHERE answered_at < ? ORDER BY answered_at LIMIT ?)",
+    # Row by row, because for a list of pairs SQLite would look at every answer of a peer.
+    oldest = tx.execute(
+        "SELECT peer_id, request_id FROM answered_request WHERE answered_at < ? ORDER BY answered_at LIMIT ?",
         (time, limit),
-    ).rowcount
+    ).fetchall()
+    for key in oldest:
+        tx.execute("DELETE FROM answered_request WHERE peer_id = ? AND request_id = ?", key)
+    return len(oldest)

@@ -21,9 +21,9 @@ def peer(
 ) -> None:
     """Peers two instances; each is to the other a peer whose name is its ILP address, so these must differ.
 
-    The link is in one currency. `credit_limit` (decimal text) is what each may owe the other, `max_packet` (minor units)
-    the most that each takes in a packet, and `routes` are ILP addresses that `one` reaches through `other`, besides its
-    own.
+    The link is in one currency. `credit_limit` (decimal text) is what each may owe the other, `max_packet` (minor
+    units) the most that each takes in a packet, and `routes` are ILP addresses that `one` reaches through `other`,
+    besides its own.
     """
     limit = min(parse_decimal(credit_limit, Asset(asset, scale)), MAX_LEDGER)
     tokens = secrets.token_urlsafe(), secrets.token_urlsafe()

@@ -567,6 +567,93 @@ async def unused_port() -> AsyncIterator[int]:
         yield taken.getsockname()[1]
 
 
+# Whether the request may have left
+
+
+async def slow_lookup(host: str, port: int) -> Sequence[str]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("client", "url"),
+    [
+        (GuardedClient(False), "ftp://wallet.example/"),
+        (GuardedClient(False), "http://wallet.example/"),
+        (GuardedClient(False, resolver=Lookups([])), "https://wallet.example/"),
+        (GuardedClient(False, resolver=Lookups(["10.0.0.1"])), "https://wallet.example/"),
+        (GuardedClient(False, HURRY, resolver=slow_lookup), "https://wallet.example/"),
+        (
+            GuardedClient(False, resolver=Lookups(["1.1.1.1"]), opener=Detour(0, refusing=["1.1.1.1"])),
+            "https://wallet.example/",
+        ),
+        (
+            GuardedClient(False, HURRY, resolver=Lookups(["1.1.1.1"]), opener=Detour(0, silent=["1.1.1.1"])),
+            "https://wallet.example/",
+        ),
+    ],
+)
+async def test_request_that_had_no_connection_has_not_left(client: GuardedClient, url: str) -> None:
+    assert (await failure_of(client, url)).unsent
+
+
+async def test_request_has_not_left_before_the_handshake_ends() -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert (await failure_of(GuardedClient(True, tls=NO_TRUST), f"https://127.0.0.1:{port}/")).unsent
+
+
+async def test_request_that_found_no_place_has_not_left(serve: Any) -> None:
+    arrived = asyncio.Event()
+
+    async def silent(head: bytes, writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        await asyncio.Event().wait()
+
+    port = await serve(silent)
+    async with loopback(Bounds(seconds=1, patience=0, per_host=1, in_all=1)) as client:
+        first = asyncio.create_task(client.get_json(f"http://127.0.0.1:{port}/"))
+        await arrived.wait()
+        with pytest.raises(FetchFailed) as caught:
+            await client.get_json(f"http://127.0.0.1:{port}/")
+        assert (caught.value.reason, caught.value.unsent) == ("busy", True)
+        with pytest.raises(FetchFailed) as late:
+            await first
+        assert (late.value.reason, late.value.unsent) == ("timeout", False)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{", b"nonsense\r\n\r\n"]
+)
+async def test_request_whose_answer_broke_may_have_arrived(serve: Any, answer: bytes) -> None:
+    assert not (await failure_of(loopback(), f"http://127.0.0.1:{await serve(answer)}/")).unsent
+
+
+async def test_request_may_have_less_time_than_the_bounds_give(serve: Any) -> None:
+    async def silent(head: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    url = f"http://127.0.0.1:{await serve(silent)}/"
+    async with loopback(Bounds(seconds=0.2)) as client:
+        for seconds, sentence in (
+            (0.1, "within 0.1 seconds"),
+            (10, "within 0.2 seconds"),
+            (None, "within 0.2 seconds"),
+        ):
+            with pytest.raises(FetchFailed) as caught:
+                await client.request("GET", url, seconds=seconds)
+            assert caught.value.sentence.endswith(sentence)
+            assert not caught.value.unsent
+        with pytest.raises(FetchFailed) as caught:
+            await client.request("GET", url, seconds=0)
+        assert caught.value.unsent
+
+
 def test_importing_the_client_does_not_import_httpx2() -> None:
     program = (
         "import json, sys; from payres.federation.http import GuardedClient; import payres.federation.keys;"

@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import Asset
-from payres.interledger.credentials import Credentials, CredentialSource
+from payres.interledger.addresses import is_address
+from payres.interledger.credentials import Credentials, CredentialSource, wallet_of
+from payres.interledger.stream import SharedSecret
 
 # Made by the reference implementation, @interledger/stream-receiver; serverSecret and token are hexadecimal.
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())["credentials"]
@@ -129,3 +131,79 @@ def test_credentials_fit_the_interface_and_lead_back_to_the_payment(
     assert len(decoded(made.shared_secret)) == 32
     found = opened(server_secret, server_address, made.ilp_address)
     assert (found.tag, found.asset, found.shared_secret) == (str(payment), asset, decoded(made.shared_secret))
+
+
+# The source reads its own addresses
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: str(vector["name"]))
+def test_source_opens_the_addresses_of_the_reference(vector: dict[str, Any]) -> None:
+    source = CredentialSource(bytes.fromhex(vector["serverSecret"]), vector["serverAddress"])
+    found = source.open(vector["ilpAddress"])
+    assert found is not None
+    assert found.tag == vector["paymentTag"]
+    assert found.asset == (Asset(**vector["asset"]) if vector["asset"] else None)
+    theirs = SharedSecret(bytes.fromhex(vector["sharedSecret"]))
+    assert found.shared_secret.condition(b"data") == theirs.condition(b"data")
+
+
+def test_opened_address_leads_back_to_the_payment() -> None:
+    source = CredentialSource(SECRET, "test.payres")
+    address = source.for_payment(PAYMENT, USD).ilp_address
+    for spelling in (address, f"{address}.more.segments", f"{address}."):
+        found = source.open(spelling)
+        assert found is not None
+        assert (found.tag, found.asset) == (PAYMENT, USD)
+        assert wallet_of(PAYMENT) is None
+
+
+@given(st.data())
+def test_address_that_was_changed_anywhere_is_not_ours(data: st.DataObject) -> None:
+    source = CredentialSource(SECRET, "test.payres")
+    address = source.for_payment(PAYMENT, USD).ilp_address
+    at = data.draw(st.integers(0, len(address) - 1))
+    other = data.draw(st.sampled_from("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."))
+    changed = address[:at] + other + address[at + 1 :]
+    opened_anew = source.open(changed)
+    # The last letter has bits that stand for nothing.
+    assert opened_anew is None or changed == address or at == len(address) - 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "test",
+        "test.payres",
+        "test.payres.",
+        "test.payres..x",
+        "test.payresx.token",
+        "test.payres.a",
+        "test.payres.~",
+    ],
+)
+def test_address_without_a_token_is_not_ours(address: str) -> None:
+    assert CredentialSource(SECRET, "test.payres").open(address) is None
+
+
+def test_address_of_another_server_or_secret_is_not_ours() -> None:
+    address = CredentialSource(SECRET, "test.payres").for_payment(PAYMENT, USD).ilp_address
+    assert CredentialSource(SECRET[::-1], "test.payres").open(address) is None
+    assert CredentialSource(SECRET, "test.other").open(address) is None
+
+
+def test_wallets_credentials_are_new_at_each_call_and_all_lead_to_it() -> None:
+    source = CredentialSource(SECRET, "test.payres")
+    made = [source.for_wallet(17, USD) for _ in range(20)]
+    assert len({one.ilp_address for one in made}) == len({one.shared_secret for one in made}) == 20
+    for one in made:
+        found = source.open(one.ilp_address)
+        assert found is not None
+        assert found.tag is not None
+        assert (wallet_of(found.tag), found.asset) == (17, USD)
+        assert SharedSecret(decoded(one.shared_secret)).condition(b"") == found.shared_secret.condition(b"")
+
+
+def test_longest_address_of_a_wallet_is_an_ilp_address() -> None:
+    source = CredentialSource(SECRET, f"g.{'a' * 798}")
+    assert is_address(source.for_wallet(2**63 - 1, Asset("A" * 32, 255)).ilp_address)

@@ -34,7 +34,10 @@ class Node:
         return self.instance.create_wallet(f"wallet-{mark()}", asset, deposit=deposit)
 
     def add_peer(self, name: str, url: str = NOWHERE, asset: str = "USD", **terms: Any) -> Json:
-        """Adds the peer test.`name`; returns the settings with which a program sends as that peer."""
+        """Adds the peer test.`name`, in two decimals; returns the settings with which a program sends as that peer.
+
+        `token` is the one that it wants to see; other terms are those of operator.peers.NewPeer.
+        """
         token = secrets.token_urlsafe()
         new = NewPeer(
             name=name,

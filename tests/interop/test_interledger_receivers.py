@@ -96,7 +96,11 @@ def begin(node: Node, elsewhere: OpenPaymentsServer, open_receiver: OpenReceiver
         node.add_peer(name, receiver.url, asset=peer, token=f"token-{name}")
         asset = settings.get("asset", {"code": "USD", "scale": 2})
         return Case(
-            node, receiver, node.open_wallet(wallet, f"{DEPOSIT // 100}.00"), elsewhere.add(receiver, asset, wanted), name
+            node,
+            receiver,
+            node.open_wallet(wallet, f"{DEPOSIT // 100}.00"),
+            elsewhere.add(receiver, asset, wanted),
+            name,
         )
 
     return begin

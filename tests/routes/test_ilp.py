@@ -118,7 +118,8 @@ def test_money_is_in_the_wallet_when_the_answer_comes(server: Instance, stranger
 
 def test_payment_made_over_the_api_is_paid_over_interledger(server: Instance, stranger: httpx2.Client) -> None:
     """From the credentials in the `methods` of the API to the `receivedAmount` that it then shows."""
-    made = server.client.create_incoming_payment(server.wallet("bob"), incoming_amount="1.00")
+    wanted = {"value": "100", "assetCode": "USD", "assetScale": 2}
+    made = server.client.create_incoming_payment(server.wallet("bob"), wanted)
     [method] = made["methods"]
     opened = server.context.credentials.open(method["ilpAddress"])
     assert opened is not None

@@ -7,7 +7,20 @@ from typing import Any, Literal
 
 import pytest
 
-from payres.store import accounts, assets, clients, grants, incoming, outgoing, quotes, sessions, tokens, wallets
+from payres.store import (
+    accounts,
+    assets,
+    clients,
+    grants,
+    incoming,
+    outgoing,
+    packets,
+    peers,
+    quotes,
+    sessions,
+    tokens,
+    wallets,
+)
 from payres.store.assets import RateRecord
 from payres.store.database import Transaction, connect_writer
 from payres.store.pages import PageQuery
@@ -60,6 +73,25 @@ QUERIES: dict[str, Query] = PAGES | {
     "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
     "outgoing.quote_used": lambda tx: outgoing.quote_used(tx, "1"),
     "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
+    "packets.find_packet": lambda tx: packets.find_packet(tx, "1"),
+    "packets.packet_of_request": lambda tx: packets.packet_of_request(tx, 1, "1"),
+    "packets.packets_of_payment": lambda tx: packets.packets_of_payment(tx, "1", "prepared"),
+    "packets.under_way": lambda tx: packets.under_way(tx, "1"),
+    "packets.decide_packet": lambda tx: packets.decide_packet(tx, "1", "rejected"),
+    "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
+    "accounts.reservations_of_packet": lambda tx: accounts.reservations_of_packet(tx, "1"),
+    "peers.find_peer": lambda tx: peers.find_peer(tx, "peer"),
+    "peers.peer_by_id": lambda tx: peers.peer_by_id(tx, 1),
+    "peers.peer_by_token": lambda tx: peers.peer_by_token(tx, b"1"),
+    "peers.peers_towards": lambda tx: peers.peers_towards(tx, ["test.a.b", "test.a", "test"]),
+    "peers.account_of_peer": lambda tx: peers.account_of_peer(tx, 1),
+    "peers.routes_of_peer": lambda tx: peers.routes_of_peer(tx, 1),
+    "peers.count_received": lambda tx: peers.count_received(tx, 1),
+    "peers.count_sent": lambda tx: peers.count_sent(tx, 1),
+    "peers.note_error": lambda tx: peers.note_error(tx, 1, "error", 1),
+    "peers.set_repeats_answers": lambda tx: peers.set_repeats_answers(tx, 1, True),
+    "peers.find_answer": lambda tx: peers.find_answer(tx, 1, "1"),
+    "peers.delete_answers_before": lambda tx: peers.delete_answers_before(tx, 1, 5),
     "quotes.find_quote": lambda tx: quotes.find_quote(tx, "1"),
     "sessions.insert_session": lambda tx: sessions.insert_session(tx, b"1", 1, 1, 2),
     "sessions.session_wallet": lambda tx: sessions.session_wallet(tx, b"1", 1),
@@ -110,6 +142,12 @@ def connection() -> Iterator[RecordingConnection]:
         original.execute(
             "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, 'client', 'https://a.example', 1)"
         )
+        original.execute("INSERT INTO account (id, kind, asset_id) VALUES (2, 'peer', 1)")
+        original.execute(
+            "INSERT INTO peer (id, name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, created_at)"
+            " VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1)"
+        )
+        original.execute("INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0)")
         original.backup(opened)
         yield opened
 

@@ -1,0 +1,176 @@
+"""Several servers on loopback that are Interledger peers, payments between them, and the proof of all their books."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from payres import ledger
+from payres.amounts import Asset
+from payres.clock import SECOND
+from payres.operator import assets, liquidity
+from payres.operator.assets import require_asset
+from payres.operator.peers import PeerChange, change_peer, require_peer
+from payres.operator.wallets import require_wallet
+from payres.store import accounts, incoming, outgoing, packets, peers
+from payres.store.accounts import AccountRecord
+from payres.store.database import Transaction
+from payres.store.incoming import IncomingRecord
+from payres.store.outgoing import OutgoingRecord
+from payres.store.peers import PeerRecord
+from payres.testing.instance import Instance, run_instance
+
+Json = dict[str, Any]
+USD = Asset("USD", 2)
+EUR = Asset("EUR", 2)
+JPY = Asset("JPY", 0)
+NANO_USD = Asset("USD", 9)
+RICH = "1000000.00"
+PATIENCE_SECONDS = 20
+
+
+class Paid(msgspec.Struct, frozen=True):
+    """A payment from its quote (none for a payment without) to its end, as the wire and as the rows have it."""
+
+    quote: Json | None
+    created: Json
+    ended: Json
+    record: OutgoingRecord
+
+
+@contextmanager
+def network(folder: Path, *names: str) -> Iterator[Sequence[Instance]]:
+    """Servers with the ILP addresses `test.NAME`, peers of nobody yet, whose payments give up soon."""
+    with ExitStack() as stack:
+        yield [
+            hurried(stack.enter_context(run_instance(folder / f"{name}.db", ilp_address=f"test.{name}")))
+            for name in names
+        ]
+
+
+def hurried(instance: Instance, **timing: int) -> Instance:
+    """The same server with other times (microseconds) for its own packets; without any, it is soon tired of waiting."""
+    outbounds = instance.context.remote_payments.outbounds
+    changed = timing or {"idle_timeout": SECOND // 5, "probe_timeout": SECOND}
+    outbounds.timing = msgspec.structs.replace(outbounds.timing, **changed)
+    return instance
+
+
+def amount(value: int, asset: Asset = USD) -> Json:
+    """An amount as the wire has it."""
+    return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
+
+
+def bill(instance: Instance, wallet: str, wanted: int | None = None, asset: Asset = USD) -> str:
+    """The URL of a new incoming payment."""
+    payment = instance.client.create_incoming_payment(wallet, None if wanted is None else amount(wanted, asset))
+    return str(payment["id"])
+
+
+def pay(instance: Instance, wallet: str, receiver: str, limits: Json | None = None, **amounts: Json) -> Paid:
+    """Quotes, pays, and waits for the end."""
+    quote = instance.client.create_quote(wallet, receiver, **amounts)
+    created = instance.client.create_outgoing_payment(wallet, quote["id"], limits)
+    return ended(instance, created, quote)
+
+
+def ended(instance: Instance, created: Json, quote: Json | None = None) -> Paid:
+    """The payment at its end."""
+    shown = instance.wait_for(created)
+    return Paid(quote, created, shown, sent(instance, created))
+
+
+def sent(instance: Instance, created: Json) -> OutgoingRecord:
+    """The row of an outgoing payment."""
+    found = instance.read(lambda tx: outgoing.find_outgoing(tx, last_segment(created["id"])))
+    assert found is not None
+    return found
+
+
+def received(instance: Instance, receiver: str) -> IncomingRecord:
+    """The row of an incoming payment."""
+    found = instance.read(lambda tx: incoming.find_incoming(tx, last_segment(receiver)))
+    assert found is not None
+    return found
+
+
+def last_segment(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def set_rate(instance: Instance, base: str, counter: str, rate: str) -> None:
+    """What one unit of `base` buys from now on."""
+    now = instance.clock.now()
+    instance.write(lambda tx: assets.set_rate(tx, base, counter, rate, now))
+
+
+def set_fee(instance: Instance, fixed: str, basis_points: int) -> None:
+    """What sending US dollars costs from now on."""
+    instance.write(lambda tx: assets.set_fee(tx, "USD", 2, fixed, basis_points))
+
+
+def add_liquidity(instance: Instance, asset: Asset, text: str = RICH) -> None:
+    """Money of the operator for exchanges."""
+    now = instance.clock.now()
+    text = text if asset.scale else text.partition(".")[0]
+    instance.write(lambda tx: liquidity.deposit_liquidity(tx, asset.code, asset.scale, text, now))
+
+
+def operator_money(instance: Instance, asset: Asset) -> int:
+    """What the operator has for exchanges into an asset."""
+
+    def unit(tx: Transaction) -> int:
+        known = require_asset(tx, asset.code, asset.scale)
+        return accounts.account_by_id(tx, ledger.operator_account(tx, known.id, "liquidity")).balance
+
+    return instance.write(unit)
+
+
+def wait_for_packet(instance: Instance, name: str) -> None:
+    """Returns once the peer `test.NAME` has fulfilled a packet."""
+    deadline = monotonic() + PATIENCE_SECONDS
+    while not peer_of(instance, name).packets_sent:
+        assert monotonic() < deadline, "no packet has arrived"
+
+
+def change(instance: Instance, name: str, **terms: Any) -> None:
+    """Changes what was agreed with the peer `test.NAME`."""
+    own = instance.context.settings.ilp_address
+    instance.write(lambda tx: change_peer(tx, f"test.{name}", PeerChange(**terms), own))
+
+
+def peer_of(instance: Instance, name: str) -> PeerRecord:
+    """The peer `test.NAME` as the instance has it."""
+    return instance.read(lambda tx: require_peer(tx, f"test.{name}"))
+
+
+def wallet_money(instance: Instance, path: str) -> tuple[int, int]:
+    """What a wallet holds, and how much of it is reserved."""
+
+    def unit(tx: Transaction) -> AccountRecord:
+        return accounts.account_by_id(tx, require_wallet(tx, path).account_id)
+
+    account = instance.read(unit)
+    return account.balance, account.reserved
+
+
+def check_books(*instances: Instance) -> None:
+    """All ledgers hold, nothing is under way, and what each owes its peers is what they have it owe them."""
+    known = {instance.context.settings.ilp_address: instance for instance in instances}
+    for address, instance in known.items():
+        instance.check_ledger()
+        assert not instance.read(lambda tx: packets.prepared_packets(tx, 10))
+        for peer in instance.read(peers.list_peers):
+            there = known[peer.ilp_address].read(peers.list_peers)
+            (mirrored,) = [
+                one
+                for one in there
+                if (one.ilp_address, one.asset_id) == (address, one.asset_id)
+                and (one.asset_code, one.asset_scale) == (peer.asset_code, peer.asset_scale)
+            ]
+            assert peer.balance == -mirrored.balance, f"{address} and {peer.ilp_address} differ"
+            assert peer.reserved == 0
+            assert peer.packets_sent == mirrored.packets_received

@@ -1,0 +1,449 @@
+"""Payments from one server to another over a link of their own, and the books of both afterwards."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payres.amounts import Asset
+from payres.clock import SECOND, format_time
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from tests.interledger.network import (
+    EUR,
+    JPY,
+    NANO_USD,
+    USD,
+    Json,
+    add_liquidity,
+    amount,
+    bill,
+    change,
+    check_books,
+    ended,
+    hurried,
+    network,
+    pay,
+    peer_of,
+    received,
+    set_fee,
+    set_rate,
+    wallet_money,
+)
+
+Refused = Callable[..., dict[str, Any]]
+Pair = Sequence[Instance]
+FUNDS = 100_000  # what alice and bob have, in cents
+
+
+@pytest.fixture
+def unlinked(tmp_path: Path) -> Iterator[Pair]:
+    """Two servers that are not peers; whatever a test does, their books agree at its end."""
+    with network(tmp_path, "a", "b") as pair:
+        yield pair
+        check_books(*pair)
+
+
+@pytest.fixture
+def pair(unlinked: Pair) -> Pair:
+    """Two servers with a link in US dollars."""
+    a, b = unlinked
+    peer(a, b)
+    return unlinked
+
+
+def test_fixed_send_sends_all_and_delivers_more_than_was_promised(pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"))
+    paid = pay(a, a.wallet("alice"), receiver, debitAmount=amount(5000))
+    assert paid.quote is not None
+    assert (paid.quote["debitAmount"], paid.quote["receiveAmount"]) == (amount(5000), amount(4950))
+    assert (paid.ended["sentAmount"], paid.ended["failed"]) == (amount(5000), False)
+    assert (paid.record.state, paid.record.delivered) == ("completed", 5000)
+    assert received(b, receiver).received == 5000
+    assert (wallet_money(a, "alice"), wallet_money(b, "bob")) == ((FUNDS - 5000, 0), (FUNDS + 5000, 0))
+    assert peer_of(a, "b").balance == 5000
+
+
+def test_fixed_delivery_delivers_exactly_and_gives_the_rest_back(pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"))
+    paid = pay(a, a.wallet("alice"), receiver, receiveAmount=amount(5000))
+    assert paid.created["debitAmount"] == amount(5051)
+    assert paid.created["receiveAmount"] == amount(5000)
+    assert (paid.ended["sentAmount"], paid.record.state, paid.record.delivered) == (amount(5000), "completed", 5000)
+    assert wallet_money(a, "alice") == (FUNDS - 5000, 0)
+    assert received(b, receiver).received == 5000
+
+
+def test_incoming_amount_alone_is_paid_and_completes(pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), 1234)
+    paid = pay(a, a.wallet("alice"), receiver)
+    assert paid.created["receiveAmount"] == amount(1234)
+    assert paid.record.state == "completed"
+    payment = received(b, receiver)
+    assert (payment.received, payment.completed) == (1234, True)
+
+
+def test_payment_without_a_quote_is_made_from_the_amount_sent(pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"))
+    answer = pay_directly(a, receiver, 2000)
+    assert answer.status_code == 201, answer.text
+    paid = ended(a, answer.json())
+    assert "quoteId" not in paid.ended
+    assert (paid.ended["debitAmount"], paid.ended["sentAmount"]) == (amount(2000), amount(2000))
+    assert received(b, receiver).received == 2000
+
+
+@pytest.mark.parametrize("link_of", ["payer", "receiver"])
+@pytest.mark.parametrize(
+    ("source", "target", "rate", "debit", "delivered", "wanted", "cost"),
+    [
+        (USD, EUR, "0.92", 5000, 4600, 4600, 5000),
+        (USD, EUR, "0.92", 5001, 4600, 4601, 5002),
+        (USD, JPY, "150.5", 5000, 7525, 7525, 5000),
+        (USD, JPY, "0.4", 5000, 20, 20, 5000),
+        (NANO_USD, USD, None, 50_000_000_000, 5000, 5000, 50_000_000_000),
+        (USD, NANO_USD, None, 5000, 50_000_000_000, 50_000_000_000, 5000),
+        (EUR, NANO_USD, "1.1", 5000, 55_000_000_000, 55_011_000_000, 5001),
+    ],
+    ids=["EUR", "EUR, rounded", "JPY", "JPY, much coarser", "fewer decimals", "more decimals", "both"],
+)
+def test_assets_are_exchanged_on_either_side(
+    link_of: str,
+    source: Asset,
+    target: Asset,
+    rate: str | None,
+    debit: int,
+    delivered: int,
+    wanted: int,
+    cost: int,
+    unlinked: Pair,
+) -> None:
+    a, b = unlinked
+    link = source if link_of == "payer" else target
+    peer(a, b, link.code, link.scale, credit_limit="1000000")
+    if rate:
+        set_rate(a, source.code, target.code, rate)
+        set_rate(b, source.code, target.code, rate)
+    payer = a.create_wallet("payer", source.code, source.scale, deposit="1000")
+    getter = b.create_wallet("getter", target.code, target.scale)
+    add_liquidity(b if link_of == "payer" else a, target)
+    sending = pay(a, payer, bill(b, getter, asset=target), debitAmount=amount(debit, source))
+    assert (sending.record.sent, sending.record.delivered, sending.record.state) == (debit, delivered, "completed")
+    delivering = pay(a, payer, bill(b, getter, wanted, target))
+    assert delivering.record.state == "completed"
+    assert (delivering.record.sent, delivering.record.delivered) == (cost, delivering.record.receive)
+    assert wallet_money(a, "payer") == (1000 * 10**source.scale - debit - cost, 0)
+    assert wallet_money(b, "getter") == (delivered + wanted, 0)
+
+
+def test_fee_is_charged_on_top_of_what_is_delivered_and_within_what_is_sent(pair: Pair) -> None:
+    a, b = pair
+    set_fee(a, "0.10", 100)
+    delivering = pay(a, a.wallet("alice"), bill(b, b.wallet("bob"), 1000))
+    assert (delivering.record.debit, delivering.record.fee) == (1011 + 21, 21)
+    assert (delivering.record.sent, delivering.record.delivered) == (1000 + 21, 1000)
+    sending = pay(a, a.wallet("alice"), bill(b, b.wallet("bob")), debitAmount=amount(1000))
+    assert (sending.record.sent, sending.record.fee, sending.record.delivered) == (1000, 20, 980)
+
+
+def test_amount_that_the_fee_eats_up_is_refused_with_one_that_works(pair: Pair, refused: Refused) -> None:
+    a, b = pair
+    set_fee(a, "0.10", 0)
+    receiver = bill(b, b.wallet("bob"))
+    error = refused(quote(a, receiver, debitAmount=amount(10)), 400, "invalid_amount")
+    least = error["details"]["minSendAmount"]
+    assert pay(a, a.wallet("alice"), receiver, debitAmount=least).record.state == "completed"
+
+
+def test_grant_counts_what_was_promised_and_at_the_end_what_was_sent(pair: Pair) -> None:
+    a, b = pair
+    limits = {"receiveAmount": amount(3000)}
+    token = spending_token(a, limits)
+    created = create(a, token, bill(b, b.wallet("bob"), 1000)).json()
+    assert created["grantSpentDebitAmount"] == amount(1011)
+    assert created["grantSpentReceiveAmount"] == amount(1000)
+    ended(a, created)
+    spent = a.client.get("/outgoing-payment-grant", token).json()
+    assert (spent["spentDebitAmount"], spent["spentReceiveAmount"]) == (amount(1000), amount(1000))
+
+
+def test_grant_with_a_limit_on_what_arrives_delivers_no_more_than_was_promised(pair: Pair, refused: Refused) -> None:
+    a, b = pair
+    token = spending_token(a, {"receiveAmount": amount(990)})
+    receiver = bill(b, b.wallet("bob"))
+    created = create(a, token, receiver, debitAmount=amount(1000)).json()
+    assert created["receiveAmount"] == amount(990)
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.delivered, paid.record.sent) == ("completed", 990, 990)
+    refused(create(a, token, receiver, debitAmount=amount(2)), 403, "limit_exceeded", reason="receiveAmount")
+
+
+def test_grant_for_one_receiver_pays_no_other(pair: Pair, refused: Refused) -> None:
+    a, b = pair
+    mine, other = bill(b, b.wallet("bob"), 100), bill(b, b.wallet("bob"), 100)
+    token = spending_token(a, {"receiver": mine, "debitAmount": amount(500)})
+    refused(create(a, token, other), 403, "limit_exceeded", reason="receiver")
+    assert ended(a, create(a, token, mine).json()).record.state == "completed"
+
+
+def test_debit_limit_bounds_the_debit_amount(pair: Pair, refused: Refused) -> None:
+    a, b = pair
+    token = spending_token(a, {"debitAmount": amount(1000)})
+    refused(create(a, token, bill(b, b.wallet("bob"), 1000)), 403, "limit_exceeded", reason="debitAmount")
+
+
+def test_insufficient_funds_are_told_before_anything_leaves(pair: Pair, refused: Refused) -> None:
+    a, b = pair
+    token = spending_token(a)
+    refused(create(a, token, bill(b, b.wallet("bob"), FUNDS)), 403, "insufficient_funds", reason="wallet")
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+    assert peer_of(a, "b").packets_sent == 0
+
+
+@pytest.mark.parametrize("completed_by", ["its owner", "another payment"])
+def test_receiver_that_is_completed_between_quote_and_payment_fails_it(completed_by: str, pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), 1000)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    if completed_by == "its owner":
+        token = b.client.grant({"type": "incoming-payment", "actions": ["complete"]})
+        assert b.client.post(f"{receiver}/complete", None, token).status_code == 200
+    else:
+        pay(a, a.wallet("alice"), receiver)
+    before = wallet_money(a, "alice")
+    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
+    assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
+    assert paid.record.failure == "The incoming payment is completed"
+    assert wallet_money(a, "alice") == before
+
+
+def test_receiver_that_expires_between_quote_and_payment_fails_it(pair: Pair) -> None:
+    a, b = pair
+    in_a_minute = format_time(b.clock.now() + 60 * SECOND)
+    receiver = b.client.create_incoming_payment(b.wallet("bob"), amount(1000), expiresAt=in_a_minute)
+    token = spending_token(a)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver["id"])
+    assert quoted["expiresAt"] == in_a_minute
+    b.clock.advance(61)  # and the payer's clock is behind
+    created = a.client.post("/outgoing-payments", {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}, token)
+    paid = ended(a, created.json())
+    assert (paid.ended["failed"], paid.record.sent) == (True, 0)
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+
+
+def test_receiver_that_wants_less_by_now_gets_that_and_the_payment_fails_in_part(pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), 1000)
+    for link in pair:
+        change(link, "b" if link is a else "a", max_packet=100)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    pay(a, a.wallet("alice"), receiver, receiveAmount=amount(600))
+    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
+    assert paid.ended["failed"]
+    assert (paid.record.sent, paid.record.delivered) == (400, 400)
+    assert received(b, receiver).received == 1000
+    assert wallet_money(a, "alice") == (FUNDS - 1000, 0)
+
+
+def test_payment_ends_well_long_after_its_quote_has_expired(pair: Pair) -> None:
+    a, b = pair
+    hurried(a, idle_timeout=5 * SECOND)
+    receiver = bill(b, b.wallet("bob"), 1000)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    change(b, "a", credit_limit=0)
+    created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
+    for server in pair:
+        server.clock.advance(86_400)
+    change(b, "a", credit_limit=100_000)
+    assert ended(a, created).record.state == "completed"
+
+
+def test_receiver_that_no_peer_leads_to_is_refused_with_what_to_do(unlinked: Pair, refused: Refused) -> None:
+    a, b = unlinked
+    answer = quote(a, bill(b, b.wallet("bob"), 1000))
+    error = refused(answer, 400, "invalid_receiver", field="receiver", reason="no_path")
+    assert "F02 from test.a" in error["description"]
+    assert "route" in error["description"]
+    refused(pay_directly(a, bill(b, b.wallet("bob")), 100), 400, "invalid_receiver", reason="no_path")
+
+
+def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back(pair: Pair) -> None:
+    a, b = pair
+    set_fee(a, "0.50", 0)
+    change(b, "a", credit_limit=2500, max_packet=1000)
+    receiver = bill(b, b.wallet("bob"), 5000)
+    token = spending_token(a)
+    paid = ended(a, create(a, token, receiver).json())
+    assert paid.ended["failed"]
+    assert paid.record.delivered == received(b, receiver).received
+    assert 0 < paid.record.delivered <= 2500
+    fee = -(-50 * paid.record.delivered // 5051)
+    assert paid.ended["sentAmount"] == amount(paid.record.delivered + fee)
+    assert wallet_money(a, "alice") == (FUNDS - paid.record.sent, 0)
+    spent = a.client.get("/outgoing-payment-grant", token).json()
+    assert spent["spentDebitAmount"] == amount(paid.record.sent)
+    assert spent["spentReceiveAmount"] == amount(paid.record.delivered)
+    assert "T04" in (paid.record.failure or "") or "several attempts" in (paid.record.failure or "")
+
+
+def test_payment_without_any_credit_fails_with_nothing_sent(pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), 5000)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    change(b, "a", credit_limit=0)
+    token = spending_token(a)
+    created = a.client.post("/outgoing-payments", {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}, token)
+    paid = ended(a, created.json())
+    assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
+    assert "T04" in (paid.record.failure or "")
+    spent = a.client.get("/outgoing-payment-grant", token).json()
+    assert (spent["spentDebitAmount"], spent["spentReceiveAmount"]) == (amount(0), amount(0))
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+
+
+def test_credit_that_comes_back_meanwhile_completes_the_payment(pair: Pair) -> None:
+    a, b = pair
+    hurried(a, idle_timeout=5 * SECOND)
+    receiver = bill(b, b.wallet("bob"), 5000)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    change(b, "a", credit_limit=2000, max_packet=500)
+    created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
+    change(b, "a", credit_limit=100_000)
+    assert ended(a, created).record.state == "completed"
+    assert received(b, receiver).received == 5000
+
+
+@pytest.mark.parametrize("exchanger", ["payer", "receiver"])
+def test_liquidity_that_runs_short_fails_the_payment(exchanger: str, unlinked: Pair) -> None:
+    a, b = unlinked
+    link = EUR if exchanger == "payer" else USD
+    peer(a, b, link.code, link.scale)
+    for server in unlinked:
+        set_rate(server, "USD", "EUR", "0.92")
+    getter = b.create_wallet("getter", "EUR", 2)
+    add_liquidity(a if exchanger == "payer" else b, EUR, "10.00")
+    receiver = bill(b, getter, 4600, EUR)
+    paid = pay(a, a.wallet("alice"), receiver)
+    assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
+    assert "T04" in (paid.record.failure or "")
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+
+
+def test_rate_that_falls_by_more_than_the_slippage_fails_the_payment(unlinked: Pair) -> None:
+    a, b = unlinked
+    peer(a, b)
+    add_liquidity(b, EUR)
+    for server in unlinked:
+        set_rate(server, "USD", "EUR", "0.92")
+    receiver = bill(b, b.create_wallet("getter", "EUR", 2), 4600, EUR)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    set_rate(b, "USD", "EUR", "0.90")
+    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
+    assert (paid.ended["failed"], paid.record.sent) == (True, 0)
+    assert received(b, receiver).received == 0
+
+
+def test_rate_that_falls_within_the_slippage_costs_the_payer_a_little_more(unlinked: Pair) -> None:
+    a, b = unlinked
+    peer(a, b)
+    add_liquidity(b, EUR)
+    for server in unlinked:
+        set_rate(server, "USD", "EUR", "0.92")
+    receiver = bill(b, b.create_wallet("getter", "EUR", 2), 4600, EUR)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    set_rate(b, "USD", "EUR", "0.915")
+    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
+    assert (paid.record.state, paid.record.delivered) == ("completed", 4600)
+    assert 5027 <= paid.record.sent <= paid.record.debit
+    assert received(b, receiver).received == 4600
+
+
+@pytest.mark.parametrize("amounts", [{"debitAmount": amount(2000)}, {"receiveAmount": amount(2000)}])
+def test_payment_in_many_packets_arrives_whole(amounts: dict[str, Json], pair: Pair) -> None:
+    a, b = pair
+    change(b, "a", max_packet=100)
+    receiver = bill(b, b.wallet("bob"))
+    paid = pay(a, a.wallet("alice"), receiver, **amounts)
+    assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", 2000, 2000)
+    assert peer_of(a, "b").packets_sent >= 20
+    assert received(b, receiver).received == 2000
+
+
+def test_packets_that_the_peer_now_takes_only_smaller_are_cut_smaller(pair: Pair) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), 2000)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    change(b, "a", max_packet=150)
+    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
+    assert (paid.record.state, paid.record.delivered) == ("completed", 2000)
+
+
+def test_payments_at_once_to_one_receiver_never_pass_what_it_wants(pair: Pair) -> None:
+    a, b = pair
+    change(b, "a", max_packet=250)
+    receiver = bill(b, b.wallet("bob"), 1000)
+    token = spending_token(a)
+    wallet = a.wallet("alice")
+    quotes = [a.client.create_quote(wallet, receiver)["id"] for _ in range(20)]
+    with ThreadPoolExecutor(5) as threads:
+        bodies = [{"walletAddress": wallet, "quoteId": quote_id} for quote_id in quotes]
+        answers = list(threads.map(lambda body: a.client.post("/outgoing-payments", body, token), bodies))
+    assert {answer.status_code for answer in answers} == {201}
+    payments = [ended(a, answer.json()) for answer in answers]
+    total = received(b, receiver).received
+    assert 1000 <= total <= 1005
+    assert sum(payment.record.delivered for payment in payments) == total
+    assert wallet_money(a, "alice") == (FUNDS - sum(payment.record.sent for payment in payments), 0)
+    for payment in payments:
+        assert payment.ended["failed"] == (payment.record.delivered < 1000)
+
+
+def test_payments_both_ways_cancel_out(pair: Pair) -> None:
+    a, b = pair
+    there, back = bill(b, b.wallet("bob"), 3000), bill(a, a.wallet("bob"), 3000)
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(pay, a, a.wallet("alice"), there)
+        other = threads.submit(pay, b, b.wallet("alice"), back)
+    assert (one.result().record.state, other.result().record.state) == ("completed", "completed")
+    assert peer_of(a, "b").balance == 0
+
+
+def quote(instance: Instance, receiver: str, **amounts: Json) -> Any:
+    """The answer to a request for a quote from alice's wallet."""
+    wallet = instance.wallet("alice")
+    token = instance.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
+    body = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", **amounts}
+    return instance.client.post("/quotes", body, token)
+
+
+def spending_token(instance: Instance, limits: Json | None = None) -> str:
+    """A token that permits quotes and payments from alice's wallet."""
+    wallet = instance.wallet("alice")
+    return instance.client.grant(
+        {"type": "quote", "actions": ["create"], "identifier": wallet},
+        {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": wallet}
+        | ({"limits": limits} if limits else {}),
+    )
+
+
+def create(instance: Instance, token: str, receiver: str, **amounts: Json) -> Any:
+    """The answer to an outgoing payment from alice's wallet, quoted first."""
+    wallet = instance.wallet("alice")
+    quoted = instance.client.create_quote(wallet, receiver, **amounts)
+    return instance.client.post("/outgoing-payments", {"walletAddress": wallet, "quoteId": quoted["id"]}, token)
+
+
+def pay_directly(instance: Instance, receiver: str, value: int) -> Any:
+    """The answer to an outgoing payment without a quote."""
+    body = {
+        "walletAddress": instance.wallet("alice"),
+        "incomingPayment": receiver,
+        "debitAmount": amount(value),
+    }
+    return instance.client.post("/outgoing-payments", body, spending_token(instance))

@@ -1,0 +1,120 @@
+"""The official Open Payments client pays from a wallet at one payres to a wallet at another, which are peers."""
+
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from tests.interop.node import Json, Node, amount, run_node
+
+pytestmark = pytest.mark.timeout(180)  # a story takes a few seconds, and many times that on a busy machine
+
+RunStory = Callable[..., dict[str, Json]]
+
+
+class Pair(NamedTuple):
+    """Two nodes, each a peer of the other in USD; `app` is what a story needs to sign in the name of a client."""
+
+    first: Node
+    second: Node
+    app: Json
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("pair")
+    with (
+        run_node(folder / "first.db", "test.first") as first,
+        run_node(folder / "second.db", "test.second") as second,
+    ):
+        peer(first.instance, second.instance)
+        yield Pair(first, second, open_app(first.instance, folder))
+
+
+def open_app(instance: Instance, folder: Path) -> Json:
+    client, file = instance.new_client("app", kid="app-key"), folder / "private.pem"
+    file.write_bytes(client.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return {"walletAddress": client.wallet_address, "privateKey": str(file), "kid": "app-key"}
+
+
+def decide(pair: Pair, url: str, choice: str) -> None:
+    assert choice == "approve"
+    redirect = pair.first.instance.approve(url)
+    assert redirect is not None
+    with urllib.request.urlopen(redirect, timeout=30) as page:
+        assert page.status == 200
+
+
+class Terms(NamedTuple):
+    """Of paying an invoice over 2500 and a tip of 1000, each in the smallest unit of the asset that it is counted in.
+
+    The invoice costs `most` at most and in fact `cost`, of which `paid` arrives; the tip brings `least`, in fact `tip`.
+    """
+
+    codes: tuple[str, str]
+    most: int
+    cost: int
+    paid: int
+    least: int
+    tip: int
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        Terms(("USD", "USD"), most=2526, cost=2500, paid=2500, least=990, tip=1000),
+        Terms(("USD", "EUR"), most=2745, cost=2718, paid=2500, least=910, tip=920),
+        # No probe shows that 2300 would just do.
+        Terms(("EUR", "USD"), most=2324, cost=2301, paid=2501, least=1076, tip=1086),
+    ],
+    ids=lambda terms: "-".join(terms.codes),
+)
+def test_payment_to_another_server(pair: Pair, run_story: RunStory, terms: Terms) -> None:
+    before = pair.first.peer("test.second").balance
+    paying, paid = terms.codes
+    alice, bob = pair.first.open_wallet(paying, deposit="100.00"), pair.second.open_wallet(paid)
+    settings = {"alice": alice, "bob": bob, "app": pair.app}
+    steps = run_story("elsewhere", settings, lambda url, choice: decide(pair, url, choice))
+    check_quotes(steps, terms)
+    check_payments(steps, terms)
+    received = steps["see them received"]
+    assert received["invoice"]["completed"]
+    assert received["invoice"]["receivedAmount"] == amount(terms.paid, paid)
+    assert received["tip"]["receivedAmount"] == amount(terms.tip, paid)
+    assert pair.first.balance(alice) == 10_000 - terms.cost - 1000
+    assert pair.second.balance(bob) == terms.paid + terms.tip
+    owed, owing = pair.first.peer("test.second"), pair.second.peer("test.first")
+    assert owed.balance == -owing.balance > before
+    assert (owed.reserved, owing.reserved) == (0, 0)
+    assert (owed.last_error, owing.last_error) == (None, None)
+    for node in (pair.first, pair.second):
+        node.instance.check_ledger()
+
+
+def check_quotes(steps: Mapping[str, Json], terms: Terms) -> None:
+    quotes, created = steps["quote them"], steps["create incoming payments"]
+    found = {name: (quote["receiver"], quote["debitAmount"], quote["receiveAmount"]) for name, quote in quotes.items()}
+    paying, paid = terms.codes
+    assert found == {
+        "invoice": (created["invoice"]["id"], amount(terms.most, paying), amount(2500, paid)),
+        "tip": (created["tip"]["id"], amount(1000, paying), amount(terms.least, paid)),
+    }
+    assert steps["read a quote"]["quote"] == quotes["tip"]
+
+
+def check_payments(steps: Mapping[str, Json], terms: Terms) -> None:
+    for name, sent in (("invoice", terms.cost), ("tip", 1000)):
+        quote, paid = steps["quote them"][name], steps[f"pay the {name}"]
+        for payment in (paid["created"], paid["payment"]):
+            assert payment["quoteId"] == quote["id"]
+            assert {member: payment[member] for member in ("receiver", "debitAmount", "receiveAmount")} == {
+                member: quote[member] for member in ("receiver", "debitAmount", "receiveAmount")
+            }
+            assert payment["failed"] is False
+        assert paid["payment"]["sentAmount"] == paid["spent"]["spentDebitAmount"] == amount(sent, terms.codes[0])
+        assert paid["list"]["result"][0]["id"] == paid["payment"]["id"]
