@@ -20,7 +20,9 @@ MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
 
 _TOKEN = re.compile(r"[!-~]+")
-_PROCESSED_BY_NOBODY = (500, 503)  # besides 4xx; gateways answer 502 and 504 for packets that may have come through
+# A gateway answers 408, 502 and 504 for packets that may have come through. Some do so with 500 and 503 too; a peer that
+# repeats its answers can be asked what became of such a packet, others mean what they say.
+_PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408} | {500, 503}
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -70,7 +72,7 @@ class Link:
             response = await self._http.request("POST", peer.url, headers, prepare, seconds)
         except FetchFailed as error:
             return NotSent(error.sentence) if error.unsent else Lost(error.sentence)
-        result = _outcome(response, request_id)
+        result = _outcome(response, request_id, self._repeating.get(peer.id, bool(peer.repeats_answers)))
         if request_id is not None and isinstance(result, Answered):
             await self._remember(peer, result.repeatable)
         return result
@@ -90,9 +92,9 @@ def open_http(allow_private_hosts: bool) -> GuardedClient:
     return GuardedClient(allow_private_hosts, BOUNDS)
 
 
-def _outcome(response: Response, request_id: str | None) -> Answered | NotSent | Lost:
+def _outcome(response: Response, request_id: str | None, repeats: bool) -> Answered | NotSent | Lost:
     status = response.status
-    if 400 <= status < 500 or status in _PROCESSED_BY_NOBODY:
+    if status in _PROCESSED_BY_NOBODY and not (repeats and status >= 500):
         return NotSent(f"The peer answered with HTTP status {status}")
     if status != 200:
         return Lost(f"The peer answered with HTTP status {status}")

@@ -16,10 +16,7 @@ from payres.store import peers
 from payres.store.peers import PeerRecord
 
 MEDIA_TYPE: Final = "application/octet-stream"
-MEDIA_TYPES: Final = (
-    MEDIA_TYPE,
-    "application/ilp+octet-stream",
-)  # the second is what the common JavaScript plugin sends
+MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is what the JavaScript plugin sends
 MAX_BODY_BYTES: Final = 65536  # the longest Prepare has 34 kB
 REQUEST_ID: Final = re.compile(r"[ -~]{1,64}")
 
@@ -41,12 +38,12 @@ async def receive(request: Request) -> Response:
 
 
 async def _reply(request: Request, request_id: str | None) -> bytes:
-    """The reply packet. Refuses with 400, 401, 413, 415 and 504."""
+    """The reply packet. Refuses with 400, 401, 413 and 504."""
     peer = await _peer(request)
     body = await read_body(request, MAX_BODY_BYTES)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
-        raise Refusal(415, "unsupported_media_type", f"Send the packet as Content-Type: {MEDIA_TYPE}")
+        raise invalid_request(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
     try:
         return await context_of(request).connector.handle(peer, body, request_id)
     except NoAnswerYet:

@@ -1,0 +1,98 @@
+"""A way between two servers on which packets, answers and connections get lost, by a seed."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from threading import Lock, Thread
+from urllib.parse import urlsplit
+
+HOP_BY_HOP = {"connection", "content-length", "transfer-encoding", "host", "date", "server"}
+
+
+class LossyLink(ThreadingHTTPServer):
+    """Hands requests on to `url`, and loses some: before they arrive, or their answers afterwards.
+
+    `loss` is the share of those that are lost; `numbered` says whether the numbers of requests and answers get through.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, url: str, seed: int, *, numbered: bool) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.target = urlsplit(url)
+        self.numbered = numbered
+        self.loss = 0.0
+        self.fates: Counter[str] = Counter()
+        self._chance = Random(seed)
+        self._lock = Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}{self.target.path}"
+
+    def fate(self) -> str:
+        """What becomes of the next request."""
+        with self._lock:
+            lost = self._chance.random() < self.loss
+            fate = self._chance.choice(["lost before", "lost after", "502 after"]) if lost else "answered"
+            self.fates[fate] += 1
+            return fate
+
+    def hand_on(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """The answer of the server beyond."""
+        connection = HTTPConnection(self.target.hostname or "", self.target.port, timeout=20)
+        try:
+            connection.request("POST", self.target.path, body, headers)
+            response = connection.getresponse()
+            return response.status, self.kept(dict(response.getheaders())), response.read()
+        finally:
+            connection.close()
+
+    def kept(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers that get through."""
+        lost = HOP_BY_HOP | (set() if self.numbered else {"request-id"})
+        return {name: value for name, value in headers.items() if name.lower() not in lost}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: LossyLink
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        fate = self.server.fate()
+        if fate == "lost before":
+            self.close_connection = True
+            return
+        status, headers, answer = self.server.hand_on(self.server.kept(dict(self.headers.items())), body)
+        if fate == "lost after":
+            self.close_connection = True
+            return
+        if fate == "502 after":
+            status, headers, answer = 502, {}, b""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's signature
+        """Nothing: the test tells what matters."""
+
+
+@contextmanager
+def lossy_link(url: str, seed: int, *, numbered: bool) -> Iterator[LossyLink]:
+    """A link that loses nothing yet, until the block ends."""
+    link = LossyLink(url, seed, numbered=numbered)
+    thread = Thread(target=link.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield link
+    finally:
+        link.shutdown()
+        link.server_close()
+        thread.join()

@@ -1,0 +1,103 @@
+"""Answers that are lost on the way: no payment spends more than it may, and each one ends."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from payres.clock import SECOND
+from payres.store import packets
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from tests.interledger.lossy_link import lossy_link
+from tests.interledger.network import (
+    Json,
+    amount,
+    bill,
+    change,
+    check_books,
+    ended,
+    hurried,
+    network,
+    peer_of,
+    received,
+    set_fee,
+    wallet_money,
+)
+
+LOSS = 0.3
+FUNDS = 100_000
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
+    """Two peers, one of which sends packets that live for a second and are of 100 at most."""
+    with network(tmp_path, "a", "b") as pair:
+        a, b = pair
+        peer(a, b)
+        change(b, "a", max_packet=100)
+        hurried(a, packet_lifetime=SECOND, idle_timeout=SECOND // 2, probe_timeout=2 * SECOND)
+        yield pair
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("amounts", [{"debitAmount": amount(2000)}, {"receiveAmount": amount(2000)}, {}])
+def test_payment_over_a_link_that_loses_answers_ends_within_its_debit_amount(
+    amounts: dict[str, Json], seed: int, pair: Sequence[Instance]
+) -> None:
+    a, b = pair
+    set_fee(a, "0.10", 50)
+    receiver = bill(b, b.wallet("bob"), None if amounts else 2000)
+    with lossy_link(f"{b.base_url}/ilp", seed, numbered=False) as link:
+        change(a, "b", url=link.url)
+        quoted = a.client.create_quote(a.wallet("alice"), receiver, **amounts)
+        link.loss = LOSS
+        created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
+        a.wait_for(created, 30)
+    paid = ended(a, created)
+    states = count_packets(a, paid.record.id)
+    arrived = received(b, receiver).received
+    assert link.fates["lost before"] + link.fates["lost after"] + link.fates["502 after"] > 0
+    assert states["fulfilled"] + states["doubtful"] <= paid.record.debit - paid.record.fee
+    assert paid.record.sent <= paid.record.debit
+    assert wallet_money(a, "alice") == (FUNDS - paid.record.sent, 0)
+    # What arrived was sent, and no more is in doubt than what did not.
+    assert states["fulfilled"] <= arrived <= states["fulfilled"] + states["doubtful"]
+    assert peer_of(a, "b").balance == states["fulfilled"] + states["doubtful"]
+    assert peer_of(b, "a").balance == -arrived
+    for server in pair:
+        server.check_ledger()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("amounts", [{"debitAmount": amount(2000)}, {}])
+def test_payment_to_a_peer_that_repeats_its_answers_arrives_whole_in_spite_of_losses(
+    amounts: dict[str, Json], seed: int, pair: Sequence[Instance]
+) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), None if amounts else 2000)
+    with lossy_link(f"{b.base_url}/ilp", seed, numbered=True) as link:
+        change(a, "b", url=link.url)
+        quoted = a.client.create_quote(a.wallet("alice"), receiver, **amounts)
+        link.loss = LOSS
+        created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
+        a.wait_for(created, 40)
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", 2000, 2000)
+    assert received(b, receiver).received == 2000
+    assert wallet_money(a, "alice") == (FUNDS - 2000, 0)
+    assert count_packets(a, paid.record.id)["doubtful"] == 0
+    check_books(*pair)
+
+
+def count_packets(instance: Instance, payment_id: str) -> dict[str, int]:
+    """What the packets of a payment carried, by what became of them; none may be under way."""
+    sums = {
+        state: sum(
+            packet.source_amount
+            for packet in instance.read(lambda tx, state=state: packets.packets_of_payment(tx, payment_id, state))
+        )
+        for state in ("prepared", "fulfilled", "rejected", "doubtful")
+    }
+    assert sums["prepared"] == 0
+    return sums
