@@ -23,7 +23,7 @@ DIRECTORY = "/var/tmp"
 @click.option("--quick", is_flag=True, help="One short round: shows that everything runs, and judges nothing.")
 @click.option("--directory", default=DIRECTORY, show_default=True, help="Where the databases are made, for the time.")
 def main(quick: bool, directory: str) -> None:
-    """Measure payres against a bare application and against its own growth. Takes about five minutes."""
+    """Measure payres against a bare application and against its own growth. Takes about seven minutes."""
     extent = QUICK if quick else FULL
     try:
         require_wrk()

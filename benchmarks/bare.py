@@ -3,8 +3,13 @@
 Each request is one Ed25519 verification and one SQLite operation: a GET is a read by primary key, a POST one insert,
 durable before the answer. Both run on threads of payres' own Database, so the comparison is about what payres does
 beyond them: signature base, digest, token, grant, access, rules, and answers in Open Payments' shapes.
+
+A packet is three HMACs, two AES-GCM operations and one insert instead: what is left out is the codecs of two packets
+each way, the peer, the ledger, and what is kept for a repeated request.
 """
 
+import hmac
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,6 +17,7 @@ from functools import partial
 import click
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -23,9 +29,14 @@ from payres.store.database import Database, Transaction
 MESSAGE = b"signed " * 60
 TEXT = "incoming payment " * 32
 
+SECRET = os.urandom(32)
+IV = os.urandom(12)
+
 _key = Ed25519PrivateKey.generate()
 _signature = _key.sign(MESSAGE)
 _public_key = _key.public_key()
+_secret = hmac.digest(SECRET, b"token" * 12, "sha256")
+SEALED = AESGCM(hmac.digest(_secret, b"encryption", "sha256")).encrypt(IV, b"stream packet " * 3, None)
 
 
 async def serve_one(request: Request) -> Response:
@@ -36,6 +47,17 @@ async def serve_one(request: Request) -> Response:
     if request.method == "GET":
         return JSONResponse(await database.read(_read))
     return JSONResponse(await database.write(partial(_insert, body=body)), 201)
+
+
+async def take_packet(request: Request) -> Response:
+    """One body, three HMACs, a text opened and sealed anew, one insert, one answer."""
+    body = await request.body()
+    secret = hmac.digest(SECRET, b"token" * 12, "sha256")
+    cipher = AESGCM(hmac.digest(secret, b"encryption", "sha256"))
+    fulfillment = hmac.digest(secret, body[-64:], "sha256")
+    reply = fulfillment + cipher.encrypt(os.urandom(12), cipher.decrypt(IV, SEALED, None), None)
+    await request.app.state.database.write(partial(_insert, body=reply))
+    return Response(reply, media_type="application/octet-stream")
 
 
 @click.command()
@@ -51,7 +73,11 @@ def main(port: int, path: str) -> None:
         yield
         await app.state.database.close()
 
-    app = Starlette(routes=[Route("/{path:path}", serve_one, methods=["GET", "POST"])], lifespan=lifespan)
+    routes = [
+        Route("/ilp", take_packet, methods=["POST"]),
+        Route("/{path:path}", serve_one, methods=["GET", "POST"]),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan)
     uvicorn.run(
         app,
         port=port,

@@ -8,41 +8,48 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from benchmarks.packets import PacketSource
 from benchmarks.paying import payments_per_second
 from benchmarks.population import Population, populate
-from benchmarks.replay import replay
+from benchmarks.remote import running_pair
+from benchmarks.replay import replay, write_requests
 from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, running
 from benchmarks.signed import creations, lists, reads
 
 T = TypeVar("T")
 Side = Literal["payres", "bare", "grown"]
 Replayed = Literal["read", "create", "list"]
-Measure = Replayed | Literal["pay", "start", "memory"]
+Measure = Replayed | Literal["packet", "pay", "remote", "start", "memory"]
 
 FEW_PAYMENTS = 2000
 REPLAYED: Sequence[Replayed] = ("read", "create", "list")
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """How much is measured. `seconds` is the length of one replay, `payments` the size of the grown database."""
+    """How much is measured. `seconds` is the length of one replay, `payments` the size of the grown database.
+
+    `remote_payments` is how many payments one round makes to another server.
+    """
 
     rounds: int
     seconds: int
     payments: int
+    remote_payments: int
     requests_before_weighing: int
 
 
-FULL = Extent(rounds=7, seconds=3, payments=1_000_000, requests_before_weighing=10_000)
-QUICK = Extent(rounds=1, seconds=1, payments=20_000, requests_before_weighing=1)
+FULL = Extent(rounds=7, seconds=3, payments=1_000_000, remote_payments=200, requests_before_weighing=10_000)
+QUICK = Extent(rounds=1, seconds=1, payments=20_000, remote_payments=40, requests_before_weighing=1)
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """A server to measure: what is in its database, and the files of requests that it is sent."""
+    """A server to measure: what is in its database, and what it is sent: files of requests, and packets."""
 
     side: Side
     database: Path
     population: Population
     requests: Mapping[Replayed, Path]
+    packets: PacketSource
 
     def running(self) -> AbstractContextManager[Server]:
         port = free_port()
@@ -75,6 +82,10 @@ def measure(directory: Path, extent: Extent, tell: Callable[[str], None]) -> Fig
         for turn in range(extent.rounds):
             tell(f"throughput, round {turn + 1} of {extent.rounds}")
             _measure_throughput(_in_turn(servers, turn), extent.seconds, figures)
+    with running_pair(directory, FEW_PAYMENTS) as pair:
+        for turn in range(extent.rounds):
+            tell(f"payments to another server, round {turn + 1} of {extent.rounds}")
+            figures["remote", "payres"].append(pair.payments_per_second(extent.remote_payments))
     return figures
 
 
@@ -91,9 +102,8 @@ def _populated(side: Side, directory: Path, payments: int) -> Subject:
     files: dict[Replayed, Path] = {}
     for kind, requests in zip(REPLAYED, (reads, creations, lists), strict=True):
         files[kind] = directory / f"{side}-{kind}.requests"
-        # In the form that replay.lua reads.
-        files[kind].write_bytes(b"".join(b"%d\n%b" % (len(request), request) for request in requests(population)))
-    return Subject(side, database, population, files)
+        write_requests(files[kind], requests(population))
+    return Subject(side, database, population, files, PacketSource(population))
 
 
 def _weigh(subject: Subject, requests: int) -> float:
@@ -114,8 +124,18 @@ def _measure_throughput(
             if (kind, subject.side) != ("list", "bare"):
                 figures[kind, subject.side].append(replay(server.port, subject.requests[kind], seconds).per_second)
     for subject, server in servers:
+        figures["packet", subject.side].append(_packets_per_second(subject, server, seconds))
+    for subject, server in servers:
         if subject.side != "bare":
             figures["pay", subject.side].append(payments_per_second(subject.population, server.port, seconds))
+
+
+def _packets_per_second(subject: Subject, server: Server, seconds: int) -> float:
+    file = subject.database.with_suffix(".packets")
+    subject.packets.write(file, seconds)
+    if subject.side == "bare":
+        return replay(server.port, file, seconds).per_second
+    return subject.packets.packets_per_second(server.port, file, seconds)
 
 
 def _in_turn(items: Sequence[T], turn: int) -> Sequence[T]:

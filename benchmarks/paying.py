@@ -31,14 +31,14 @@ def payments_per_second(population: Population, port: int, seconds: float) -> fl
     """
     reader = sqlite3.connect(f"file:{population.path}?mode=ro", uri=True)
     try:
-        before = _count(reader, "completed")
+        before = count_payments(reader, "completed")
         began = monotonic()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_pay(population, port, began + seconds))
-        while _count(reader, "sending"):
+        while count_payments(reader, "sending"):
             sleep(0.001)
         elapsed = monotonic() - began
-        return (_count(reader, "completed") - before) / elapsed
+        return (count_payments(reader, "completed") - before) / elapsed
     finally:
         reader.close()
 
@@ -51,34 +51,47 @@ async def _pay(population: Population, port: int, until: float) -> None:
 
 
 async def _pay_one_by_one(population: Population, caller: Caller, port: int, until: float) -> None:
-    base, sender = population.urls.base, population.paying_wallet_address
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for receiver in _receivers(population):
+    for receiver in receivers(population):
         if monotonic() > until:
             break
-        asked = {
-            "walletAddress": sender,
-            "receiver": receiver,
-            "method": "ilp",
-            "debitAmount": {"value": "125", "assetCode": "USD", "assetScale": 2},
-        }
-        writer.write(signed_request(base, "POST", "/quotes", caller, asked))
-        quote = await _made(reader)
-        body = {"walletAddress": sender, "quoteId": quote.id, "metadata": {"description": "Order"}}
-        writer.write(signed_request(base, "POST", "/outgoing-payments", caller, body))
-        await _made(reader)
+        writer.write(quote_request(population, caller, receiver))
+        quote = await made(reader)
+        writer.write(payment_request(population, caller, quote.id))
+        await made(reader)
     writer.close()
     await writer.wait_closed()
 
 
-def _receivers(population: Population) -> Iterator[str]:
+def quote_request(population: Population, caller: Caller, receiver: str) -> bytes:
+    """POST /quotes, of one amount for any receiver."""
+    asked = {
+        "walletAddress": population.paying_wallet_address,
+        "receiver": receiver,
+        "method": "ilp",
+        "debitAmount": {"value": "125", "assetCode": "USD", "assetScale": 2},
+    }
+    return signed_request(population.urls.base, "POST", "/quotes", caller, asked)
+
+
+def payment_request(population: Population, caller: Caller, quote_id: str) -> bytes:
+    """POST /outgoing-payments, for a quote."""
+    body = {
+        "walletAddress": population.paying_wallet_address,
+        "quoteId": quote_id,
+        "metadata": {"description": "Order"},
+    }
+    return signed_request(population.urls.base, "POST", "/outgoing-payments", caller, body)
+
+
+def receivers(population: Population) -> Iterator[str]:
     """Incoming payments to pay, one after another and over again."""
     for number in _numbers:
         payment_id, _ = population.payments[number % len(population.payments)]
         yield population.urls.resource("incoming-payments", payment_id)
 
 
-async def _made(reader: asyncio.StreamReader) -> Made:
+async def made(reader: asyncio.StreamReader) -> Made:
     """The body of the next answer, which must be 201."""
     head = await reader.readuntil(b"\r\n\r\n")
     lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
@@ -88,6 +101,7 @@ async def _made(reader: asyncio.StreamReader) -> Made:
     return msgspec.json.decode(body, type=Made)
 
 
-def _count(reader: sqlite3.Connection, state: str) -> int:
+def count_payments(reader: sqlite3.Connection, state: str) -> int:
+    """How many outgoing payments are in a state."""
     found: int = reader.execute("SELECT count(*) FROM outgoing_payment WHERE state = ?", (state,)).fetchone()[0]
     return found

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -31,6 +32,11 @@ def require_wrk() -> None:
     """Raises CannotMeasure, saying how to install it, when there is no wrk."""
     if shutil.which("wrk") is None:
         raise CannotMeasure("wrk is not installed. On Debian and Ubuntu: sudo apt install wrk")
+
+
+def write_requests(file: Path, requests: Iterable[bytes]) -> None:
+    """Writes requests in the form that replay.lua reads."""
+    file.write_bytes(b"".join(b"%d\n%b" % (len(request), request) for request in requests))
 
 
 def replay(port: int, requests: Path, seconds: int) -> Replay:

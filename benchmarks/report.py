@@ -25,7 +25,9 @@ LINES = (
     Line("read", "signed GET of an incoming payment", "{:,.0f} /s", more_is_better=True, least_ratio=0.60),
     Line("create", "signed creation of an incoming payment", "{:,.0f} /s", more_is_better=True, least_ratio=0.50),
     Line("list", "signed list, a page of 20", "{:,.0f} /s", more_is_better=True),
+    Line("packet", "packets of a peer, delivered", "{:,.0f} /s", more_is_better=True, least_ratio=0.40),
     Line("pay", "local payments, quoted, made and settled", "{:,.0f} /s", more_is_better=True),
+    Line("remote", "payments to another server, made and delivered", "{:,.0f} /s", more_is_better=True),
     Line("start", "start-up to the first answer", "{:.2f} s", most=0.6),
     Line("memory", "memory after the signed requests", "{:.0f} MB", most=80),
 )
@@ -43,7 +45,7 @@ class Report:
         """Two tables: payres against the bare application, and the grown database against the small one."""
         grown = f"{self._extent.payments:,} payments"
         bare_rows = [self._against_bare(line) for line in LINES]
-        growth_rows = [self._growth(line) for line in LINES]
+        growth_rows = [self._growth(line) for line in LINES if (line.measure, "grown") in self._figures]
         return "\n".join(
             [
                 *_table(("measure", "payres", "bare", "ratio", "bound"), bare_rows),

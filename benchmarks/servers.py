@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter, sleep
@@ -31,8 +31,8 @@ class Server(msgspec.Struct, frozen=True):
         return int(resident) * 1024 / 1e6
 
 
-def payres_command(database: str, port: int) -> Sequence[str]:
-    options = ("--database", database, "--port", str(port), "--base-url", BASE_URL)
+def payres_command(database: str, port: int, base_url: str = BASE_URL) -> Sequence[str]:
+    options = ("--database", database, "--port", str(port), "--base-url", base_url)
     return (sys.executable, "-m", "payres", "serve", *options)
 
 
@@ -41,10 +41,16 @@ def bare_command(database: str, port: int) -> Sequence[str]:
 
 
 @contextmanager
-def running(command: Sequence[str], port: int, log: Path) -> Iterator[Server]:
-    """Runs the server for the block, in the log's directory so that no payres.toml is found. Raises CannotMeasure."""
+def running(
+    command: Sequence[str], port: int, log: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """Runs the server for the block, in the log's directory so that no payres.toml is found. Raises CannotMeasure.
+
+    `settings` are variables of its environment, besides those of ours that are no settings of payres.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
     environment["PAYRES_SIGNATURE_MAX_AGE"] = "86400"  # requests are signed once, before everything
+    environment |= settings or {}
     with log.open("wb") as output:
         began = perf_counter()
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=log.parent, env=environment)

@@ -11,7 +11,7 @@ from typing import Literal
 #   timeout            the exchange took too long
 #   busy               too many exchanges are under way, with this host or in all
 #   too_large          the body is longer than is read
-#   bad_response       the answer is not HTTP/1.1, or has a content coding although none was accepted
+#   bad_response       the answer breaks off, is not HTTP/1.1, or has a content coding although none was accepted
 #   bad_status         the answer is not a 200; `status` has it
 #   bad_content        the body is not what was asked for
 Reason = Literal[

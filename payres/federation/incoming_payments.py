@@ -34,7 +34,7 @@ _FAILURES: Final[dict[Reason, tuple[ReceiverReason, bool]]] = {
     "bad_request": ("unreachable", True),
     "forbidden_address": ("unreachable", True),
     "too_large": ("bad_content", True),
-    "bad_response": ("bad_content", True),
+    "bad_response": ("bad_content", False),  # most often a connection that broke off
     "bad_content": ("bad_content", True),
 }
 

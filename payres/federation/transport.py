@@ -168,7 +168,7 @@ def _translated(host: str) -> Iterator[None]:
     except httpcore2.LocalProtocolError as error:
         raise FetchFailed("bad_request", f"The request to {host} cannot be written as HTTP") from error
     except httpcore2.RemoteProtocolError as error:
-        raise FetchFailed("bad_response", f"The answer of {host} is not valid HTTP/1.1") from error
+        raise FetchFailed("bad_response", f"The answer of {host} broke off, or is not valid HTTP/1.1") from error
     except (httpcore2.NetworkError, OSError, ValueError) as error:
         # OSError and ValueError come from the TLS layer: a broken record, or a name that no certificate can have.
         raise FetchFailed("connection_failed", f"The connection to {host} failed; check that it is up") from error

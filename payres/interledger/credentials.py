@@ -55,7 +55,7 @@ class CredentialSource:
         self._ivs = hmac.new(_hmac(server_secret, b"payres_token_iv"), digestmod="sha256")
         self._ilp_address = ilp_address
         self._random_bytes = random_bytes
-        # The packets of a payment all carry one address, and opening it costs more than the packet itself.
+        # The packets of a payment all carry one address, and opening it costs as much again as answering one of them.
         self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
 
     def for_payment(self, payment_id: str, asset: Asset) -> Credentials:

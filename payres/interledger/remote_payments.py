@@ -153,6 +153,9 @@ class RemotePayments:
         try:
             receiver = await self._receivers.fetch_open(payment.receiver)
         except RemoteReceiverFailed as error:
+            if error.reason == "completed" and _price_sent(payment):
+                await self._end(payment.id, None)
+                return None
             return _Setback(error.sentence, not error.permanent)
         if (receiver.asset.code, receiver.asset.scale) != (payment.receive_code, payment.receive_scale):
             return _Setback("the receiver now takes another asset than was quoted", retryable=False)
@@ -184,7 +187,7 @@ class RemotePayments:
             now = self._clock.now()
             await self._database.write(lambda tx: balances.doubt(tx, packet.id, now))
 
-    async def _end(self, payment_id: str, failure: str) -> None:
+    async def _end(self, payment_id: str, failure: str | None) -> None:
         """Ends the payment, which has failed unless it kept its promise; packets in doubt are cleared up first."""
         now = self._clock.now()
 
@@ -202,13 +205,14 @@ def _plan(payment: OutgoingRecord) -> Plan:
     assert payment.path is not None
     path = decode_path(payment.path)
     spendable = payment.debit - payment.fee
+    min_rate = Fraction(payment.receive, spendable)
     return Plan(
         max_source=spendable - payment.sent,
         min_delivery=max(payment.receive - payment.delivered, 0),
-        min_rate=Fraction(payment.receive, spendable),
+        min_rate=min_rate,
         path=Path(Fraction(path.low), Fraction(path.high), int(path.max_packet)),
         sends_all=path.sends_all,
-        unit_forgiven=payment.sent > 0,
+        unit_forgiven=payment.delivered < payment.sent * min_rate,
     )
 
 
@@ -221,6 +225,15 @@ def _finished(payment: OutgoingRecord) -> bool:
 def _arrived(payment: OutgoingRecord) -> bool:
     """Whether the promise is kept: the promised amount has arrived, or all there was is spent."""
     return payment.delivered >= payment.receive or _all_sent(payment)
+
+
+def _price_sent(payment: OutgoingRecord) -> bool:
+    """Whether what was sent is worth what was promised, so that the promise is kept if the receiver has all it wants.
+
+    What arrived is not known of every packet: not of those that their peer never answered.
+    """
+    assert payment.path is not None
+    return payment.sent * Fraction(decode_path(payment.path).low) >= payment.receive
 
 
 def _all_sent(payment: OutgoingRecord) -> bool:

@@ -19,7 +19,7 @@ from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.store.database import Transaction
 from payres.testing.instance import Instance, run_instance
-from tests.federation.conftest import OpenSite
+from tests.federation.conftest import OpenSite, Serve
 from tests.federation.site import Answer, Site
 
 PATH = "/incoming-payments/1"
@@ -434,6 +434,13 @@ async def test_slow_answer_is_not_waited_for(site: Site, clock: MovableClock) ->
     site.pages[f"GET {PATH}"] = Answer(pause=asyncio.Event().wait)
     async with GuardedClient(allow_private_hosts=True, bounds=Bounds(seconds=0.05)) as http:
         await failure(make_receivers(http, clock), site.base + PATH, "unreachable", permanent=False)
+
+
+async def test_connection_that_breaks_off_may_hold_another_time(serve: Serve, clock: MovableClock) -> None:
+    url = f"http://127.0.0.1:{await serve(b'HTTP/1.1 200 OK')}{PATH}"
+    async with GuardedClient(allow_private_hosts=True) as http:
+        error = await failure(make_receivers(http, clock), url, "bad_content", permanent=False)
+    assert "broke off" in error.sentence
 
 
 async def test_steps_together_have_a_time(site: Site, clock: MovableClock) -> None:

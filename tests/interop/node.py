@@ -1,13 +1,12 @@
 """A payres as the programs from npm see it that are its Interledger peers, and what is to be said of it afterwards."""
 
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from payres.interledger.remote_payments import Patience
+from payres.interledger.sending.timing import Timing
 from payres.operator import assets, liquidity, peers
 from payres.operator.peers import NewPeer
 from payres.store import outgoing
@@ -77,18 +76,15 @@ class Node:
         assert found is not None
         return found
 
-    def ended(self, url: str) -> OutgoingRecord:
-        """The outgoing payment, when it has ended."""
-        deadline = time.monotonic() + PATIENCE
-        while (payment := self.outgoing(url)).state == "sending":
-            assert time.monotonic() < deadline, payment
-            time.sleep(0.02)
-        return payment
+    def ended(self, payment: Json) -> OutgoingRecord:
+        """The outgoing payment as it is stored when it has ended."""
+        self.instance.wait_for(payment, PATIENCE)
+        return self.outgoing(payment["id"])
 
 
 @contextmanager
 def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
-    """Runs a node that exchanges USD and EUR, and soon tries again what has failed."""
+    """Runs a node that exchanges USD and EUR. Its timing is that of servers in use, but it soon retries what failed."""
     with run_instance(database, ilp_address=ilp_address) as instance:
         now = instance.clock.now()
 
@@ -98,7 +94,7 @@ def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
                 liquidity.deposit_liquidity(tx, code, 2, "1000000.00", now)
 
         instance.write(unit)
-        instance.context.remote_payments.patience = Patience(after_failure=0.02, after_fault=0.02)
+        instance.context.remote_payments.outbounds.timing = Timing(instance.clock)
         yield Node(instance)
         instance.check_ledger()
 

@@ -67,7 +67,7 @@ class Case(msgspec.Struct):
 
     def ended(self, state: str) -> OutgoingRecord:
         """The payment, which has ended in that state; nothing of it is left reserved, and the books are in order."""
-        ended = self.node.ended(self.payment["id"])
+        ended = self.node.ended(self.payment)
         assert ended.state == state, ended
         read = self.node.read(self.payment)
         assert int(read["sentAmount"]["value"]) == ended.sent == DEPOSIT - self.node.balance(self.wallet)
@@ -154,10 +154,13 @@ def test_another_currency(begin: Begin, version: str, settings: Json, peer: str)
     [({"t00": 0.1}, 1), ({"t00": 0.1}, 2), ({"http500": 0.1}, 3), ({"http500": 0.1}, 4), ({"latency": 200}, 5)],
 )
 def test_passing_trouble(begin: Begin, version: str, trouble: Json, seed: int) -> None:
-    case = begin(version, wanted=10_000, maxPacket=400, seed=seed).ask()
+    case = begin(version, wanted=10_000, maxPacket=600, seed=seed).ask()
     case.receiver.change(**trouble)
+    before = case.receiver.total()["requests"]
     ended = case.pay().check_totals()
-    assert (ended.sent, ended.delivered, case.peer.packets_sent) == (10_000, 10_000, 25)
+    assert (ended.sent, ended.delivered, case.peer.packets_sent) == (10_000, 10_000, 17)
+    repeated = case.receiver.total()["requests"] - before - 17 - 1  # one closes the connection
+    assert repeated > 0 or "latency" in trouble
 
 
 @BOTH
@@ -170,19 +173,29 @@ def test_receiver_that_closes(begin: Begin, version: str) -> None:
     assert "closed the connection" in ended.failure
 
 
-def test_receiver_that_opens_again(begin: Begin, node: Node) -> None:
-    case = begin("alpha3", wanted=10_000, maxPacket=1_000).ask()
-    case.receiver.change(closeAfter=3)
+@pytest.mark.parametrize(
+    ("version", "currency", "wanted", "close_after", "cost"),
+    [
+        ("alpha3", {}, 10_000, 3, 10_000),
+        # What is left are 13 units, so few that rounding takes more of them than the minimum rate leaves.
+        ("alpha4", {"asset": {"code": "EUR", "scale": 2}, "rate": [92, 100]}, 12 * 1_342 + 13, 12, 12 * 1_459 + 15),
+    ],
+)
+def test_receiver_that_opens_again(
+    begin: Begin, node: Node, version: str, currency: Json, wanted: int, close_after: int, cost: int
+) -> None:
+    case = begin(version, wanted=wanted, maxPacket=1_459, **currency).ask()
+    case.receiver.change(closeAfter=close_after)
     patience = node.instance.context.remote_payments.patience
     try:
-        node.instance.context.remote_payments.patience = Patience(after_failure=1)
+        node.instance.context.remote_payments.patience = Patience(after_failure=0.5)
         case.pay()
-        wait_for(lambda: case.receiver.total()["packets"] == 3)
+        wait_for(lambda: case.receiver.total()["packets"] == close_after)
         case.receiver.change(closeAfter=None)
         ended = case.check_totals()
     finally:
         node.instance.context.remote_payments.patience = patience
-    assert (ended.sent, ended.delivered) == (10_000, 10_000)
+    assert (ended.sent, ended.delivered) == (cost, wanted)
 
 
 @BOTH
@@ -203,22 +216,20 @@ def test_rate_that_moves_a_little(begin: Begin, version: str) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("seed", [1, 2])
-def test_lost_answers_cost_no_more_than_the_debit_amount(begin: Begin, version: str, seed: int) -> None:
-    case = begin(version, wanted=10_000, maxPacket=400, seed=seed).ask()
-    case.receiver.change(drop=0.1)
-    case.pay()
-    ended = case.node.ended(case.payment["id"])
+@pytest.mark.parametrize("kind", ["debitAmount", "incomingAmount"])
+def test_lost_answers_cost_no_more_than_the_debit_amount(begin: Begin, version: str, kind: str) -> None:
+    wanted = 10_000 if kind == "incomingAmount" else None
+    case = begin(version, wanted, maxPacket=400, seed=7).ask(**({} if wanted else {"debitAmount": amount(10_000)}))
+    case.receiver.change(drop=0.2)
+    ended = case.pay().ended("completed")
     received = case.receiver.total()["received"]
-    case.ended(ended.state)
-    assert ended.delivered <= received <= ended.sent <= ended.debit
+    assert ended.delivered < 10_000 <= received <= ended.sent
     assert case.peer.balance == ended.sent
 
 
 @BOTH
-@pytest.mark.parametrize("seed", [3])
-def test_lost_answers_are_asked_for_again(begin: Begin, version: str, seed: int) -> None:
-    case = begin(version, wanted=10_000, maxPacket=400, seed=seed, repeats=True).ask()
+def test_lost_answers_are_asked_for_again(begin: Begin, version: str) -> None:
+    case = begin(version, wanted=10_000, maxPacket=400, seed=3, repeats=True).ask()
     case.receiver.change(drop=0.2)
     case.pay()
     requests = 0
@@ -229,6 +240,7 @@ def test_lost_answers_are_asked_for_again(begin: Begin, version: str, seed: int)
         time.sleep(0.25)
     ended = case.check_totals()
     assert (ended.sent, ended.delivered) == (10_000, 10_000)
+    assert case.peer.last_error is not None
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

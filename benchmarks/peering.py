@@ -1,0 +1,40 @@
+"""Peers in the databases to measure on, in the one asset that the wallets there have."""
+
+import msgspec
+
+from payres.clock import SystemClock
+from payres.operator import peers
+from payres.operator.peers import NewPeer
+from payres.store.database import connect_writer
+
+CREDIT_LIMIT = 10**15
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A server as its peers see it. `token` is what it shows them."""
+
+    database: str
+    ilp_address: str
+    url: str
+    token: str
+
+
+def add_peer(node: Node, peer: Node) -> None:
+    """Puts `peer` in force at `node`, which must not be running."""
+    new = NewPeer(
+        name=peer.ilp_address,
+        ilp_address=peer.ilp_address,
+        asset_code="USD",
+        asset_scale=2,
+        url=peer.url,
+        outgoing_token=node.token,
+        incoming_token=peer.token,
+        credit_limit=CREDIT_LIMIT,
+    )
+    connection = connect_writer(node.database)
+    try:
+        connection.execute("BEGIN")
+        peers.add_peer(connection, new, node.ilp_address, SystemClock().now())
+        connection.execute("COMMIT")
+    finally:
+        connection.close()

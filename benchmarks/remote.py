@@ -1,0 +1,113 @@
+"""Payments from one payres process to another beside it, over Interledger: both on the cores of this machine."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+
+import msgspec
+import uvloop
+
+from benchmarks import CannotMeasure
+from benchmarks.paying import made, payment_request, quote_request, receivers
+from benchmarks.peering import Node, add_peer
+from benchmarks.population import Population, populate
+from benchmarks.servers import free_port, payres_command, running
+from payres.identifiers import SystemIdentifiers
+
+# One server reads from another at four places at a time, with a short queue: more payers than that would be told so.
+PAYERS = 8
+POLL_SECONDS = 0.005
+
+_identifiers = SystemIdentifiers()
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Two servers that are peers, and the port of the one that pays."""
+
+    payer: Population
+    payee: Population
+    port: int
+
+    def payments_per_second(self, payments: int) -> float:
+        """Payments completed per second, eight at a time; their quotes are made before the time begins to count.
+
+        Raises CannotMeasure when not all of them arrive.
+        """
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(self._measure(payments))
+
+    async def _measure(self, payments: int) -> float:
+        unquoted, quote_ids = islice(receivers(self.payee), payments), list[str]()
+        await _together(lambda: self._quote(unquoted, quote_ids))
+        unpaid = iter(quote_ids)
+        began = monotonic()
+        await _together(lambda: self._pay(unpaid))
+        return payments / (monotonic() - began)
+
+    async def _quote(self, unquoted: Iterator[str], quote_ids: list[str]) -> None:
+        """Makes a quote for one receiver after the other."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        for receiver in unquoted:
+            writer.write(quote_request(self.payer, self.payer.callers[0], receiver))
+            quote_ids.append((await made(reader)).id)
+        writer.close()
+
+    async def _pay(self, unpaid: Iterator[str]) -> None:
+        """Makes a payment from one quote after the other, each when the one before has arrived."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        database = sqlite3.connect(f"file:{self.payer.path}?mode=ro", uri=True)
+        for quote_id in unpaid:
+            writer.write(payment_request(self.payer, self.payer.callers[0], quote_id))
+            await _arrival(database, (await made(reader)).id.rpartition("/")[2])
+        database.close()
+        writer.close()
+
+
+@contextmanager
+def running_pair(directory: Path, payments: int) -> Iterator[Pair]:
+    """Runs both servers for the block, each with so many incoming payments. Raises CannotMeasure."""
+    payer, payee = _prepared("payer", directory, payments), _prepared("payee", directory, payments)
+    add_peer(payer.node, payee.node)
+    add_peer(payee.node, payer.node)
+    with ExitStack() as stack:
+        for side in (payer, payee):
+            settings = {"PAYRES_ILP_ADDRESS": side.node.ilp_address, "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
+            command = payres_command(side.node.database, side.port, side.population.urls.base)
+            log = Path(side.node.database).with_suffix(".log")
+            stack.enter_context(running(command, side.port, log, settings))
+        pair = Pair(payer.population, payee.population, payer.port)
+        pair.payments_per_second(1)  # the first one fetches keys and a token, and imports the HTTP client on both sides
+        yield pair
+
+
+class _Side(msgspec.Struct, frozen=True):
+    population: Population
+    node: Node
+    port: int
+
+
+def _prepared(name: str, directory: Path, payments: int) -> _Side:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    population = populate(str(directory / f"{name}.db"), url, payments)
+    return _Side(population, Node(population.path, f"test.{name}", f"{url}/ilp", _identifiers.secret()), port)
+
+
+async def _together(work: Callable[[], Awaitable[None]]) -> None:
+    """Does the work eight times at once."""
+    await asyncio.gather(*(work() for _ in range(PAYERS)))
+
+
+async def _arrival(database: sqlite3.Connection, payment_id: str) -> None:
+    """Waits until the payment is completed. Raises CannotMeasure when it fails."""
+    state = "sending"
+    while state == "sending":
+        await asyncio.sleep(POLL_SECONDS)
+        query = "SELECT state, failure FROM outgoing_payment WHERE id = ?"
+        state, failure = database.execute(query, (payment_id,)).fetchone()
+    if state != "completed":
+        raise CannotMeasure(f"a payment to the other server failed: {failure}")

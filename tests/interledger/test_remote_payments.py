@@ -1,0 +1,241 @@
+"""The worker behind payments to other servers: interrupted, exhausted, kept waiting, and let down by storage."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from payres.clock import SECOND
+from payres.errors import Refusal
+from payres.interledger.link import Link
+from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
+from payres.store import outgoing, packets
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from tests.interledger.network import (
+    PATIENCE_SECONDS,
+    Json,
+    bill,
+    change,
+    check_books,
+    ended,
+    hurried,
+    last_segment,
+    network,
+    received,
+    sent,
+    wallet_money,
+)
+
+Pair = Sequence[Instance]
+FUNDS = 100_000
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Two peers that take packets of 100 at most; their books agree at the end of every test."""
+    with network(tmp_path, "a", "b") as pair:
+        peer(pair[0], pair[1], max_packet=100)
+        yield pair
+        check_books(*pair)
+
+
+@pytest.fixture
+def receiver(pair: Pair) -> str:
+    """Wants 10.00 dollars, which are ten packets."""
+    return bill(pair[1], pair[1].wallet("bob"), 1000)
+
+
+def test_packets_that_never_left_are_asked_about_and_sent_again(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    created = begin_and_interrupt(a, receiver, never, monkeypatch)
+    assert received(b, receiver).received == 0
+    let_time_pass(pair, 22)
+    goes_on_to_the_end(pair, created, receiver)
+
+
+def test_packets_whose_answer_nobody_waited_for_are_not_sent_again(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+
+    def some_arrived() -> bool:
+        return received(b, receiver).received > 0
+
+    created = begin_and_interrupt(a, receiver, forgetting(Link.post), monkeypatch, some_arrived)
+    assert sent(a, created).sent == 0
+    let_time_pass(pair, 22)
+    goes_on_to_the_end(pair, created, receiver)
+
+
+def test_payment_goes_on_a_day_later_although_its_quote_has_expired(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+
+    def some_arrived() -> bool:
+        return received(b, receiver).received > 0
+
+    created = begin_and_interrupt(a, receiver, forgetting(Link.post), monkeypatch, some_arrived)
+    let_time_pass(pair, 86_400)
+    goes_on_to_the_end(pair, created, receiver)
+
+
+def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(pair: Pair, receiver: str) -> None:
+    a, b = pair
+    hurried(a, in_flight=1, round_trip=2 * SECOND)  # a tenth of a second between two packets
+    created = begin(a, receiver)
+    for times in range(1, MAX_ATTEMPTS + 2):
+        wait_for_money(b, receiver, 100 * times)
+        interrupt(a, created)
+        assert sent(a, created).state == "sending"
+        let_time_pass(pair, 22)
+        a.context.remote_payments.wake()
+    goes_on_to_the_end(pair, created, receiver)
+
+
+def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair
+    created = begin_and_interrupt(a, receiver, never, monkeypatch)
+    for _ in range(MAX_ATTEMPTS):
+        a.write(lambda tx: outgoing.count_attempt(tx, last_segment(created["id"])))
+    let_time_pass(pair, 22)
+    a.context.remote_payments.wake()
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.sent) == ("failed", 0)
+    assert paid.record.failure == "the receiver could not be paid in full after several attempts"
+    assert (wallet_money(a, "alice"), received(b, receiver).received) == ((FUNDS, 0), 0)
+
+
+def test_payment_in_doubt_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = pair
+    payments = a.context.remote_payments
+    monkeypatch.setattr(payments, "_turns", asyncio.Semaphore(1))
+    created = begin_and_interrupt(a, receiver, never, monkeypatch)
+    payments.wake()  # it now waits for its packets to expire
+    other = bill(b, b.wallet("bob"), 500)
+    assert ended(a, begin(a, other)).record.state == "completed"
+    assert sent(a, created).state == "sending"
+    let_time_pass(pair, 22)
+    goes_on_to_the_end(pair, created, receiver, spent=1500)
+
+
+def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = pair
+    database = a.context.database
+    refusals = iter([Refusal(503, "unavailable", "The disk is full")] * 3)
+    read = database.read
+
+    async def failing(unit: Any) -> Any:
+        worker = asyncio.current_task() in payment_tasks(a.context.remote_payments)
+        if worker and (refusal := next(refusals, None)):
+            raise refusal
+        return await read(unit)
+
+    monkeypatch.setattr(database, "read", failing)
+    created = begin(a, receiver)
+    assert ended(a, created).record.state == "completed"
+    assert next(refusals, None) is None
+
+
+@pytest.mark.parametrize("down", ["before the first packet", "for good"])
+def test_peer_that_is_down_for_a_while_is_tried_again(down: str, pair: Pair, receiver: str) -> None:
+    a, b = pair
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    change(a, "b", url="http://127.0.0.1:9/ilp")
+    if down == "before the first packet":
+        hurried(a, idle_timeout=5 * SECOND)
+    created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
+    if down == "before the first packet":
+        change(a, "b", url=f"{b.base_url}/ilp")
+        assert ended(a, created).record.state == "completed"
+        return
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.sent) == ("failed", 0)
+    assert "T01 from test.a" in (paid.record.failure or "")
+
+
+def begin(instance: Instance, receiver: str) -> Json:
+    """A payment from alice's wallet that has just been made."""
+    return instance.client.pay(instance.wallet("alice"), receiver)
+
+
+def begin_and_interrupt(
+    instance: Instance,
+    receiver: str,
+    post: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    ready: Callable[[], bool] = lambda: True,
+) -> Json:
+    """A payment whose packets were handed to `post`, and that was interrupted, once `ready`, without any outcome."""
+    quoted = instance.client.create_quote(instance.wallet("alice"), receiver)
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", post)
+        created = instance.client.create_outgoing_payment(instance.wallet("alice"), quoted["id"])
+        wait_until(ready)
+        interrupt(instance, created)
+    return created
+
+
+def interrupt(instance: Instance, created: Json) -> None:
+    """Stops the payment where it stands, as the end of the process does: what is in the rows is all that is left."""
+    payments, payment_id = instance.context.remote_payments, last_segment(created["id"])
+
+    def packets_in(state: str) -> int:
+        return len(instance.read(lambda tx: packets.packets_of_payment(tx, payment_id, state)))
+
+    wait_until(lambda: packets_in("prepared") + packets_in("fulfilled") > 0)
+    task = payments._sending[payment_id]
+    task.get_loop().call_soon_threadsafe(task.cancel)
+    wait_until(lambda: payment_id not in payments._sending)
+
+
+def payment_tasks(payments: RemotePayments) -> set[Any]:
+    return set(payments._sending.values())
+
+
+def let_time_pass(pair: Pair, seconds: int) -> None:
+    for server in pair:
+        server.clock.advance(seconds)
+
+
+def goes_on_to_the_end(pair: Pair, created: Json, receiver: str, spent: int = 1000) -> None:
+    """The payment arrives whole, and once."""
+    a, b = pair
+    a.context.remote_payments.wake()
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", 1000, 1000)
+    assert received(b, receiver).received == 1000
+    assert wallet_money(a, "alice") == (FUNDS - spent, 0)
+
+
+def wait_for_money(instance: Instance, receiver: str, least: int) -> None:
+    wait_until(lambda: received(instance, receiver).received >= least)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert monotonic() < deadline
+
+
+async def never(*_: object) -> Any:
+    """Posts nothing, and never knows."""
+    await asyncio.Event().wait()
+
+
+def forgetting(post: Any) -> Any:
+    """Posts, and never hears the answer."""
+
+    async def post_and_forget(*arguments: Any) -> Any:
+        await post(*arguments)
+        await asyncio.Event().wait()
+
+    return post_and_forget
