@@ -1,7 +1,8 @@
 """The ledger: double entry, two-phase, and the only place where money moves.
 
 Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
-what caused it. At any moment the balances of all accounts of one asset sum to zero; `payres.operator.audit` proves it.
+what caused it. No account gives more than it has above its floor: zero, for a peer minus its credit limit, for the
+external account none. At any moment the balances of all accounts of one asset sum to zero; `payres.operator.audit` proves it.
 """
 
 from payres.amounts import MAX_LEDGER

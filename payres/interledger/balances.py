@@ -2,6 +2,9 @@
 
 A packet of a payment of ours takes from what the payment has reserved; a packet that is passed on takes from the
 account of the peer that it came from. When the next peer's asset is another one, liquidity stands between.
+
+What a payment's packets have sent, and what those without an outcome may have, never pass its debit amount less the
+fee: `prepare` checks that in the unit that records a packet.
 """
 
 from payres import ledger

@@ -1,4 +1,7 @@
-"""Delivery: the money of a packet goes from the peer that it came from into a wallet here, as one decision."""
+"""Delivery: the money of a packet goes from the peer that it came from into a wallet here, as one decision.
+
+How much may arrive beyond what an incoming payment wants, for the sender's rounding, is decided here too.
+"""
 
 import msgspec
 

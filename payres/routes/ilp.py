@@ -1,4 +1,4 @@
-"""ILP over HTTP (RFC 35): where peers post their packets, and get the reply in the answer."""
+"""ILP over HTTP (RFC 35): where peers, known by their bearer tokens, post packets and get the reply in the answer."""
 
 import re
 from functools import partial

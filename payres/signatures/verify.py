@@ -2,7 +2,7 @@
 
 Two steps, because the key is looked up by what the first one finds: `parse` does all that needs no key, `verify` the
 rest. Both are pure and return a `Rejected` for whatever a stranger sends; neither raises. How old a signature may be is
-judged in `parameters.check_freshness`.
+judged in `parameters.check_freshness`; whether its nonce was used before, in `payres.store.clients.use_nonce`.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """`payres serve` in a process of its own: killed, stopped, started again, and worked beside by commands.
 
+Payments stay within the server here; `test_remote_kill.py` kills in the middle of one that goes to another.
+
 Nothing sleeps: a moment is made certain, follows an answer, or is drawn from a seed. CRASH_SEED replays the draw that a
 failure names, CRASH_KILLS prolongs the series.
 """

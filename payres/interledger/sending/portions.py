@@ -1,6 +1,7 @@
 """How a payment is cut into packets: what each may carry, must deliver, and what is left after it.
 
-At any time, what was fulfilled, is in flight, or is in doubt never exceeds what the sender may spend.
+Within one run, what was fulfilled, is in flight, or is in doubt never exceeds what the sender may spend; over all runs
+and crashes, `payres.interledger.balances` sees to that.
 """
 
 from fractions import Fraction

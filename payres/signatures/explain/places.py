@@ -1,4 +1,4 @@
-"""Places: what the server asks for at the address that a request goes to."""
+"""Places: what the server asks for at the address that a request goes to, an access token above all."""
 
 from typing import Final
 

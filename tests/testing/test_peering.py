@@ -1,0 +1,55 @@
+"""Instances as peers: what docs/testing.md promises of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from payres.errors import Refusal
+from payres.operator import peers
+from payres.testing.instance import Instance, run_instance
+from payres.testing.peering import peer
+
+USD_5 = {"value": "500", "assetCode": "USD", "assetScale": 2}
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Instance]:
+    with run_instance(tmp_path / "other.db", ilp_address="test.other") as instance:
+        yield instance
+
+
+def test_wallet_of_one_pays_a_wallet_of_the_other_both_ways(payres: Instance, other: Instance) -> None:
+    peer(payres, other)
+    for here, there in ((payres, other), (other, payres)):
+        bill = there.client.create_incoming_payment(there.wallet("bob"), USD_5)
+        payment = here.client.pay(here.wallet("alice"), bill["id"])
+        assert here.wait_for(payment) == here.wait_for(payment)
+        assert here.wait_for(payment)["sentAmount"] == USD_5
+    for instance in (payres, other):
+        assert (instance.balance("alice"), instance.balance("bob")) == ("995.00", "1005.00")
+        instance.check_ledger()
+
+
+def test_terms_hold_on_both_sides(payres: Instance, other: Instance) -> None:
+    peer(payres, other, "JPY", 0, credit_limit="20000", max_packet=500, routes=["test.third"])
+    here = payres.read(lambda tx: peers.require_peer(tx, "test.other"))
+    there = other.read(lambda tx: peers.require_peer(tx, "test.payres"))
+    for one in (here, there):
+        assert (one.asset_code, one.asset_scale, one.floor, one.max_packet) == ("JPY", 0, -20_000, 500)
+
+
+def test_instances_with_one_address_cannot_be_peers(payres: Instance, tmp_path: Path) -> None:
+    with run_instance(tmp_path / "twin.db") as twin, pytest.raises(Refusal, match="own ILP address"):
+        peer(payres, twin)
+
+
+def test_waiting_for_a_payment_that_does_not_end_fails(
+    payres: Instance, other: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer(payres, other)
+    bill = other.client.create_incoming_payment(other.wallet("bob"), USD_5)
+    monkeypatch.setattr(payres.context.remote_payments, "wake", lambda: None)
+    payment = payres.client.pay(payres.wallet("alice"), bill["id"])
+    with pytest.raises(AssertionError, match="still under way after 0.05 s"):
+        payres.wait_for(payment, 0.05)
