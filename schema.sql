@@ -330,3 +330,18 @@ create table transfer (
 ) strict;
 create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
+
+-- Idempotency keys: what was created under a key of a client in the last day, and the answer that a repeated request gets
+-- again. path and request (the body as it was sent) tell the request from others under the same key.
+create table idempotency_key (
+  id integer primary key,
+  client_id integer not null references client,
+  key text not null,
+  path text not null,
+  request blob not null,
+  status integer not null,
+  answer blob not null,
+  created_at integer not null,
+  unique (client_id, key)
+) strict;
+create index idempotency_key_age on idempotency_key (created_at);

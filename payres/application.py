@@ -29,6 +29,7 @@ from payres.interledger.outbound import Outbounds
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
+from payres.payments.idempotency import Turns
 from payres.payments.settlement import SettlementWorker
 from payres.routes import (
     consent,
@@ -158,6 +159,7 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
         connector=Connector(database, clock, ilp_address, credentials, answers, forwarder),
         credentials=credentials,
         sign_in=SignInGuard(),
+        turns=Turns(),
     )
 
 

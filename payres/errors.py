@@ -36,6 +36,7 @@ CODES: Mapping[str, tuple[int, ...]] = {
     "wrong_state": (409,),
     "too_large": (413, 431),
     "unsupported_media_type": (415,),
+    "idempotency_key_reused": (422,),
     "too_many_requests": (429,),
     "internal_error": (500,),
     "unavailable": (503, 504),
@@ -54,6 +55,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "insufficient_access": ("action", "identifier", "csrf", "cross_site"),
     "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
     "insufficient_funds": ("wallet", "liquidity", "fees", "peer"),
+    "idempotency_key_reused": ("path", "body"),
     "invalid_receiver": (
         *("no_exchange_rate", "exchange_rate_expired", "no_path"),
         *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),

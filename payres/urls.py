@@ -5,6 +5,7 @@ from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from payres.errors import Refusal, invalid_request
+from payres.limits import MAX_URL_LENGTH, MAX_WALLET_PATH_LENGTH
 
 # First path segments that belong to the API; a wallet may not shadow them (contract: URLs).
 RESERVED_SEGMENTS = frozenset(
@@ -16,7 +17,6 @@ RESERVED_SEGMENTS = frozenset(
 )
 ROOT_WALLET_PATH = ".well-known/pay"
 DEFAULT_PORTS = {"http": 80, "https": 443}
-MAX_URL_LENGTH = 2048
 RECEIVER = re.compile(r"https?://.+/incoming-payments/.+")
 ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -128,7 +128,7 @@ def require_wallet_path(path: str) -> str:
         return clean
     allowed = all(c.isalnum() or c in "-._~/" for c in clean) and clean.isascii()
     segments = clean.split("/")
-    if not clean or not allowed or len(clean) > 200 or any(s in {"", ".", ".."} for s in segments):
+    if not clean or not allowed or len(clean) > MAX_WALLET_PATH_LENGTH or any(s in {"", ".", ".."} for s in segments):
         raise Refusal(
             400, "invalid_request", f"{path!r} cannot be a wallet path: use letters, digits and - . _ ~, such as alice"
         )

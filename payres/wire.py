@@ -10,16 +10,16 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from payres.errors import Refusal, invalid_request
+from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_NONCE_LENGTH, MAX_URL_LENGTH
 
 T = TypeVar("T")
 Scale = Annotated[int, Meta(ge=0, le=255)]
-Text = Annotated[str, Meta(min_length=1, max_length=2048)]
-Nonce = Annotated[str, Meta(min_length=1, max_length=256)]
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
+Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 
 INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]
-MAX_ACCESS_ITEMS = 3
 # An escaped half of a UTF-16 pair without its other half, after escapes of every other kind.
 UNPAIRED_SURROGATE = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u(?![Dd][89A-Fa-f]))*+"
@@ -173,7 +173,7 @@ class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
     receiver: Text | UnsetType = UNSET
     debit_amount: Amount | UnsetType = UNSET
     receive_amount: Amount | UnsetType = UNSET
-    interval: Annotated[str, Meta(min_length=1, max_length=256)] | UnsetType = UNSET
+    interval: Annotated[str, Meta(min_length=1, max_length=MAX_INTERVAL_LENGTH)] | UnsetType = UNSET
 
 
 class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="incoming-payment"):

@@ -10,6 +10,7 @@ import msgspec
 
 from payres.federation.failures import FetchFailed
 from payres.federation.places import Places
+from payres.limits import MAX_FETCHED_BYTES
 from payres.urls import is_http_url
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float = 5.0
     patience: float = 2.0
-    max_body_bytes: int = 65536
+    max_body_bytes: int = MAX_FETCHED_BYTES
     per_host: int = 4
     in_all: int = 32
     idle: int = 16

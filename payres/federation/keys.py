@@ -8,13 +8,13 @@ from msgspec import Meta
 
 from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
+from payres.limits import MAX_JWKS_KEYS, MAX_URL_LENGTH
 from payres.signatures.jwk import JWK, parse_jwk
 from payres.urls import is_http_url, normalise
 
-MAX_KEYS = 32
 MAX_NAME_LENGTH = 128
 
-_Url = Annotated[str, Meta(max_length=2048)]
+_Url = Annotated[str, Meta(max_length=MAX_URL_LENGTH)]
 
 
 class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -45,7 +45,7 @@ async def fetch_keys(client: GuardedClient, wallet_address: str) -> list[JWK]:
         key = _understood(member)
         if key is not None:
             keys.setdefault(key.kid, key)
-        if len(keys) == MAX_KEYS:
+        if len(keys) == MAX_JWKS_KEYS:
             break
     return list(keys.values())
 

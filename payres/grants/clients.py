@@ -9,6 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from payres.errors import Refusal
+from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, parse_jwk, thumbprint
 from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
@@ -17,7 +18,6 @@ from payres.urls import Urls, is_http_url, normalise
 from payres.wire import ClientInstance
 
 REMOTE_KEY_LIFETIME = 300 * 1_000_000  # microseconds until a remote key is fetched again
-MAX_PRESENTED_KIDS = 8
 
 
 class Client(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from payres.clock import DAY, EARLIEST, EPOCH_ORDINAL, HOUR, LATEST, MINUTE, SECOND, parse_time
+from payres.limits import MAX_INTERVAL_LENGTH
 
-MAX_LENGTH = 256
 EXAMPLE = "R11/2026-01-01T00:00:00Z/P1M, which is every month, 12 times, from 1 January 2026"
 
 # The Gregorian calendar repeats itself after 400 years.
@@ -98,8 +98,8 @@ def parse_interval(text: str) -> Interval:
     `Rn` is n repetitions after the first, so n+1 windows; `R` and `R-1` repeat for ever. Start and end are RFC 3339
     date-times whose seconds may be left out. Raises ValueError with a sentence for the client.
     """
-    if len(text) > MAX_LENGTH:
-        raise _refusal(f"may have at most {MAX_LENGTH} characters")
+    if len(text) > MAX_INTERVAL_LENGTH:
+        raise _refusal(f"may have at most {MAX_INTERVAL_LENGTH} characters")
     parts = text.split("/")
     if len(parts) != 3:
         raise _refusal("needs three parts with a slash between them: repetitions, start, duration")

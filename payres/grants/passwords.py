@@ -3,9 +3,8 @@
 import unicodedata
 
 from payres.errors import invalid_request
+from payres.limits import MAX_PASSWORD_LENGTH
 from payres.store.wallets import WalletRecord
-
-MAX_PASSWORD_LENGTH = 1024
 
 
 def hash_password(password: str) -> str:

@@ -33,6 +33,7 @@ def next_hop(
     known = assets.find_asset(tx, source.code, source.scale)
     peer = next_peer(tx, destination, own_address, known.id if known else 0, inbound_peer_id)
     if peer is None:
-        raise Declined(Code.UNREACHABLE, "There is no route to the destination")
+        where = destination.rpartition(".")[0]  # the last segment says which payment, and that is long
+        raise Declined(Code.UNREACHABLE, f"There is no peer with a route to {where}")
     onward = converted(tx, amount, source, Asset(peer.asset_code, peer.asset_scale), now) if amount else 0
     return Hop(peer, peers.outgoing_token(tx, peer), onward)

@@ -13,6 +13,7 @@ from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
+from payres.payments.idempotency import Turns
 from payres.payments.settlement import SettlementWorker
 from payres.settings import Settings
 from payres.store.database import Database
@@ -36,6 +37,7 @@ class Context(msgspec.Struct, frozen=True):
     connector: Connector
     credentials: CredentialSource
     sign_in: SignInGuard
+    turns: Turns
 
 
 def context_of(request: Request) -> Context:

@@ -6,12 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import Refusal, insufficient_access, invalid_request
+from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
 from payres.routes.messages import read_body
 from payres.urls import normalise
 
-MAX_FORM_BYTES = 16 * 1024
-MAX_FIELDS = 8
 MEDIA_TYPE = "application/x-www-form-urlencoded"
 
 
@@ -30,7 +29,7 @@ async def read_form(request: Request) -> dict[str, str]:
             keep_blank_values=True,
             strict_parsing=True,
             errors="strict",
-            max_num_fields=MAX_FIELDS,
+            max_num_fields=MAX_FORM_FIELDS,
         )
     except ValueError as error:
         raise _malformed() from error

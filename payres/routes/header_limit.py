@@ -1,15 +1,12 @@
 """How long the header section of a request may be, for whatever server the application runs under."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.errors import Refusal
+from payres.limits import MAX_HEADER_BYTES
 from payres.routes.refusals import refusal_response
-
-# The request line and the headers together. A signed request has about 1 KiB of them.
-MAX_HEADER_BYTES: Final = 32 * 1024
 
 
 def section_bytes(method: str | bytes, target_bytes: int, headers: Iterable[tuple[bytes, bytes]]) -> int:

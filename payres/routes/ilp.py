@@ -10,6 +10,7 @@ from starlette.responses import Response
 from payres.errors import Refusal, invalid_request, invalid_token
 from payres.identifiers import hash_secret
 from payres.interledger.answers import NoAnswerYet, RequestIdReused
+from payres.limits import MAX_PACKET_BODY_BYTES
 from payres.routes.context import context_of
 from payres.routes.messages import read_body
 from payres.store import peers
@@ -17,7 +18,6 @@ from payres.store.peers import PeerRecord
 
 MEDIA_TYPE: Final = "application/octet-stream"
 MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is what the JavaScript plugin sends
-MAX_BODY_BYTES: Final = 65536  # the longest Prepare has 34 kB
 REQUEST_ID: Final = re.compile(r"[ -~]{1,64}")
 
 
@@ -40,7 +40,7 @@ async def receive(request: Request) -> Response:
 async def _reply(request: Request, request_id: str | None) -> bytes:
     """The reply packet. Refuses with 400, 401, 413 and 504."""
     peer = await _peer(request)
-    body = await read_body(request, MAX_BODY_BYTES)
+    body = await read_body(request, MAX_PACKET_BODY_BYTES)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
         raise invalid_request(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")

@@ -14,6 +14,7 @@ from payres.payments.wallet_lookup import active_wallet
 from payres.routes import bodies
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
+from payres.routes.idempotency import Creation
 from payres.routes.messages import json_response, read_body, read_json_body
 from payres.routes.page_query import page_query, wallet_address_of
 from payres.store import incoming, wallets
@@ -21,7 +22,7 @@ from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord
 from payres.store.pages import PageBounds, PageQuery
 from payres.store.wallets import WalletRecord
-from payres.wire import IncomingPaymentPage, IncomingPaymentRequest, PublicIncomingPayment, decode
+from payres.wire import IncomingPayment, IncomingPaymentPage, IncomingPaymentRequest, PublicIncomingPayment, decode
 
 REQUEST = msgspec.json.Decoder(IncomingPaymentRequest)
 Found = tuple[WalletRecord, IncomingRecord]
@@ -32,6 +33,7 @@ async def create(request: Request) -> Response:
     context = context_of(request)
     body = await read_json_body(request)
     permission = await authorize(request, body, "incoming-payment", "create")
+    creation = Creation(request, body, permission)
     asked = decode(REQUEST, body)
     wallet_address = asked.wallet_address or permission.identifier()
     if not wallet_address:
@@ -40,16 +42,20 @@ async def create(request: Request) -> Response:
     now = context.clock.now()
 
     def unit(tx: Transaction) -> Found:
-        require_token_in_force(tx, permission, now)
         wallet = active_wallet(tx, context.urls, wallet_address)
         lifetime = context.settings.incoming_payment_lifetime
         return wallet, rules.create_incoming_payment(
             tx, wallet, permission.client_id, asked, context.identifiers, lifetime, now
         )
 
-    wallet, payment = await context.database.write(unit)
-    methods = bodies.payment_methods(context.credentials, wallet, payment, now)
-    return json_response(bodies.incoming_payment(context.urls, wallet, payment, methods), 201)
+    def show(made: Found) -> IncomingPayment:
+        return bodies.incoming_payment(
+            context.urls, *made, methods=bodies.payment_methods(context.credentials, *made, now=now)
+        )
+
+    async with creation:
+        _, answer = await creation.create(unit, show, now)
+    return answer
 
 
 async def read(request: Request) -> Response:

@@ -5,10 +5,8 @@ import uuid
 from starlette.requests import Request
 
 from payres.errors import invalid_request
+from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.store.pages import PageQuery
-
-DEFAULT_COUNT = 20
-MAX_COUNT = 100
 
 
 def wallet_address_of(request: Request) -> str:
@@ -34,15 +32,15 @@ def page_query(request: Request) -> PageQuery:
         raise invalid_request("last counts back from a cursor: give cursor too", field="cursor")
     if last:
         return PageQuery(last, cursor, "newer")
-    return PageQuery(first or DEFAULT_COUNT, cursor, "older")
+    return PageQuery(first or DEFAULT_PAGE, cursor, "older")
 
 
 def _count(request: Request, name: str) -> int | None:
     text = request.query_params.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_COUNT):
-        raise invalid_request(f"{name} must be a whole number from 1 to {MAX_COUNT}", field=name)
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_PAGE):
+        raise invalid_request(f"{name} must be a whole number from 1 to {MAX_PAGE}", field=name)
     return int(text)
 
 

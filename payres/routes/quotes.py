@@ -4,12 +4,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.grants.tokens import require_token_in_force
 from payres.payments import quotes as rules
 from payres.payments.wallet_lookup import active_wallet
 from payres.routes import bodies
 from payres.routes.authorize import authorize
 from payres.routes.context import context_of
+from payres.routes.idempotency import Creation
 from payres.routes.messages import json_response, read_body, read_json_body
 from payres.store import wallets
 from payres.store.database import Transaction
@@ -26,14 +26,20 @@ async def create(request: Request) -> Response:
     context = context_of(request)
     body = await read_json_body(request)
     permission = await authorize(request, body, "quote", "create")
+    creation = Creation(request, body, permission)
     asked = decode(REQUEST, body)
     permission.item_for(asked.wallet_address)
-    offer = await context.remote_quotes.offer_for_quote(asked)
-    now = context.clock.now()
+    async with creation:
+        if earlier := await creation.earlier_answer():
+            return earlier
+        offer = await context.remote_quotes.offer_for_quote(asked)
+        now = context.clock.now()
+        unit = partial(_create, context=context, permission=permission, asked=asked, offer=offer, now=now)
+        _, answer = await creation.create(unit, lambda made: bodies.quote_body(context.urls, *made), now)
+    return answer
 
-    def unit(tx: Transaction) -> Found:
-        require_token_in_force(tx, permission, now)
-        wallet = active_wallet(tx, context.urls, asked.wallet_address)
+
+XX        wallet = active_wallet(tx, context.urls, asked.wallet_address)
         lifetime = context.settings.quote_lifetime
         if offer is not None:
             return wallet, rules.record_offer(

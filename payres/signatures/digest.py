@@ -9,9 +9,8 @@ from typing import Final, NoReturn
 
 import http_sf
 
+from payres.limits import MAX_SIGNATURE_HEADER_BYTES
 from payres.signatures.reasons import Reason
-
-MAX_HEADER_LENGTH: Final = 8192
 
 
 def _sha256(body: bytes) -> bytes:
@@ -59,7 +58,7 @@ def digest_problem(header: str, body: bytes) -> Reason | None:
 
 def _parse(header: str) -> dict[str, object] | None:
     """Return the dictionary's bare values by key, or None if the header is not a dictionary or repeats a key."""
-    if len(header) > MAX_HEADER_LENGTH:
+    if len(header) > MAX_SIGNATURE_HEADER_BYTES:
         return None
     try:
         parsed = http_sf.parse(header.encode("ascii"), tltype="dictionary", on_duplicate_key=_refuse_duplicate)

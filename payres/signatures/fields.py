@@ -8,16 +8,14 @@ the colons of the signature, Rust sends a signature without a label and componen
 import re
 from binascii import a2b_base64
 from functools import lru_cache
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import http_sf
 import msgspec
 from http_sf.types import ParamsType
 
+from payres.limits import MAX_SIGNATURE_HEADER_BYTES, MAX_SIGNATURES
 from payres.signatures.reasons import Reason, SignatureError, shown
-
-MAX_HEADER_LENGTH: Final = 8192
-MAX_SIGNATURES: Final = 4
 
 # One dictionary member: key, an inner list if there is one, the rest up to the next comma outside quotes. Every
 # quantifier is possessive, so no input makes it backtrack.
@@ -133,9 +131,9 @@ def _component_names(text: str) -> tuple[str, ...]:
 
 
 def _text(value: bytes, header: str, reason: Reason) -> str:
-    if len(value) > MAX_HEADER_LENGTH:
+    if len(value) > MAX_SIGNATURE_HEADER_BYTES:
         raise SignatureError(
-            reason, f"The {header} header is longer than {MAX_HEADER_LENGTH} bytes; send one signature."
+            reason, f"The {header} header is longer than {MAX_SIGNATURE_HEADER_BYTES} bytes; send one signature."
         )
     try:
         return value.decode("ascii")

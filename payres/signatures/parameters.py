@@ -7,9 +7,9 @@ from typing import Final, NoReturn, cast
 import http_sf
 import msgspec
 
+from payres.limits import MAX_KEYID_LENGTH, MAX_NONCE_LENGTH
 from payres.signatures.reasons import Reason, SignatureError
 
-_MAX_TEXT: Final = 256
 _MICROSECONDS: Final = 1_000_000
 # What nearly every client sends: strings without escapes, and whole numbers (RFC 9651 sections 4.2.4 and 4.2.5).
 _PLAIN = r';([a-z]++)=(?:"([ !#-\[\]-~]*+)"|([0-9]{1,15}+))'
@@ -44,7 +44,7 @@ def read_parameters(text: str) -> Parameters:
     found = _parse(text)
     keyid = found.get("keyid")
     # type() rather than isinstance() or ==: to Python a structured-field boolean is an int and a token equals its text.
-    if type(keyid) is not str or not 0 < len(keyid) <= _MAX_TEXT:
+    if type(keyid) is not str or not 0 < len(keyid) <= MAX_KEYID_LENGTH:
         raise SignatureError(Reason.MISSING_KEYID, "Give the kid of your key as the string parameter keyid.")
     _check_fixed(found, "alg", "ed25519", Reason.UNSUPPORTED_ALGORITHM)
     _check_fixed(found, "tag", "gnap", Reason.UNSUPPORTED_TAG)
@@ -53,8 +53,10 @@ def read_parameters(text: str) -> Parameters:
         raise SignatureError(Reason.MISSING_CREATED, "Give the time of signing as created, an integer of Unix seconds.")
     if expires is not None and type(expires) is not int:
         raise SignatureError(Reason.EXPIRED, "The expires parameter must be an integer of Unix seconds.")
-    if nonce is not None and (type(nonce) is not str or not 0 < len(nonce) <= _MAX_TEXT):
-        raise SignatureError(Reason.MALFORMED_NONCE, f"The nonce must be a string of 1 to {_MAX_TEXT} characters.")
+    if nonce is not None and (type(nonce) is not str or not 0 < len(nonce) <= MAX_NONCE_LENGTH):
+        raise SignatureError(
+            Reason.MALFORMED_NONCE, f"The nonce must be a string of 1 to {MAX_NONCE_LENGTH} characters."
+        )
     return Parameters(keyid, created, nonce, expires)
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from payres.clock import SECOND
 from payres.errors import Refusal
+from payres.interledger import balances
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
 from payres.store import outgoing, packets
+from payres.store.database import Transaction
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
@@ -143,6 +145,25 @@ def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
     created = begin(a, receiver)
     assert ended(a, created).record.state == "completed"
     assert next(refusals, None) is None
+
+
+def test_outcomes_that_storage_did_not_take_are_asked_for_again(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    refusals = iter(range(2))
+
+    def failing(tx: Transaction, packet_id: str, delivered: int, now: int) -> bool:
+        if next(refusals, None) is not None:
+            raise Refusal(503, "unavailable", "The disk is full")
+        return fulfil(tx, packet_id, delivered, now)
+
+    fulfil = balances.fulfil
+    monkeypatch.setattr(balances, "fulfil", failing)
+    created = begin(a, receiver)
+    wait_for_money(b, receiver, 100)
+    let_time_pass(pair, 22)
+    goes_on_to_the_end(pair, created, receiver)
 
 
 @pytest.mark.parametrize("down", ["before the first packet", "for good"])

@@ -3,18 +3,16 @@
 import re
 from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Callable, Iterator
-from typing import Final
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 
+from payres.limits import MAX_SIGNATURE_HEADER_BYTES
 from payres.signatures.base import Fields, Message, field_value, header_fields, signature_base
 from payres.signatures.fields import SignatureInput
 from payres.signatures.jwk import JWK, public_key
 from payres.signatures.reasons import SignatureError
 from payres.signatures.verify import respelled
-
-MAX_HEADER_LENGTH: Final = 8192
 
 # Much more than the verifier takes: a label may be missing, names unquoted, blanks anywhere.
 _INPUT = re.compile(r'(?:([A-Za-z0-9_.*-]+)[ ]?=[ ]?)?(\([^()]*\))((?:[ ]?;[^,;"]*(?:"[^"]*")?)*)')
@@ -98,7 +96,7 @@ def read_patiently(message: Message) -> Iterator[Reading]:
 
 
 def _text(fields: Fields, name: bytes) -> str:
-    return field_value(fields.get(name, ()))[:MAX_HEADER_LENGTH].decode("latin-1")
+    return field_value(fields.get(name, ()))[:MAX_SIGNATURE_HEADER_BYTES].decode("latin-1")
 
 
 def _decoded(digits: str) -> tuple[bytes, list[str]]:

@@ -1,0 +1,110 @@
+"""Every limit that someone else can run into, in one place; docs/limits.md is tested against it.
+
+What an operator can choose stands here as the default of its setting. Times are seconds, sizes are bytes.
+"""
+
+from typing import Final
+
+# Connections and requests, as `payres serve` takes them.
+
+# Open connections; the next is answered 503. A process often may have 1024 files open, and the database needs some.
+MAX_CONNECTIONS: Final = 960
+# Connections that the system keeps until they are accepted.
+BACKLOG: Final = 2048
+# Seconds until a request's header section is complete, from its first byte or from the start of the connection.
+HEADER_SECONDS: Final = 10
+# Seconds from the header section until the body is complete.
+BODY_SECONDS: Final = 30
+# Seconds that a client may leave an answer unread.
+UNREAD_SECONDS: Final = 30
+# Seconds that a connection stays open between requests.
+KEEP_ALIVE_SECONDS: Final = 5
+# Seconds that requests under way get when the server stops.
+GRACE_SECONDS: Final = 10
+# Bytes of the request line and the headers together. A signed request has about 1 KiB of them.
+MAX_HEADER_BYTES: Final = 32 * 1024
+# Bytes of a body; the default of `max_body_bytes`.
+DEFAULT_BODY_BYTES: Final = 65536
+# Bytes of a form of the consent pages.
+MAX_FORM_BYTES: Final = 16 * 1024
+# Fields of such a form.
+MAX_FORM_FIELDS: Final = 8
+
+# What requests say.
+
+# Characters of a URL, wherever one is named.
+MAX_URL_LENGTH: Final = 2048
+# Characters of a wallet's path under the base URL.
+MAX_WALLET_PATH_LENGTH: Final = 200
+# Items of a page when the client names no number.
+DEFAULT_PAGE: Final = 20
+# Items of a page.
+MAX_PAGE: Final = 100
+# Access items of a grant request: one of each type.
+MAX_ACCESS_ITEMS: Final = 3
+# Objects and arrays inside each other in metadata, itself among them. Programs that read it have limits too (RFC 8259
+# section 9). Its length is that of the body at most.
+MAX_METADATA_DEPTH: Final = 128
+# Characters of an interval in the limits of a grant.
+MAX_INTERVAL_LENGTH: Final = 256
+# Characters of a password.
+MAX_PASSWORD_LENGTH: Final = 1024
+
+# Signatures and keys.
+
+# Signatures of one request that are examined.
+MAX_SIGNATURES: Final = 4
+# Bytes of each of the headers Signature, Signature-Input and Content-Digest.
+MAX_SIGNATURE_HEADER_BYTES: Final = 8192
+# Characters of a signature's nonce, of a `finish` nonce and of an `interact_ref`.
+MAX_NONCE_LENGTH: Final = 256
+# Characters of a keyid.
+MAX_KEYID_LENGTH: Final = 256
+# Keys that are taken from a client's key set on another server.
+MAX_JWKS_KEYS: Final = 32
+# Keys that a client known by its key alone has shown, of which the latest are remembered.
+MAX_PRESENTED_KIDS: Final = 8
+# Bytes of an answer of another server: a key set, a wallet address, an incoming payment, rates.
+MAX_FETCHED_BYTES: Final = 65536
+
+# Work.
+
+# Units of work that wait for the database; the next is refused with 503 and not kept waiting for ever.
+MAX_WAITING_UNITS: Final = 2048
+# Units that share one commit.
+MAX_UNITS_PER_COMMIT: Final = 256
+# Bytes free on the disk of the database, below which the server does not call itself ready.
+MIN_FREE_BYTES: Final = 64 * 1024 * 1024
+
+# Interledger.
+
+# Bytes of a body at /ilp; the longest Prepare has 34 kB.
+MAX_PACKET_BODY_BYTES: Final = 65536
+# Packets of one peer that are under way at a time; the next is rejected with T03. A payres sends 64 at most.
+MAX_PACKETS_IN_FLIGHT: Final = 256
+
+# How often. All are for each second, and so many seconds' worth may come at once.
+
+# Seconds' worth of a rate that may come at once.
+BURST_SECONDS: Final = 5
+# Requests of one client, by its signature; the default of `rate_limit_per_client`.
+DEFAULT_RATE_PER_CLIENT: Final = 600
+# Requests from one address; the default of `rate_limit_per_address`.
+DEFAULT_RATE_PER_ADDRESS: Final = 1000
+# Requests from one address that prove or find nothing, or ask for a grant; the default of `rate_limit_of_strangers`.
+DEFAULT_RATE_OF_STRANGERS: Final = 50
+# Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
+DEFAULT_RATE_PER_PEER: Final = 1000
+# Clients, addresses or peers whose rates are known at a time; the least recent is forgotten.
+MAX_COUNTED: Final = 16384
+
+# Passwords, in any 15 minutes.
+
+# Wrong passwords for a wallet from one address, or from a browser that its owner has signed in with.
+MAX_WRONG_PASSWORDS: Final = 5
+# Wrong passwords for a wallet from everywhere, but for those browsers.
+MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
+# Wrong passwords from one address for all wallets.
+MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
+# Passwords that are checked at a time: each takes 64 MiB and a core for some tens of milliseconds.
+PASSWORDS_AT_ONCE: Final = 2
