@@ -12,9 +12,11 @@ from time import perf_counter, sleep
 import msgspec
 
 from benchmarks import CannotMeasure
+from payres.settings import Settings
 
 BASE_URL = "http://wallet.example"  # what requests are signed for; the servers' ports differ
 PATIENCE_SECONDS = 20.0
+RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ def running(
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
     environment["PAYRES_SIGNATURE_MAX_AGE"] = "86400"  # requests are signed once, before everything
+    environment |= {f"PAYRES_{name.upper()}": "0" for name in RATE_LIMITS}  # 0 is none
     environment |= settings or {}
     with log.open("wb") as output:
         began = perf_counter()

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import Clock, SystemClock
 from payres.errors import Refusal
-from payres.federation.http import GuardedClient
+from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
@@ -29,6 +29,8 @@ from payres.interledger.outbound import Outbounds
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
+from payres.interledger.traffic import Traffic
+from payres.operator.watch import BooksWatch
 from payres.payments.idempotency import Turns
 from payres.payments.settlement import SettlementWorker
 from payres.routes import (
@@ -45,12 +47,17 @@ from payres.routes import (
     wallet_addresses,
 )
 from payres.routes.accept import JsonRoute, WalletRoute
+from payres.routes.admission import Admission
 from payres.routes.context import Context
 from payres.routes.cross_origin import CrossOrigin
 from payres.routes.header_limit import HeaderLimit
+from payres.routes.rate_limits import RateLimits
+from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret
+from payres.store.server_lock import server_lock
+from payres.throttle import Throttle
 from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH, Urls
 
 
@@ -61,6 +68,9 @@ class WalletPath(PathConvertor):
 
 
 register_url_convertor("wallet", WalletPath())
+
+# Many payments may go to one server at a time, and their senders would rather wait than be told to come again.
+RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, patience=10.0)
 
 ROUTES = [
     Route("/ilp", ilp.receive, methods=["POST"]),  # first: routes are tried in turn, and a payment is many packets
@@ -84,6 +94,7 @@ ROUTES = [
     JsonRoute("/token/{id}", tokens.revoke, methods=["DELETE"]),
     *consent.ROUTES,
     Route("/healthz", health.healthz, methods=["GET"]),
+    Route("/readyz", health.readyz, methods=["GET"]),
     # Wallet addresses come last: they take every path that is left.
     WalletRoute("/{path:wallet}/jwks.json", wallet_addresses.read_keys),
     WalletRoute("/{path:wallet}/did.json", did_documents.read),
@@ -96,33 +107,44 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
     """The ASGI application; its database opens when it starts and closes when it stops."""
     clock = clock or SystemClock()
     identifiers = identifiers or SystemIdentifiers()
+    rate_limits = RateLimits(settings, clock)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.context = await _open(settings, clock, identifiers, stack)
+            app.state.context = await _open(settings, clock, identifiers, rate_limits, stack)
             yield
 
     app = Starlette(
         routes=ROUTES,
         lifespan=lifespan,
-        middleware=[Middleware(CrossOrigin), Middleware(HeaderLimit), Middleware(TrailingSlash)],
+        middleware=[
+            Middleware(CrossOrigin),
+            Middleware(Admission, rate_limits),
+            Middleware(HeaderLimit),
+            Middleware(TrailingSlash),
+        ],
         exception_handlers={
             Refusal: refusals.render_refusal,
             HTTPException: refusals.render_routing,
             Exception: refusals.render_fault,
         },
     )
+    app.state.rate_limits = rate_limits
     app.router.redirect_slashes = False  # a signature covers the target as it was sent: never redirect
     return app
 
 
-async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stack: AsyncExitStack) -> Context:
+async def _open(
+    settings: Settings, clock: Clock, identifiers: Identifiers, rate_limits: RateLimits, stack: AsyncExitStack
+) -> Context:
     """The context, with what it holds opened; the stack closes it in turn."""
+    stack.enter_context(server_lock(settings.database))
     database = await Database.open(settings.database)
     stack.push_async_callback(database.close)
     http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
     stack.push_async_callback(http.aclose)
+    stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))
     settlement = SettlementWorker(database, clock)
     worker = asyncio.create_task(settlement.run())
     stack.push_async_callback(_stop, worker)
@@ -133,7 +155,9 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
     client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
     urls = Urls(settings.base_url)
     identity = Identity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
-    receivers = RemoteReceivers(http, identity, clock)
+    receivers_http = GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS)
+    stack.push_async_callback(receivers_http.aclose)
+    receivers = RemoteReceivers(receivers_http, identity, clock)
     link_http = open_http(settings.allow_private_hosts)
     stack.push_async_callback(link_http.aclose)
     link, answers, ilp_address = Link(link_http, database), Answers(), settings.ilp_address
@@ -143,6 +167,7 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
     remote_payments = RemotePayments(database, clock, receivers, outbounds, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
     credentials = CredentialSource(stream_secret, ilp_address)
+    traffic = Traffic(Throttle(settings.rate_limit_per_peer, clock))
     forwarder = Forwarder(database, clock, identifiers, ilp_address, link, answers, recovery)
     return Context(
         settings=settings,
@@ -156,9 +181,11 @@ async def _open(settings: Settings, clock: Clock, identifiers: Identifiers, stac
         settlement=settlement,
         remote_quotes=RemoteQuotes(database, urls, clock, receivers, outbounds),
         remote_payments=remote_payments,
-        connector=Connector(database, clock, ilp_address, credentials, answers, forwarder),
+        connector=Connector(database, clock, ilp_address, credentials, answers, forwarder, traffic),
         credentials=credentials,
         sign_in=SignInGuard(),
+        rate_limits=rate_limits,
+        readiness=Readiness(database),
         turns=Turns(),
     )
 

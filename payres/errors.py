@@ -33,6 +33,7 @@ CODES: Mapping[str, tuple[int, ...]] = {
     "invalid_rotation": (404,),
     "method_not_allowed": (405,),
     "not_acceptable": (406,),
+    "too_slow": (408,),
     "wrong_state": (409,),
     "too_large": (413, 431),
     "unsupported_media_type": (415,),

@@ -1,19 +1,30 @@
 """The ledger: double entry, two-phase, and the only place where money moves.
 
 Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
-what caused it. No account gives more than it has above its floor: zero, for a peer minus its credit limit, for the
-external account none. At any moment the balances of all accounts of one asset sum to zero; `payres.operator.audit` proves it.
+what caused it. No account gives more than it has above its floor: zero, or for a peer minus its credit limit; the
+external account has none. At any moment the balances of all accounts of one asset sum to zero, which
+`payres.operator.audit` proves.
 """
+
+import sqlite3
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from payres.amounts import MAX_LEDGER
 from payres.errors import Refusal
 from payres.store import accounts
 from payres.store.accounts import AccountRecord
-from payres.store.database import Transaction
+from payres.store.database import Halt, Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class LedgerBroken(Exception):  # noqa: N818 - a state, found
+class LedgerBroken(Halt):
     """An invariant of the ledger does not hold. Nothing may be written until an operator has looked."""
+
+    told = "its books do not balance"
 
 
 class NotEnough(Exception):  # noqa: N818 - a state, found
@@ -23,6 +34,21 @@ class NotEnough(Exception):  # noqa: N818 - a state, found
         super().__init__(f"account {account.id} ({account.kind}) has {free} free")
         self.account = account
         self.free = free
+
+
+def movement(function: Callable[P, T]) -> Callable[P, T]:
+    """Makes a rule of the tables that a movement breaks a broken ledger: the checks here should have come first."""
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except sqlite3.IntegrityError as error:
+            raise LedgerBroken(
+                f"a movement breaks a rule of the tables: {function.__name__}{args[1:]}: {error}"
+            ) from error
+
+    return guarded
 
 
 def open_account(tx: Transaction, kind: str, asset_id: int, floor: int | None = 0) -> int:
@@ -53,6 +79,7 @@ def set_floor(tx: Transaction, account_id: int, floor: int) -> None:
     accounts.change_floor(tx, account_id, floor)
 
 
+@movement
 def transfer(
     tx: Transaction,
     debit: int,
@@ -66,15 +93,16 @@ def transfer(
 ) -> None:
     """Moves `amount` from account `debit` to account `credit` at once. Raises NotEnough, Refusal (past 2^63-1)."""
     _check_amount(amount)
-    source = accounts.account_by_id(tx, debit)
+    source = _sound_account(tx, debit)
     if source.floor is not None and free_balance(source) < amount:
         raise NotEnough(source, free_balance(source))
-    _move(tx, source, accounts.account_by_id(tx, credit), amount, 0)
+    _move(tx, source, _sound_account(tx, credit), amount, 0)
     accounts.insert_transfer(
         tx, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, now, packet_id
     )
 
 
+@movement
 def reserve(
     tx: Transaction,
     account_id: int,
@@ -88,7 +116,7 @@ def reserve(
     Raises NotEnough, Refusal (past 2^63-1).
     """
     _check_amount(amount)
-    account = accounts.account_by_id(tx, account_id)
+    account = _sound_account(tx, account_id)
     if free_balance(account) < amount:
         raise NotEnough(account, free_balance(account))
     if account.reserved + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
@@ -97,6 +125,7 @@ def reserve(
     return accounts.insert_reservation(tx, account_id, outgoing_payment_id, packet_id, amount, now)
 
 
+@movement
 def post(
     tx: Transaction,
     reservation_id: int,
@@ -112,8 +141,8 @@ def post(
     reservation = accounts.reservation_by_id(tx, reservation_id)
     if reservation.remaining < amount:
         raise LedgerBroken(f"reservation {reservation_id} has {reservation.remaining} left, {amount} was to be posted")
-    source = accounts.account_by_id(tx, reservation.account_id)
-    _move(tx, source, accounts.account_by_id(tx, credit), amount, amount)
+    source = _sound_account(tx, reservation.account_id)
+    _move(tx, source, _sound_account(tx, credit), amount, amount)
     accounts.reduce_reservation(tx, reservation_id, amount)
     accounts.insert_transfer(
         tx,
@@ -129,10 +158,14 @@ def post(
     )
 
 
+@movement
 def release(tx: Transaction, reservation_id: int) -> int:
     """Phase two, the other way: gives back what was not posted; returns how much that was."""
     reservation = accounts.reservation_by_id(tx, reservation_id)
     if reservation.remaining:
+        account = _sound_account(tx, reservation.account_id)
+        if account.reserved < reservation.remaining:
+            raise LedgerBroken(f"{_shown(account)} lacks the {reservation.remaining} of reservation {reservation_id}")
         accounts.change_account(tx, reservation.account_id, 0, -reservation.remaining)
         accounts.reduce_reservation(tx, reservation_id, reservation.remaining)
     return reservation.remaining
@@ -151,7 +184,29 @@ def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount:
         raise Refusal(400, "invalid_amount", f"The account cannot hold more than {MAX_LEDGER} minor units")
     accounts.change_account(tx, source.id, -amount, -from_reserved)
     accounts.change_account(tx, target.id, amount, 0)
-    source_after = accounts.account_by_id(tx, source.id)
-    target_after = accounts.account_by_id(tx, target.id)
-    if source_after.balance + target_after.balance != source.balance + target.balance:
-        raise LedgerBroken(f"a transfer of {amount} from {source.id} to {target.id} changed the sum of their balances")
+    source_after = _sound_account(tx, source.id)
+    target_after = _sound_account(tx, target.id)
+    if (
+        source_after.balance != source.balance - amount
+        or source_after.reserved != source.reserved - from_reserved
+        or target_after.balance != target.balance + amount
+        or target_after.reserved != target.reserved
+    ):
+        change = f"from {_shown(source)} and {_shown(target)} to {_shown(source_after)} and {_shown(target_after)}"
+        raise LedgerBroken(f"a transfer of {amount} changed more or less than that: {change}")
+
+
+def _sound_account(tx: Transaction, account_id: int) -> AccountRecord:
+    """The account, whose figures must be such as movements leave behind."""
+    account = accounts.account_by_id(tx, account_id)
+    floor, free = account.floor, account.balance - account.reserved
+    if account.reserved < 0 or (free < floor if floor is not None else account.kind != "external"):
+        raise LedgerBroken(f"{_shown(account)} is not what any movement leaves behind")
+    return account
+
+
+def _shown(account: AccountRecord) -> str:
+    return (
+        f"account {account.id} ({account.kind}, balance {account.balance}, reserved {account.reserved},"
+        f" floor {account.floor})"
+    )

@@ -3,6 +3,7 @@
 An unknown key or a bad value stops the start with a sentence that names the key, the value and what is allowed.
 """
 
+import ipaddress
 import os
 import re
 import tomllib
@@ -12,12 +13,20 @@ from typing import Annotated, Any
 
 import msgspec
 
+from payres.limits import (
+    DEFAULT_BODY_BYTES,
+    DEFAULT_RATE_OF_STRANGERS,
+    DEFAULT_RATE_PER_ADDRESS,
+    DEFAULT_RATE_PER_CLIENT,
+    DEFAULT_RATE_PER_PEER,
+)
 from payres.urls import is_http_url
 
 PREFIX = "PAYRES_"
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 365 * 86400)]
 MaybeSeconds = Annotated[int, msgspec.Meta(ge=0, le=86400)]
 RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
+Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
@@ -42,7 +51,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     incoming_payment_lifetime: Seconds = 2592000
     signature_max_age: Seconds = 300
     allow_private_hosts: bool = False
-    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = 65536
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = DEFAULT_BODY_BYTES
+    rate_limit_per_client: Rate = DEFAULT_RATE_PER_CLIENT
+    rate_limit_per_address: Rate = DEFAULT_RATE_PER_ADDRESS
+    rate_limit_of_strangers: Rate = DEFAULT_RATE_OF_STRANGERS
+    rate_limit_per_peer: Rate = DEFAULT_RATE_PER_PEER
+    trusted_proxies: str = "127.0.0.1"
     rates_url: str = ""
     rates_max_age: RatesAge = 300
 
@@ -116,6 +130,8 @@ def _checked(origin: str, name: str, value: object) -> object:
         return _checked_base_url(shown, origin, str(converted))
     if name == "ilp_address" and not (ILP_ADDRESS.fullmatch(str(converted)) and len(str(converted)) <= 800):
         raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
+    if name == "trusted_proxies":
+        return _checked_proxies(shown, origin, str(converted))
     if name == "rates_url" and converted and ("#" in str(converted) or not is_http_url(str(converted))):
         raise SettingsError(
             f"{shown} = {value!r} ({origin}) must be an http or https URL, or empty for no rates service"
@@ -133,6 +149,18 @@ def _wanted(kind: Any) -> str | None:
     if meta is not None and meta.le is not None:
         return f"it must be a whole number from {meta.ge} to {meta.le}"
     return None
+
+
+def _checked_proxies(shown: str, origin: str, text: str) -> str:
+    """The addresses and networks without blanks."""
+    proxies = [proxy.strip() for proxy in text.split(",") if proxy.strip()]
+    for proxy in proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            sentence = f"{shown} = {text!r} ({origin}) must be IP addresses and networks with commas between: {error}"
+            raise SettingsError(sentence) from error
+    return ",".join(proxies)
 
 
 def _checked_base_url(shown: str, origin: str, url: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from payres.errors import Refusal, invalid_request
-from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_NONCE_LENGTH, MAX_URL_LENGTH
+from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_METADATA_DEPTH, MAX_NONCE_LENGTH, MAX_URL_LENGTH
 
 T = TypeVar("T")
 Scale = Annotated[int, Meta(ge=0, le=255)]
@@ -26,6 +26,8 @@ UNPAIRED_SURROGATE = re.compile(
     rb"\\u[Dd][89A-Fa-f]",
     re.DOTALL,
 )
+# Strings as a whole, and what opens and closes objects and arrays between them.
+BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 # How msgspec names a member that the path of its message does not lead to.
 MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`", re.DOTALL)
 
@@ -303,11 +305,26 @@ def metadata_text(raw: Raw) -> str | None:
     data = bytes(raw)
     if not data:
         return None
+    if not _is_shallow(data):
+        sentence = f"metadata may have at most {MAX_METADATA_DEPTH} objects and arrays inside each other"
+        raise invalid_request(sentence, field="metadata")
     try:
         msgspec.json.decode(data, type=dict[str, Raw])
         return data.decode("utf-8")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _metadata_refusal() from error
+
+
+def _is_shallow(data: bytes) -> bool:
+    """Whether JSON text is nested no deeper than it may be. Strings may hold brackets, so they are passed over."""
+    if data.count(b"{") + data.count(b"[") <= MAX_METADATA_DEPTH:
+        return True  # nearly always
+    depth = 0
+    for bracket in BRACKETS.finditer(data):
+        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(bracket[0], 0)
+        if depth > MAX_METADATA_DEPTH:
+            return False
+    return True
 
 
 def _field(sentence: str, path: str) -> str:

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.errors import Refusal
+from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
-    MAX_URL_LENGTH,
     RESERVED_SEGMENTS,
     Urls,
     is_http_url,

@@ -14,15 +14,15 @@ import msgspec
 
 from payres import __version__
 from payres.cli.session import Session, with_session
+from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
 from payres.settings import Settings
+from payres.store.server_lock import server_lock
 from payres.store.wallets import count_wallets
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     import uvicorn
 
 CONFIG = "payres.toml"
-BACKLOG = 2048
-GRACE_SECONDS = 10
 
 
 @click.command()
@@ -63,6 +63,8 @@ def serve(session: Session, demo: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     with _listen(session.settings) as listener:
+        with server_lock(session.settings.database):
+            pass  # so that a second server is refused in a sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
         server = _build(session.settings)
         _announce(session, demo)
@@ -147,7 +149,10 @@ def _build(settings: Settings) -> "uvicorn.Server":
         server_header=False,
         date_header=True,
         backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        proxy_headers=True,  # X-Forwarded-For, of these alone
+        forwarded_allow_ips=settings.trusted_proxies,
     )
     return uvicorn.Server(config)
 

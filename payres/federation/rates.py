@@ -49,11 +49,13 @@ class RatesWorker:
         self._max_age = max_age
 
     async def run(self) -> None:
-        """Refreshes for ever. What fails is logged and tried again at the next round."""
+        """Refreshes until nothing may be written any more. What fails is logged and tried again at the next round."""
         while True:
             try:
                 await self.refresh()
             except Exception:
+                if self._database.halted:
+                    return
                 log.exception("the exchange rates could not be refreshed")
             await asyncio.sleep(max(LEAST_PAUSE, self._max_age / 4))
 

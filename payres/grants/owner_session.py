@@ -22,12 +22,16 @@ LIFETIME = 15 * MINUTE
 
 
 class ConsentRequest(msgspec.Struct, frozen=True):
-    """What a consent page is about. session is the browser's, present only when it belongs to the wallet's owner."""
+    """What a consent page is about. session is the browser's, present only when it belongs to the wallet's owner.
+
+    known_browser is there when the owner has signed in with this browser before, and names it.
+    """
 
     pending: Pending
     client: ClientRecord
     wallet: WalletRecord
     session: str | None
+    known_browser: bytes | None
 
     @property
     def grant(self) -> GrantRecord:
@@ -54,12 +58,15 @@ def find_request(tx: Transaction, interaction_id: str, nonce: str, session: str 
     pending = consent.find_pending(tx, interaction_id, nonce)
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
-    signed_in = session is not None and sessions.session_wallet(tx, hash_secret(session), now) == wallet_id
+    browser = hash_secret(session) if session is not None else None
+    signed_in = browser is not None and sessions.session_wallet(tx, browser, now) == wallet_id
+    is_known = browser is not None and sessions.knows_browser(tx, browser, wallet_id, now)
     return ConsentRequest(
         pending=pending,
         client=clients.client_by_id(tx, pending.grant.client_id),
         wallet=wallets.wallet_by_id(tx, wallet_id),
         session=session if signed_in else None,
+        known_browser=browser if is_known else None,
     )
 
 

@@ -19,6 +19,7 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Prepare, Reject, Reply, decode_prepare, encode, too_large_data
 from payres.interledger.receiver import Payable, Receiver
 from payres.interledger.routing import next_peer
+from payres.interledger.traffic import Traffic
 from payres.store.database import Database, Transaction
 from payres.store.peers import PeerRecord
 
@@ -38,6 +39,7 @@ class Connector:
         credentials: CredentialSource,
         answers: Answers,
         forwarder: Forwarder,
+        traffic: Traffic,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -45,6 +47,7 @@ class Connector:
         self._credentials = credentials
         self._answers = answers
         self._forwarder = forwarder
+        self._traffic = traffic
         self._receiver = Receiver(ilp_address)
 
     async def handle(self, peer: PeerRecord, body: bytes, request_id: str | None) -> bytes:
@@ -64,18 +67,8 @@ class Connector:
 
     async def _answer(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes:
         try:
-            self._check(peer, prepare)
-            if ildcp.is_request(prepare):
-                return _configuration(peer, prepare)
-            if not covers(self._ilp_address, prepare.destination):
-                return await self._forwarder.forward(peer, prepare, request)
-            opened = self._credentials.open(prepare.destination)
-            if opened is not None:
-                return await self._receive(peer, prepare, opened, request)
-            if await self._leads_below_us(peer, prepare):
-                return await self._forwarder.forward(peer, prepare, request)
-            known = prepare.destination == self._ilp_address
-            raise Declined(Code.UNREACHABLE if known else Code.UNEXPECTED_PAYMENT)
+            with self._traffic.packet(peer.id):
+                return await self._process(peer, prepare, request)
         except Declined as declined:
             return declined.reject(self._ilp_address)
         except Refusal as refusal:  # storage did not take the work
@@ -85,6 +78,20 @@ class Connector:
         except Exception:
             log.exception("a packet from peer %s failed", peer.name)
             return Reject(Code.INTERNAL_ERROR, self._ilp_address)
+
+    async def _process(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes:
+        self._check(peer, prepare)
+        if ildcp.is_request(prepare):
+            return _configuration(peer, prepare)
+        if not covers(self._ilp_address, prepare.destination):
+            return await self._forwarder.forward(peer, prepare, request)
+        opened = self._credentials.open(prepare.destination)
+        if opened is not None:
+            return await self._receive(peer, prepare, opened, request)
+        if await self._leads_below_us(peer, prepare):
+            return await self._forwarder.forward(peer, prepare, request)
+        known = prepare.destination == self._ilp_address
+        raise Declined(Code.UNREACHABLE if known else Code.UNEXPECTED_PAYMENT)
 
     def _check(self, peer: PeerRecord, prepare: Prepare) -> None:
         """What is asked of every packet. Raises Declined."""

@@ -20,8 +20,8 @@ MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
 
 _TOKEN = re.compile(r"[!-~]+")
-# A gateway answers 408, 502 and 504 for packets that may have come through. Some do so with 500 and 503 too; a peer that
-# repeats its answers can be asked what became of such a packet, others mean what they say.
+# A gateway answers 408, 502 and 504 for packets that may have come through. Some do so with 500 and 503 too; a peer
+# that repeats its answers can be asked what became of such a packet, others mean what they say.
 _PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408} | {500, 503}
 
 

@@ -144,6 +144,8 @@ class Recovery:
                 resolved = await self._resolved(packet) if repeats else Resolved("unknown", why=UNNUMBERED)
                 await self._database.write(partial(self._end_forwarded, packet=packet, resolved=resolved))
             except Exception:
+                if self._database.halted:
+                    return
                 log.exception("the packet %s could not be settled; trying again in %s s", packet.id, RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
             else:

@@ -90,9 +90,9 @@ class RemotePayments:
         self._woken.set()
 
     async def run(self) -> None:
-        """Sends for ever, each payment in a task of its own."""
+        """Sends until nothing may be written any more, each payment in a task of its own."""
         try:
-            while True:
+            while not self._database.halted:
                 await self._woken.wait()
                 self._woken.clear()
                 try:
@@ -122,6 +122,8 @@ class RemotePayments:
                 try:
                     under_way = await self._go_on(payment_id)
                 except Exception:
+                    if self._database.halted:
+                        return
                     log.exception("payment %s stumbled and goes on in %s s", payment_id, self.patience.after_fault)
                     await asyncio.sleep(self.patience.after_fault)
         finally:

@@ -1,6 +1,6 @@
 """Idempotency keys: what a client creates under one is created once, and a repeated request gets the same answer.
 
-After the IETF draft draft-ietf-httpapi-idempotency-key-header. Where that lets a copy of a request under way be refused,
+After the IETF draft draft-ietf-httpapi-idempotency-key-header. Where that refuses a copy of a request still under way,
 the copy waits here, so that a client never has to guess what a refusal is about.
 """
 
@@ -93,7 +93,9 @@ def _members(text: bytes) -> dict[str, bytes]:
 def _other_body(member: str | None) -> Refusal:
     advice = "repeat a request byte for byte, and use a new key for a new creation"
     if member is None:
-        sentence = f"The Idempotency-Key was used with a body of other bytes before, though with the same members: {advice}"
+        sentence = (
+            f"The Idempotency-Key was used with a body of other bytes before, though with the same members: {advice}"
+        )
         return Refusal(422, "idempotency_key_reused", sentence, {"reason": "body"})
     sentence = f"The Idempotency-Key was used with another body before, where {member} differs: {advice}"
     return Refusal(422, "idempotency_key_reused", sentence, {"reason": "body", "field": member})

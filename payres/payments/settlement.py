@@ -38,13 +38,15 @@ class SettlementWorker:
         self._woken.set()
 
     async def run(self) -> None:
-        """Settles for ever. What storage or a fault of ours held up is logged and tried again."""
+        """Settles until nothing may be written any more. What storage or a fault of ours held up is tried again."""
         while True:
             await self._woken.wait()
             self._woken.clear()
             try:
                 await self._settle_all()
             except Exception:
+                if self._database.halted:
+                    return
                 log.exception("settlement stumbled and tries again in %s s", RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()

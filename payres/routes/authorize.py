@@ -101,6 +101,7 @@ async def _prove(context: Context, client: Client, unverified: Unverified, keys:
         verified = verify_with(unverified, await _fetch_keys(context, client))
     if isinstance(verified, Rejected):
         raise _rejection(verified)
+    context.rate_limits.check_client(client.identity)
     if verified.nonce is not None:
         await _use_nonce(context, client, verified, unverified.now)
     return asks_elsewhere

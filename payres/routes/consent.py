@@ -16,11 +16,14 @@ from payres.errors import Refusal, invalid_request
 from payres.grants import consent, owner_session, wording
 from payres.grants.consent import Decision
 from payres.grants.intervals import describe_moment
-from payres.grants.owner_session import LIFETIME, ConsentRequest, OwnerDecision
+from payres.grants.owner_session import ConsentRequest, OwnerDecision
+from payres.grants.sign_in import Guesser
 from payres.routes.context import context_of
 from payres.routes.forms import keep_session, read_form, session_cookie
 from payres.routes.pages import redirect, refusal_page, render
 from payres.store.database import Transaction
+from payres.store.sessions import REMEMBERED
+from payres.throttle import origin
 
 log = logging.getLogger("payres.routes")
 
@@ -33,6 +36,7 @@ class ConsentPages:
         try:
             response = await _serve(request)
         except Refusal as refusal:
+            context_of(request).rate_limits.count_failure(scope, refusal.status)
             response = refusal_page(request, refusal)
         except Exception:
             log.exception("%s of a consent page failed", request.method)  # its address is a secret
@@ -82,7 +86,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
     try:
-        await context.sign_in.check_password(found.wallet, form.get("password", ""), now)
+        await context.sign_in.check_password(found.wallet, form.get("password", ""), now, _guesser(request, found))
         replaced = session_cookie(request)
 
         def unit(tx: Transaction) -> str:
@@ -94,8 +98,14 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
             return refusal_page(request, refusal, _path(request))
         return _show_sign_in(request, found, refusal.description, 401)
     response = redirect(_path(request))
-    keep_session(request, response, session, LIFETIME // SECOND)
+    # The server ends the session much earlier; until then the cookie tells this browser from a stranger's.
+    keep_session(request, response, session, REMEMBERED // SECOND)
     return response
+
+
+def _guesser(request: Request, found: ConsentRequest) -> Guesser:
+    client = request.client
+    return Guesser(origin(client.host) if client else None, found.known_browser)
 
 
 async def _sign_out(request: Request, form: dict[str, str]) -> Response:

@@ -15,6 +15,8 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
 from payres.payments.idempotency import Turns
 from payres.payments.settlement import SettlementWorker
+from payres.routes.rate_limits import RateLimits
+from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.store.database import Database
 from payres.urls import Urls
@@ -37,6 +39,8 @@ class Context(msgspec.Struct, frozen=True):
     connector: Connector
     credentials: CredentialSource
     sign_in: SignInGuard
+    rate_limits: RateLimits
+    readiness: Readiness
     turns: Turns
 
 

@@ -1,4 +1,4 @@
-"""Health: whether the process lives and its database answers."""
+"""Health, for whoever watches the server: whether it lives, and whether it can take payments."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,9 +10,19 @@ from payres.store.database import answers
 
 
 async def healthz(request: Request) -> Response:
-    """GET /healthz: 200 when the database answers, 503 with the reason when it does not."""
+    """GET /healthz: 200 when the process lives and the database can be read, 503 with the reason when it cannot."""
     try:
         await context_of(request).database.read(answers)
     except Refusal as refusal:
-        return json_response({"status": "unavailable", "reason": refusal.description}, 503)
+        return _unavailable(refusal.description)
     return json_response({"status": "ok"})
+
+
+async def readyz(request: Request) -> Response:
+    """GET /readyz: 200 when payments can be taken, 503 with the reason when they cannot."""
+    problem = await context_of(request).readiness.problem()
+    return _unavailable(problem) if problem else json_response({"status": "ok"})
+
+
+def _unavailable(reason: str) -> Response:
+    return json_response({"status": "unavailable", "reason": reason}, 503)

@@ -1,7 +1,7 @@
 """HTTP/1.1 as the servers of `payres serve` and payres.testing speak it: uvicorn's, with refusals like all others.
 
-uvicorn answers what is no HTTP in plain text and ahead of the answers that are still due, and reads header sections
-without end.
+uvicorn answers what is no HTTP in plain text and ahead of the answers that are still due, reads header sections without
+end, waits for ever, and takes any number of connections.
 """
 
 import asyncio
@@ -12,13 +12,15 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from payres.errors import Refusal
-from payres.routes.header_limit import MAX_HEADER_BYTES, section_bytes, too_long
+from payres.errors import Refusal, unavailable
+from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_CONNECTIONS, MAX_HEADER_BYTES, UNREAD_SECONDS
+from payres.routes.header_limit import section_bytes, too_long
 from payres.routes.refusals import refusal_response
 
 LINGER_SECONDS: Final = 2
 # A section that begins inside a piece is measured from the next one on: by so much at most, it may be noticed late.
 PIECE_BYTES: Final = 4096
+NEW: Final = -1.0
 MALFORMED: Final = "The request is not HTTP/1.1: mend its request line, its headers, or the chunks of its body"
 
 
@@ -36,6 +38,27 @@ class HttpProtocol(HttpToolsProtocol):
         self._unfinished = 0  # bytes that came since the parser last had something to hand on
         self._is_too_long = False
         self._last_words: bytes | None = None
+        self._coming: float | None = HEADER_SECONDS  # how long what is coming may take; None when nothing is
+        self._watched: float | None = None  # what the watch was set for
+        self._begun = False  # a request has, and is not complete
+        self._watch: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Takes the connection, or refuses one too many: what it sends is not read."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            self._refuse(unavailable("The server has as many connections as it takes. Try again shortly"))
+        else:
+            self._set_watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection."""
+        super().connection_lost(exc)
+        self._coming = None
+        self._set_watch()
+        if self._unread is not None:
+            self._unread.cancel()
 
     def data_received(self, data: bytes) -> None:
         """Parses what came, and stops at a section of headers or trailers that has become too long to wait for."""
@@ -47,14 +70,24 @@ class HttpProtocol(HttpToolsProtocol):
             super().data_received(piece)
             if self._unfinished > MAX_HEADER_BYTES and self._last_words is None:
                 self._refuse(too_long())
+        if self._coming is None and self._unfinished:  # empty lines before a request
+            self._coming = HEADER_SECONDS
+        if self._coming != self._watched:
+            self._set_watch()
 
     def send_400_response(self, msg: str) -> None:
         """uvicorn calls it when the parser gives up, and `msg` is its text."""
         self._refuse(too_long() if self._is_too_long else Refusal(400, "invalid_request", MALFORMED))
 
+    def on_message_begin(self) -> None:
+        """Begins a request."""
+        self._begun, self._coming, self._watched = True, HEADER_SECONDS, NEW
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
         """Makes a request of a header section, unless that is too long."""
         self._unfinished = 0
+        self._coming = BODY_SECONDS
         if section_bytes(self.parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
             self._is_too_long = True
             raise ValueError("the header section is too long")  # the parser stops at it, and nothing is dispatched
@@ -69,6 +102,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Ends the request."""
         self._unfinished = 0
+        self._begun, self._coming = False, None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -78,8 +112,44 @@ class HttpProtocol(HttpToolsProtocol):
         if is_last and self._last_words is not None and not self.transport.is_closing():
             self._hang_up()
 
+    def pause_writing(self) -> None:
+        """The client does not read its answers. It has a while to go on."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _set_watch(self) -> None:
+        """Watches that what is coming comes in time. What comes in one piece, as nearly all does, is not watched."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self._watched = self._coming
+        if self._coming is not None:
+            self._watch = self.loop.call_later(self._coming, self._time_out)
+
+    def _time_out(self) -> None:
+        """Refuses a request that takes too long to come; a connection on which none has begun is just closed."""
+        self._watch = None
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if self.transport.is_closing():
+            return
+        if self.flow.read_paused or not (self._begun or is_answered):  # it is not the client that is slow
+            self._set_watch()
+        elif is_answered and (not self._begun or self._coming == BODY_SECONDS):
+            self.transport.close()
+        else:
+            self._refuse(Refusal(408, "too_slow", f"The request did not come within {self._coming} seconds"))
+
     def _refuse(self, refusal: Refusal) -> None:
         """Answers with a refusal as soon as the requests before it have their answers, and hangs up."""
+        self._coming = None
+        self._set_watch()
         self._last_words = self._answer(refusal)
         if self.cycle is None or self.cycle.response_complete:
             self._hang_up()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import http_sf
 import msgspec
@@ -54,19 +54,24 @@ class Creation:
     async def earlier_answer(self) -> Response | None:
         """The answer that this request had before; for who must ask other servers before it can create anything.
 
-        Refuses with 422 `idempotency_key_reused`.
+        Refuses with 401 a token that has ended meanwhile, and with 422 `idempotency_key_reused`.
         """
-        keyed = self._keyed
+        permission, keyed = self._permission, self._keyed
         if keyed is None:
             return None
         now = self._context.clock.now()
-        kept = await self._context.database.read(lambda tx: find_answer(tx, keyed, now))
+
+        def unit(tx: Transaction) -> KeptAnswer | None:
+            require_token_in_force(tx, permission, now)  # it may have ended while other requests had their turn
+            return find_answer(tx, keyed, now)
+
+        kept = await self._context.database.read(unit)
         return None if kept is None else _repeated(kept)
 
     async def create(
         self, unit: Callable[[Transaction], T], show: Callable[[T], Resource], now: int
     ) -> tuple[T | None, Response]:
-        """What the unit creates, and the answer 201 that shows it; None and the earlier answer if it was created before.
+        """What the unit creates, and the answer 201 that shows it; or None, and the answer when it was created before.
 
         With a key, both are one commit: there is never one without the other. Refuses with 401 a token that has ended
         meanwhile, with 422 `idempotency_key_reused`, and as the unit does; a refusal leaves the key unused.
@@ -97,7 +102,7 @@ class Creation:
 def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     """The key in the Idempotency-Key header, None without one. Refuses with 400 what is none.
 
-    The draft's form is a string of structured fields (RFC 9651 section 3.3.3); the same without its quotes is taken too.
+    The draft's form is a string of structured fields (RFC 9651 section 3.3.3); it is taken without its quotes too.
     """
     values = [value for name, value in headers if name == HEADER]
     if not values:
@@ -114,10 +119,10 @@ def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
 
 def _string(value: bytes) -> str:
     try:
-        parsed, _ = http_sf.parse(value, tltype="item")
+        text, _ = cast("tuple[str, object]", http_sf.parse(value, tltype="item"))
     except ValueError as error:
         raise _malformed(f"The Idempotency-Key is no string of a structured field (RFC 9651): {error}") from error
-    return str(parsed)
+    return text
 
 
 def _malformed(description: str) -> Refusal:

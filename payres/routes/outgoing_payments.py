@@ -1,5 +1,7 @@
 """Outgoing payments over HTTP (parts 4.1, 4.3, 4.9), and what the grant behind a token has spent."""
 
+from functools import partial
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,13 +9,13 @@ from starlette.responses import Response
 from payres.amounts import Asset
 from payres.grants.access import Permission
 from payres.grants.limits import Spent, current_window, spent_in_window
-from payres.grants.tokens import require_token_in_force
 from payres.payments import outgoing as rules
 from payres.payments.outgoing import Created
 from payres.payments.wallet_lookup import active_wallet
 from payres.routes import bodies
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
+from payres.routes.idempotency import Creation
 from payres.routes.messages import json_response, read_body, read_json_body
 from payres.routes.page_query import page_query, wallet_address_of
 from payres.store import outgoing, wallets
@@ -21,10 +23,18 @@ from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
 from payres.store.pages import PageBounds
 from payres.store.wallets import WalletRecord
-from payres.wire import GrantSpending, OutgoingPaymentAccess, OutgoingPaymentPage, OutgoingPaymentRequest, decode
+from payres.wire import (
+    GrantSpending,
+    OutgoingPayment,
+    OutgoingPaymentAccess,
+    OutgoingPaymentPage,
+    OutgoingPaymentRequest,
+    decode,
+)
 
 REQUEST = msgspec.json.Decoder(OutgoingPaymentRequest)
 Found = tuple[WalletRecord, OutgoingRecord]
+Made = tuple[WalletRecord, Created]
 
 
 async def create(request: Request) -> Response:
@@ -32,30 +42,36 @@ async def create(request: Request) -> Response:
     context = context_of(request)
     body = await read_json_body(request)
     permission = await authorize(request, body, "outgoing-payment", "create")
+    creation = Creation(request, body, permission)
     asked = decode(REQUEST, body)
     limits = permission.limits_for(asked.wallet_address)
-    offer = await context.remote_quotes.offer_for_payment(asked)
-    now = context.clock.now()
+    async with creation:
+        earlier = await creation.earlier_answer()
+        if earlier is not None:
+            return earlier
+        offer = await context.remote_quotes.offer_for_payment(asked)
+        now = context.clock.now()
 
-    def unit(tx: Transaction) -> tuple[WalletRecord, Created]:
-        require_token_in_force(tx, permission, now)
-        wallet = active_wallet(tx, context.urls, asked.wallet_address)
-        return wallet, rules.create_outgoing_payment(
-            tx,
-            context.urls,
-            wallet,
-            permission.client_id,
-            permission.grant_id,
-            limits,
-            asked,
-            context.identifiers,
-            now,
-            offer,
-        )
+        def unit(tx: Transaction) -> Made:
+            wallet = active_wallet(tx, context.urls, asked.wallet_address)
+            return wallet, rules.create_outgoing_payment(
+                tx,
+                context.urls,
+                wallet,
+                permission.client_id,
+                permission.grant_id,
+                limits,
+                asked,
+                context.identifiers,
+                now,
+                offer,
+            )
 
-    wallet, created = await context.database.write(unit)
-    (context.settlement if created.payment.incoming_payment_id else context.remote_payments).wake()
-    return json_response(bodies.outgoing_payment(context.urls, wallet, created.payment, created.spent), 201)
+        made, answer = await creation.create(unit, partial(_show, context), now)
+    if made is not None:
+        payment = made[1].payment
+        (context.settlement if payment.incoming_payment_id else context.remote_payments).wake()
+    return answer
 
 
 async def read(request: Request) -> Response:
@@ -108,6 +124,11 @@ async def read_grant_spending(request: Request) -> Response:
             spent_receive_amount=bodies.amount(spent.receive, spent.receive_asset),
         )
     )
+
+
+def _show(context: Context, made: Made) -> OutgoingPayment:
+    wallet, created = made
+    return bodies.outgoing_payment(context.urls, wallet, created.payment, created.spent)
 
 
 def _find_spending(tx: Transaction, context: Context, permission: Permission) -> tuple[Asset, Spent] | None:

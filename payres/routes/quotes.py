@@ -30,27 +30,25 @@ async def create(request: Request) -> Response:
     asked = decode(REQUEST, body)
     permission.item_for(asked.wallet_address)
     async with creation:
-        if earlier := await creation.earlier_answer():
+        earlier = await creation.earlier_answer()
+        if earlier is not None:
             return earlier
         offer = await context.remote_quotes.offer_for_quote(asked)
         now = context.clock.now()
-        unit = partial(_create, context=context, permission=permission, asked=asked, offer=offer, now=now)
+
+        def unit(tx: Transaction) -> Found:
+            wallet = active_wallet(tx, context.urls, asked.wallet_address)
+            lifetime = context.settings.quote_lifetime
+            if offer is not None:
+                return wallet, rules.record_offer(
+                    tx, wallet, permission.client_id, offer, context.identifiers, lifetime, now
+                )
+            return wallet, rules.create_quote(
+                tx, context.urls, wallet, permission.client_id, asked, context.identifiers, lifetime, now
+            )
+
         _, answer = await creation.create(unit, lambda made: bodies.quote_body(context.urls, *made), now)
     return answer
-
-
-XX        wallet = active_wallet(tx, context.urls, asked.wallet_address)
-        lifetime = context.settings.quote_lifetime
-        if offer is not None:
-            return wallet, rules.record_offer(
-                tx, wallet, permission.client_id, offer, context.identifiers, lifetime, now
-            )
-        return wallet, rules.create_quote(
-            tx, context.urls, wallet, permission.client_id, asked, context.identifiers, lifetime, now
-        )
-
-    wallet, quote = await context.database.write(unit)
-    return json_response(bodies.quote_body(context.urls, wallet, quote), 201)
 
 
 async def read(request: Request) -> Response:

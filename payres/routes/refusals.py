@@ -11,6 +11,7 @@ from payres.errors import Refusal
 from payres.routes.context import context_of
 from payres.routes.cross_origin import answer_headers
 from payres.routes.messages import json_response
+from payres.routes.rate_limits import rate_limits_of
 
 log = logging.getLogger("payres.routes")
 
@@ -24,6 +25,7 @@ ROUTING = {
 async def render_refusal(request: Request, refusal: Exception) -> Response:
     """The answer for a Refusal. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
     assert isinstance(refusal, Refusal)
+    rate_limits_of(request).count_failure(request.scope, refusal.status)
     if refusal.status == 405 and request.method == "OPTIONS":
         # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=refusal.headers)

@@ -19,10 +19,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from msgspec import UNSET, UnsetType
 
+from payres.limits import MAX_KEYID_LENGTH
 from payres.signatures.reasons import shown
 
 # Printable ASCII, because the kid travels as the keyid parameter, a structured-field string.
-_KID = re.compile(r"[\x20-\x7e]{1,256}")
+_KID = re.compile(rf"[\x20-\x7e]{{1,{MAX_KEYID_LENGTH}}}")
 # 32 bytes in base64url without padding. The last character carries two unused bits, which must be zero: otherwise one
 # key would have four spellings, and four thumbprints.
 _X = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
@@ -53,7 +54,7 @@ class JWK(msgspec.Struct, frozen=True):
             if value != expected:
                 raise ValueError(f"The JWK's {name} is {shown(value)}; only {expected!r} is supported")
         if not _KID.fullmatch(self.kid):
-            raise ValueError("The JWK's kid must be 1 to 256 printable ASCII characters")
+            raise ValueError(f"The JWK's kid must be 1 to {MAX_KEYID_LENGTH} printable ASCII characters")
         if not _X.fullmatch(self.x):
             raise ValueError("The JWK's x must be 32 bytes as base64url without padding (43 characters)")
         if self.use is None:

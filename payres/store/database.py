@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from payres.errors import Refusal, unavailable
+from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.migrations import migrate, refuse_unusable
 
 T = TypeVar("T")
@@ -24,11 +25,20 @@ Transaction = sqlite3.Connection
 Unit = Callable[[Transaction], Any]
 Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
-MAX_UNITS_PER_COMMIT = 256
 READERS = 2
 BUSY_TIMEOUT_SECONDS = 5
+HALTED_SECONDS = 60  # until a caller may ask whether an operator has looked
 
 log = logging.getLogger("payres.store")
+
+
+class Halt(Exception):  # noqa: N818 - a state, found
+    """What a unit raises when what is stored cannot be right: nothing more may be written until someone has looked.
+
+    The text is for the operator's log; `told` is what callers may know.
+    """
+
+    told = "what it has stored cannot be right"
 
 
 class Database:
@@ -38,6 +48,15 @@ class Database:
         self.path = path
         self._writer = writer
         self._readers = readers
+
+    @property
+    def halted(self) -> str | None:
+        """Why nothing more is written, in words for callers; None as long as things are right."""
+        return self._writer.halted
+
+    def halt(self, cause: Halt) -> None:
+        """Writes nothing from now on: every unit is refused, and the file stays as it is. Reading goes on."""
+        self._writer.halt(cause)
 
     @classmethod
     async def open(cls, path: str) -> "Database":
@@ -60,7 +79,7 @@ class Database:
         """The unit's result, once the commit that holds its work is durable.
 
         What the unit raises is raised here and only its own work is undone. Raises the Refusal `unavailable` (503),
-        with nothing kept, when the commit fails.
+        with nothing kept, when the commit fails, when too many units wait, and for ever after a unit has raised Halt.
         """
         result: T = await self._writer.submit(unit)
         return result
@@ -105,7 +124,7 @@ class Lane:
     """A queue in front of one connection: units that wait while it is busy are run together, in order."""
 
     def __init__(
-        self, connection: OwnedConnection, run_together: Callable[[Sequence[Unit], Transaction], list[Any]]
+        self, connection: OwnedConnection, run_together: Callable[[Sequence[Unit], Transaction], list[Any] | Halt]
     ) -> None:
         self._connection = connection
         self._run_together = run_together
@@ -113,6 +132,13 @@ class Lane:
         self._drain: asyncio.Task[None] | None = None
         self._running = False
         self._closing: asyncio.Task[None] | None = None
+        self.halted: str | None = None
+
+    def halt(self, cause: Halt) -> None:
+        """Runs nothing from now on."""
+        if self.halted is None:
+            log.critical("WRITING HAS STOPPED, and an operator must look before it goes on: %s", cause)
+            self.halted = f"The server takes no more work: {cause.told}, and an operator must look"
 
     def delay(self) -> int:
         """How long a new unit would wait, in units, to choose a lane by; below zero when it joins some about to run.
@@ -125,6 +151,10 @@ class Lane:
         """The unit's result, or what it raised."""
         if self._closing is not None:
             raise unavailable("The server is stopping; try again shortly", retry_after=5)
+        if self.halted is not None:
+            raise unavailable(self.halted, retry_after=HALTED_SECONDS)
+        if len(self._waiting) >= MAX_WAITING_UNITS:
+            raise unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((unit, future))
         if self._drain is None:
@@ -143,6 +173,10 @@ class Lane:
                     outcomes = [Raised(error)] * len(batch)
                 finally:
                     self._running = False
+                if isinstance(outcomes, Halt):
+                    self.halt(outcomes)
+                    batch, self._waiting = batch + self._waiting, []
+                    outcomes = [Raised(unavailable(self.halted or "", HALTED_SECONDS)) for _ in batch]
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, outcome)
         finally:
@@ -178,15 +212,20 @@ def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
         future.set_exception(outcome.error)
 
 
-def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any]:
+def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any] | Halt:
     """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
-    A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is.
+    A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. When a unit
+    raises Halt, nothing of any is kept, and that is the result.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
         outcomes = [_run_unit(unit, connection) for unit in units]
         connection.execute("COMMIT")
+    except Halt as halt:
+        _empty_frames(halt)
+        _roll_back(connection)
+        return halt
     except Exception as error:
         _roll_back(connection)
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
@@ -199,6 +238,8 @@ def _run_unit(unit: Unit, connection: Transaction) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
         outcome = _checked(unit(connection))
+    except Halt:
+        raise
     except BaseException as error:  # even what would end a program must not end the thread with the work half done
         outcome = _raised(error)
         # Some failures (disk full, I/O) end the whole transaction; then there is no savepoint and this raises in turn.
@@ -283,6 +324,12 @@ def _roll_back(connection: Transaction) -> None:
 def answers(tx: Transaction) -> bool:
     """Whether the database can be read; raises when it cannot."""
     return tx.execute("SELECT count(*) FROM sqlite_master").fetchone() is not None
+
+
+def touch(tx: Transaction) -> None:
+    """Writes one page, with nothing changed in it, so that there is something to commit; raises when it cannot."""
+    (version,) = tx.execute("PRAGMA user_version").fetchone()
+    tx.execute(f"PRAGMA user_version = {version}")
 
 
 def connect_writer(path: str) -> sqlite3.Connection:

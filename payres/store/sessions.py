@@ -1,11 +1,14 @@
 """SQL of the signed-in browsers of wallet owners."""
 
+from payres.clock import DAY
 from payres.store.database import Transaction
+
+REMEMBERED = 30 * DAY
 
 
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
-    """Keeps a new session and forgets those that are over."""
-    tx.execute("DELETE FROM session WHERE expires_at <= ?", (now,))
+    """Keeps a new session and forgets those whose browsers were not used for long."""
+    tx.execute("DELETE FROM session WHERE created_at <= ?", (now - REMEMBERED,))
     tx.execute(
         "INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (?, ?, ?, ?)",
         (id_hash, wallet_id, now, expires_at),
@@ -18,6 +21,15 @@ def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:
         "SELECT wallet_address_id FROM session WHERE id_hash = ? AND expires_at > ?", (id_hash, now)
     ).fetchone()
     return row[0] if row else None
+
+
+def knows_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> bool:
+    """Whether the owner has signed in with this browser in the last while, be the session over or not."""
+    row = tx.execute(
+        "SELECT 1 FROM session WHERE id_hash = ? AND wallet_address_id = ? AND created_at > ?",
+        (id_hash, wallet_id, now - REMEMBERED),
+    ).fetchone()
+    return row is not None
 
 
 def delete_session(tx: Transaction, id_hash: bytes) -> None:

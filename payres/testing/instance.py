@@ -34,6 +34,9 @@ T = TypeVar("T")
 START_SECONDS = 10
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
+# Tests do at once what takes people and programs a while, and from one address.
+RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_of_strangers", "rate_limit_per_peer")
+DEFAULTS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
 WALLETS = {"alice": "Alice", "bob": "Bob"}
 CLIENT = "shop"
 
@@ -174,7 +177,7 @@ def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
     """Runs a payres on a free loopback port until the block ends. `settings` are those of docs/settings.md."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        defaults = {"base_url": base_url, "database": str(database), "continue_wait": 0, "allow_private_hosts": True}
+        defaults = {"base_url": base_url, "database": str(database), **DEFAULTS}
         clock = MovableClock()
         server = _Server(create_app(msgspec.convert(defaults | settings, Settings), clock), listener)
         context = server.start()

@@ -366,6 +366,36 @@ def test_kill_at_the_first_answer_leaves_each_payment_whole_or_absent(deployment
     journal.check()
 
 
+def test_repeated_after_a_kill_each_request_with_a_key_has_been_done_once(
+    deployment: Deployment, journal: Journal, shop: Client
+) -> None:
+    """Whether its answer was read, was lost, or never came to be."""
+    numbers = range(1000, 1008)  # beyond those of the journal
+    requests: list[tuple[str, Json]] = [("/incoming-payments", {"walletAddress": deployment.bob}) for _ in numbers]
+    for _ in numbers:
+        requests.append(("/outgoing-payments", {"walletAddress": deployment.alice, "quoteId": journal.quote(100)}))
+    for number, (_, body) in zip([*numbers, *numbers], requests, strict=True):
+        body["metadata"] = {"number": number}
+
+    def send(number: int) -> httpx2.Response:
+        path, body = requests[number]
+        return shop.request("POST", path, body, journal.token, {"idempotency-key": f"request-{number}"})
+
+    with ThreadPoolExecutor(len(requests)) as threads:
+        sent = [threads.submit(send, number) for number in range(len(requests))]
+        done, _ = wait(sent, PATIENCE_SECONDS, FIRST_COMPLETED)
+        deployment.kill()
+    assert done
+    deployment.start()
+    for number, before in enumerate(sent):
+        answers = [send(number) for _ in range(2)] + ([] if before.exception() else [before.result()])
+        assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
+    for path in TABLES:
+        stored = journal.stored(path)
+        assert [stored[number] for number in numbers] == [1] * len(numbers)
+    assert deployment.command("ledger", "check")["ok"]
+
+
 def test_kill_at_random_moments_keeps_every_answer(deployment: Deployment, journal: Journal) -> None:
     seed = int(os.environ.get("CRASH_SEED") or SystemRandom().getrandbits(32))
     chance = Random(seed)

@@ -32,7 +32,7 @@ from tests.crash.test_kill import free_port
 Json = dict[str, Any]
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
-PACKETS = int(os.environ.get("REMOTE_PACKETS", "1000"))
+PACKETS = int(os.environ.get("REMOTE_PACKETS", "600"))
 PACKET = 5  # cents
 VALUE = PACKETS * PACKET
 FEE = 10

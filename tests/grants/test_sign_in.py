@@ -6,7 +6,8 @@ import pytest
 from payres.clock import MINUTE, SECOND
 from payres.errors import Refusal
 from payres.grants import sign_in
-from payres.grants.sign_in import HASHING_AT_ONCE, MAX_WRONG, SignInGuard
+from payres.grants.sign_in import SignInGuard
+from payres.limits import MAX_WRONG_PASSWORDS, PASSWORDS_AT_ONCE
 from payres.store.wallets import WalletRecord
 
 NOW = 1_800_000_000 * SECOND
@@ -33,14 +34,16 @@ async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1
 async def test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too() -> None:
     guard = SignInGuard()
 
-    assert [await status_of(guard, "wrong", NOW) for _ in range(MAX_WRONG + 1)] == [401] * MAX_WRONG + [429]
+    assert [await status_of(guard, "wrong", NOW) for _ in range(MAX_WRONG_PASSWORDS + 1)] == [
+        401
+    ] * MAX_WRONG_PASSWORDS + [429]
     assert await status_of(guard, "right", NOW) == 429
     assert await status_of(guard, "right", NOW, number=2) == 200
 
 
 async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> None:
     guard = SignInGuard()
-    for second in range(MAX_WRONG):
+    for second in range(MAX_WRONG_PASSWORDS):
         await status_of(guard, "wrong", NOW + second * SECOND)
 
     with pytest.raises(Refusal) as caught:
@@ -55,7 +58,7 @@ async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> Non
 
 async def test_check_password_forgives_after_the_right_one() -> None:
     guard = SignInGuard()
-    for password in ["wrong"] * (MAX_WRONG - 1) + ["right"] + ["wrong"] * MAX_WRONG:
+    for password in ["wrong"] * (MAX_WRONG_PASSWORDS - 1) + ["right"] + ["wrong"] * MAX_WRONG_PASSWORDS:
         assert await status_of(guard, password, NOW) in {200, 401}
 
     assert await status_of(guard, "right", NOW) == 429
@@ -66,7 +69,7 @@ async def test_check_password_counts_guesses_that_come_at_once() -> None:
 
     statuses = await asyncio.gather(*(status_of(guard, "wrong", NOW) for _ in range(20)))
 
-    assert sorted(statuses) == [401] * MAX_WRONG + [429] * (20 - MAX_WRONG)
+    assert sorted(statuses) == [401] * MAX_WRONG_PASSWORDS + [429] * (20 - MAX_WRONG_PASSWORDS)
 
 
 async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,10 +90,10 @@ async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monk
     monkeypatch.setattr(sign_in, "verify_password", slow)
     guard = SignInGuard()
     checks = [asyncio.create_task(status_of(guard, "right", NOW, number)) for number in range(6)]
-    for _ in range(HASHING_AT_ONCE):
+    for _ in range(PASSWORDS_AT_ONCE):
         assert await asyncio.to_thread(entered.acquire, timeout=10)
     assert not any(check.done() for check in checks)
     release.set()
 
     assert await asyncio.gather(*checks) == [200] * 6
-    assert most == HASHING_AT_ONCE
+    assert most == PASSWORDS_AT_ONCE

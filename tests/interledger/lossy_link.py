@@ -9,13 +9,15 @@ from random import Random
 from threading import Lock, Thread
 from urllib.parse import urlsplit
 
+MOST_LOSSES = 2
 HOP_BY_HOP = {"connection", "content-length", "transfer-encoding", "host", "date", "server"}
 
 
 class LossyLink(ThreadingHTTPServer):
     """Hands requests on to `url`, and loses some: before they arrive, or their answers afterwards.
 
-    `loss` is the share of those that are lost; `numbered` says whether the numbers of requests and answers get through.
+    `loss` is the share of those that are lost, a numbered one twice at most, or waiting for it would take ever longer;
+    `numbered` says whether the numbers of requests and answers get through.
     """
 
     daemon_threads = True
@@ -27,16 +29,18 @@ class LossyLink(ThreadingHTTPServer):
         self.loss = 0.0
         self.fates: Counter[str] = Counter()
         self._chance = Random(seed)
+        self._losses: Counter[str] = Counter()
         self._lock = Lock()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}{self.target.path}"
 
-    def fate(self) -> str:
-        """What becomes of the next request."""
+    def fate(self, number: str) -> str:
+        """What becomes of a request."""
         with self._lock:
-            lost = self._chance.random() < self.loss
+            lost = self._chance.random() < self.loss and self._losses[number] < MOST_LOSSES
+            self._losses[number] += lost and self.numbered
             fate = self._chance.choice(["lost before", "lost after", "502 after"]) if lost else "answered"
             self.fates[fate] += 1
             return fate
@@ -63,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        fate = self.server.fate()
+        fate = self.server.fate(self.headers.get("request-id", ""))
         if fate == "lost before":
             self.close_connection = True
             return

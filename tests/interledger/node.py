@@ -20,6 +20,7 @@ from payres.interledger.link import Link, open_http
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.recovery import Recovery
 from payres.interledger.stream import SharedSecret
+from payres.interledger.traffic import Traffic
 from payres.operator import audit, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.store import accounts, clients, incoming, packets
@@ -27,6 +28,7 @@ from payres.store.database import Database, Transaction
 from payres.store.incoming import IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.throttle import Throttle
 
 T = TypeVar("T")
 OWN = "test.node"
@@ -46,7 +48,8 @@ class Node:
         self.recovery = Recovery(database, clock, link, self.answers)
         self.identifiers = SystemIdentifiers()
         forwarder = Forwarder(database, clock, self.identifiers, own, link, self.answers, self.recovery)
-        self.connector = Connector(database, clock, own, self.credentials, self.answers, forwarder)
+        traffic = Traffic(Throttle(0, clock))
+        self.connector = Connector(database, clock, own, self.credentials, self.answers, forwarder, traffic)
 
     async def write(self, unit: Callable[[Transaction], T]) -> T:
         return await self.database.write(unit)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from payres.clock import SECOND
 from payres.errors import Refusal
-from payres.interledger import balances
+from payres.interledger import balances, quoting
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
 from payres.store import outgoing, packets
@@ -20,6 +21,7 @@ from payres.testing.peering import peer
 from tests.interledger.network import (
     PATIENCE_SECONDS,
     Json,
+    amount,
     bill,
     change,
     check_books,
@@ -98,6 +100,22 @@ def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(pair: 
         assert sent(a, created).state == "sending"
         let_time_pass(pair, 22)
         a.context.remote_payments.wake()
+    goes_on_to_the_end(pair, created, receiver)
+
+
+def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    monkeypatch.setattr(quoting, "SLIPPAGE", Fraction(1, 2))
+    hurried(a, in_flight=1, round_trip=2 * SECOND)  # a tenth of a second between two packets
+    receiver = bill(b, b.wallet("bob"))
+    created = a.client.pay(a.wallet("alice"), receiver, debitAmount=amount(1000))
+    assert created["receiveAmount"] == amount(500)
+    wait_until(lambda: sent(a, created).delivered >= 500)
+    interrupt(a, created)
+    assert sent(a, created).sent < 1000
+    let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
 
 

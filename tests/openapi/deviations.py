@@ -158,12 +158,31 @@ DEVIATIONS = (
     Deviation(
         WITH_BODY, 415, "unsupported_media_type", "The body must be JSON and say so; the documents take it for granted"
     ),
+    Deviation(
+        CREATE,
+        422,
+        "idempotency_key_reused",
+        "The Idempotency-Key came before, with another request. The documents have no such keys",
+    ),
     Deviation(SIGNED, 413, "too_large", "A body has a limit, or anyone could fill the server's memory"),
     Deviation(
         (*SIGNED, *PUBLIC, DID),
         431,
         "too_large",
         "The request line and the headers have a limit, or anyone could fill the server's memory",
+    ),
+    Deviation(
+        (*SIGNED, *PUBLIC, DID),
+        408,
+        "too_slow",
+        "The request did not come in time, or anyone could hold the server's connections",
+    ),
+    Deviation(
+        (*SIGNED, *PUBLIC, DID),
+        429,
+        "too_many_requests",
+        "The client, or the address that it asks from, asks more often than the server takes; Retry-After says when to "
+        "go on",
     ),
     Deviation(
         (*SIGNED, *PUBLIC),

@@ -9,7 +9,7 @@ import pytest
 
 from payres.clock import HOUR, format_time
 from payres.errors import Refusal
-from payres.routes.header_limit import MAX_HEADER_BYTES
+from payres.limits import MAX_HEADER_BYTES
 from payres.testing.instance import Instance, run_instance
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
@@ -177,6 +177,15 @@ def with_long_body(payres: Instance, asked: Asked) -> httpx2.Response:
     return payres.client.request(asked.method, asked.path, raw=long, token=asked.token)
 
 
+def under_a_used_key(payres: Instance, asked: Asked) -> httpx2.Response:
+    key = {"idempotency-key": f"used-for-{asked.path}"}
+    wallet = payres.wallet("alice")
+    token = access(payres, "incoming-payment", "create")
+    assert payres.client.request("POST", "/incoming-payments", {"walletAddress": wallet}, token, key).is_success
+    body = (asked.body or {}) | ({"metadata": {}} if asked.path == "/incoming-payments" else {})
+    return payres.client.request(asked.method, asked.path, body, asked.token, key)
+
+
 def without_token(payres: Instance, asked: Asked) -> httpx2.Response:
     return send(payres, asked, token=None)
 
@@ -204,6 +213,7 @@ PROVOKE: dict[tuple[int, str], Callable[[Instance, Asked], httpx2.Response]] = {
     (409, "wrong_state"): too_late,
     (413, "too_large"): with_long_body,
     (415, "unsupported_media_type"): as_text,
+    (422, "idempotency_key_reused"): under_a_used_key,
     (431, "too_large"): with_long_headers,
     (500, "internal_error"): as_it_is,
     (503, "unavailable"): as_it_is,

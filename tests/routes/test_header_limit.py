@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from payres.application import create_app
-from payres.routes.header_limit import MAX_HEADER_BYTES, section_bytes
+from payres.limits import MAX_HEADER_BYTES
+from payres.routes.header_limit import section_bytes
 from payres.settings import Settings
 
 ORIGIN = (b"origin", b"https://app.example")

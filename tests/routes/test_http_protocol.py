@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from payres.routes.header_limit import MAX_HEADER_BYTES
+from payres.limits import MAX_HEADER_BYTES
 from payres.routes.http_protocol import PIECE_BYTES, HttpProtocol
 from payres.testing.instance import Instance
 

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payres.errors import Refusal, not_found
+from payres.limits import MAX_UNITS_PER_COMMIT
 from payres.store import database as database_module
 from payres.store.database import (
-    MAX_UNITS_PER_COMMIT,
     READERS,
     Database,
     Lane,

@@ -12,6 +12,7 @@ from payres.store import (
     assets,
     clients,
     grants,
+    idempotency,
     incoming,
     outgoing,
     packets,
@@ -67,6 +68,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.interaction_of_grant": lambda tx: grants.interaction_of_grant(tx, "1"),
     "grants.decide_interaction": lambda tx: grants.decide_interaction(tx, "1", None, 1),
     "grants.use_reference": lambda tx: grants.use_reference(tx, "1"),
+    "idempotency.find_answer": lambda tx: idempotency.find_answer(tx, 1, "key"),
+    "idempotency.delete_answers_until": lambda tx: idempotency.delete_answers_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
     "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None),
     "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
@@ -148,6 +151,7 @@ def connection() -> Iterator[RecordingConnection]:
             " VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1)"
         )
         original.execute("INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0)")
+        original.execute("INSERT INTO idempotency_key VALUES (1, 1, 'key', '/quotes', x'00', 201, x'00', 0)")
         original.backup(opened)
         yield opened
 

@@ -1,13 +1,20 @@
 """Migrations: numbered SQL files that take a database from one `PRAGMA user_version` to the next.
 
 A new database is made from `schema.sql` at once. A database with a higher version than this program knows is refused.
+Before an older one is changed, a copy of it is kept.
 """
 
+import logging
 import re
 import sqlite3
+from contextlib import closing
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+
+from payres.store.copies import copied, examine, first_fault, rename, side_file
+
+log = logging.getLogger("payres.store")
 
 
 class UnusableDatabase(Exception):  # noqa: N818 - names what was found
@@ -22,20 +29,27 @@ class ForeignDatabase(UnusableDatabase):
     """The file is another program's."""
 
 
-def migrate(connection: sqlite3.Connection) -> None:
+class DamagedDatabase(UnusableDatabase):
+    """What is in the file contradicts itself."""
+
+
+def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
     """Brings the database to the newest version, in one transaction. Raises UnusableDatabase, sqlite3.Error.
 
     Foreign keys must be off on this connection, or a step could not rebuild a table that others refer to; they are
-    checked as a whole before the commit.
+    checked as a whole before the commit. An older database in a file is first proved sound and copied beside it.
     """
     steps = migrations()
     newest = max(steps)
-    if _version(connection) == newest:
+    if version_of(connection) == newest:
         return
     connection.execute("BEGIN IMMEDIATE")
+    kept: Path | None = None
     try:
         refuse_unusable(connection)
-        found = _version(connection)  # again, now that no other process can be migrating
+        found = version_of(connection)  # again, now that no other process can be migrating
+        if keep_copy and 0 < found < newest:
+            kept = _keep_copy(connection, newest)
         scripts = [schema()] if found == 0 else [steps[n] for n in range(found + 1, newest + 1)]
         for script in scripts:
             execute_script(connection, script)
@@ -43,10 +57,29 @@ def migrate(connection: sqlite3.Connection) -> None:
             raise sqlite3.IntegrityError("after the migration some rows would refer to rows that do not exist")
         connection.execute(f"PRAGMA user_version = {newest:d}")
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        if kept is not None and isinstance(error, sqlite3.Error):
+            sentence = f"the migration to version {newest} failed and nothing was changed; {kept} is a copy: {error}"
+            raise type(error)(sentence) from error
         raise
+    if kept is not None:
+        log.info("migrated the database from version %d to %d; %s is a copy from before", found, newest, kept)
+
+
+def migrate_copy(path: Path) -> None:
+    """Brings a copy of a database that is kept elsewhere to the newest version; it stays one file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, keep_copy=False)
+
+
+def require_payres(connection: sqlite3.Connection) -> None:
+    """Raises UnusableDatabase unless this payres or an earlier one made the database."""
+    refuse_unusable(connection)
+    tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('account', 'transfer', 'wallet_address')"
+    if version_of(connection) == 0 or connection.execute(tables).fetchone() != (3,):
+        raise ForeignDatabase("The file is not a database of payres")
 
 
 def refuse_unusable(connection: sqlite3.Connection) -> None:
@@ -57,7 +90,7 @@ def refuse_unusable(connection: sqlite3.Connection) -> None:
     ).fetchone()[0]
     if is_foreign:
         raise ForeignDatabase("The file is a database of another program: name a file of its own for payres")
-    found, newest = _version(connection), max(migrations())
+    found, newest = version_of(connection), max(migrations())
     if found > newest:
         raise NewerDatabase(
             f"The database has version {found}, this payres knows versions up to {newest}: "
@@ -78,6 +111,17 @@ def migrations() -> dict[int, str]:
     return {int(_number(file)): file.read_text(encoding="utf-8") for file in files(__name__).iterdir() if _number(file)}
 
 
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of the database; 0 when nothing is in it yet."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def is_newest(connection: sqlite3.Connection) -> bool:
+    """Whether the database has the version that this program writes."""
+    return version_of(connection) == max(migrations())
+
+
 def execute_script(connection: sqlite3.Connection, script: str) -> None:
     """Runs the statements inside the open transaction; `executescript` would commit it first."""
     statement = ""
@@ -94,6 +138,20 @@ def _number(file: Traversable) -> str:
     return match[1] if match else ""
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
+def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path | None:
+    """A proved copy beside the database, or None for one in memory. The connection's lock keeps all writers out.
+
+    It takes the place of one that an earlier attempt at the same migration left: a server that is started again and
+    again must not fill the disk.
+    """
+    file = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
+    if not file:
+        return None
+    database = Path(file)
+    kept = side_file(database, f".before-version-{newest}")
+    with copied(database, beside=kept) as partial:
+        fault = examine(partial, first_fault)
+        if fault is not None:
+            raise DamagedDatabase(f"The database is damaged and was not migrated: {fault}. Restore a backup of it")
+        rename(partial, kept)
+    return kept

@@ -94,7 +94,7 @@ async function takePacket(request, body, response) {
   }
   total.requests += 1
   await delay(config.latency)
-  if (chance() < config.http500) {
+  if (happens(config.http500)) {
     return response.writeHead(500).end()
   }
   const id = config.repeats ? request.headers['request-id'] : undefined
@@ -103,7 +103,7 @@ async function takePacket(request, body, response) {
     answers.set(id, reply)
     response.setHeader('Request-Id', id)
   }
-  if (chance() < config.drop) {
+  if (happens(config.drop)) {
     return request.socket.destroy()
   }
   return response.writeHead(200, { 'Content-Type': 'application/octet-stream' }).end(reply)
@@ -120,7 +120,7 @@ async function answer(body) {
   if (config.maxPacket !== null && BigInt(prepare.amount) > BigInt(config.maxPacket)) {
     return reject('F08', 'the packet is too large', config.tellMaxPacket ? amounts(prepare.amount, config.maxPacket) : '')
   }
-  if (chance() < config.t00) {
+  if (happens(config.t00)) {
     return reject('T00', 'try again')
   }
   return serializeIlpReply(receive({ ...prepare, amount: String(arriving(BigInt(prepare.amount))) }))
@@ -175,6 +175,11 @@ function configure(changes) {
 
 function tell(response, value) {
   response.writeHead(200, { 'Content-Type': 'application/json' }).end(toJson(value))
+}
+
+/** Whether something happens that is so probable. What cannot happen uses up no chance, so the seed decides the rest. */
+function happens(probability) {
+  return probability > 0 && chance() < probability
 }
 
 /** Numbers from 0 to 1 that look random and are the same for the same seed (xorshift, 32 bits). */

@@ -1,0 +1,69 @@
+"""`payres backup` and `payres restore`: a proved copy of the database, and its way back."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from payres.cli.session import Session, with_session
+from payres.operator import backups
+
+
+@click.command()
+@click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace DEST when it exists.")
+@with_session
+def backup(session: Session, destination: Path, force: bool) -> None:
+    """Copy the database while the server runs.
+
+    The copy is one file with mode 0600. It gets its name when it is whole, on the disk and proved like by `payres
+    ledger check`. When DEST is a directory, the file in it is named by the time. The copy holds secrets: guard it like
+    the database.
+
+    \b
+    Example: payres backup /mnt/backups
+    """
+    database = session.database()
+    with _sentences(f"{database} cannot be copied"):
+        made = backups.make_backup(database, destination, force, session.clock.now())
+    resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
+    session.show(resource, f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB")
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
+@with_session
+def restore(session: Session, source: Path) -> None:
+    """Put a backup in the place of the database, which the server must not be using.
+
+    SOURCE stays as it is: a copy of it is proved, migrated if an older payres made it, and put in place. What was there
+    is kept beside it.
+
+    \b
+    Example: payres restore /mnt/backups/payres-20260131T093000Z.db
+    """
+    database = Path(session.settings.database)
+    with _sentences(f"{database} cannot be replaced"):
+        restored = backups.restore_backup(source, database, session.clock.now())
+    resource = {
+        "database": str(database),
+        "source": str(source),
+        "version": restored.version,
+        "replaced": str(restored.replaced) if restored.replaced else None,
+    }
+    lines = [f"{database}: restored from {source}, and proved"]
+    if restored.replaced:
+        lines.append(f"{restored.replaced}: what was there before")
+    session.show(resource, "\n".join(lines))
+
+
+@contextmanager
+def _sentences(failed: str) -> Iterator[None]:
+    try:
+        yield
+    except backups.BackupRefused as refused:
+        raise click.ClickException(str(refused)) from refused
+    except sqlite3.Error as error:
+        raise click.ClickException(f"{failed}: {error}") from error

@@ -1,0 +1,53 @@
+"""Readiness: whether payments can be taken now, which is more than that the process lives."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+from payres.errors import Refusal
+from payres.limits import MIN_FREE_BYTES
+from payres.store.database import Database, touch
+
+PATIENCE_SECONDS: Final = 2.0  # for a commit; whoever asks waits little longer
+KEPT_SECONDS: Final = 1.0  # so that asking often does not make work
+
+
+class Readiness:
+    """Finds out by a real commit, at most once a second."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asking = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._problem: str | None = None
+
+    async def problem(self) -> str | None:
+        """Why no payments can be taken, or None when they can."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if now >= self._asked_at + KEPT_SECONDS:
+                self._problem = self._no_room() or await self._no_commit()
+                self._asked_at = now
+        return self._database.halted or self._problem
+
+    def _no_room(self) -> str | None:
+        if free_bytes(Path(self._database.path).parent) < MIN_FREE_BYTES:
+            return f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
+        return None
+
+    async def _no_commit(self) -> str | None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self._database.write(touch)
+        except Refusal as refusal:
+            return refusal.description
+        except TimeoutError:
+            return f"The database did not take a commit within {PATIENCE_SECONDS:g} seconds"
+        return None
+
+
+def free_bytes(folder: Path) -> int:
+    """What may still be written to the disk of a folder."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

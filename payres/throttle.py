@@ -1,0 +1,71 @@
+"""Throttles: how often something may happen for each client, address or peer.
+
+Each is a token bucket, kept as one number: the time at which all that was taken will have been given back.
+"""
+
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Hashable
+from functools import lru_cache
+
+from payres.clock import SECOND, Clock
+from payres.errors import Refusal
+from payres.limits import BURST_SECONDS, MAX_COUNTED
+
+
+class Throttle:
+    """So many a second for each key, and a few seconds' worth at once; a `rate` of 0 takes everything.
+
+    It counts in memory and forgets the least recent of too many keys, for which that is a full bucket.
+    """
+
+    def __init__(self, rate: int, clock: Clock, keys: int = MAX_COUNTED) -> None:
+        self._interval = SECOND // rate if rate else 0
+        self._burst = max(BURST_SECONDS * SECOND, self._interval) if rate else 0
+        self._clock = clock
+        self._keys = keys
+        self._full_at: OrderedDict[Hashable, int] = OrderedDict()
+
+    def take(self, key: Hashable) -> int:
+        """Takes one. Returns 0, or, when there is none left, the microseconds until there is."""
+        if not self._interval:
+            return 0
+        now = self._clock.now()
+        # Never more than the whole bucket ahead, or a clock that is set back would lock everyone out.
+        full_at = min(max(self._full_at.pop(key, 0), now), now + self._burst)
+        wait = full_at + self._interval - now - self._burst
+        self._full_at[key] = full_at if wait > 0 else full_at + self._interval
+        if len(self._full_at) > self._keys:
+            self._full_at.popitem(last=False)
+        return max(wait, 0)
+
+    def wait(self, key: Hashable) -> int:
+        """The microseconds until there is one to take, 0 when there is one now; takes none."""
+        full_at = self._full_at.get(key)
+        if full_at is None:
+            return 0
+        now = self._clock.now()
+        return max(min(full_at, now + self._burst) + self._interval - now - self._burst, 0)
+
+
+def too_many(wait: int, description: str) -> Refusal:
+    """The refusal of what comes too often; `wait` is the microseconds until it is taken again, rounded up."""
+    return Refusal(429, "too_many_requests", description, headers={"Retry-After": str(-(-wait // SECOND))})
+
+
+@lru_cache(maxsize=4096)
+def origin(address: str) -> str | None:
+    """Who is counted at an address: itself, or the /64 network of IPv6, all of which one customer has (RFC 6177).
+
+    None for loopback, where a proxy is that does not say for whom it asks: what it asks must not be counted as one's.
+    """
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return origin(str(parsed.ipv4_mapped))
+        if not parsed.is_loopback:
+            return str(ipaddress.IPv6Network((parsed, 64), strict=False))
+    return None if parsed.is_loopback else str(parsed)

@@ -1,0 +1,478 @@
+"""Retry-safe creation: one key, one request, one thing created, one answer."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Barrier
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import http_sf
+import httpx2
+import pytest
+
+from payres.clock import HOUR
+from payres.errors import Refusal
+from payres.grants.tokens import revoke_token
+from payres.identifiers import hash_secret
+from payres.operator import wallets
+from payres.routes import idempotency
+from payres.routes.idempotency import MAX_KEY_LENGTH, idempotency_key
+from payres.signatures.base import Message, signature_base
+from payres.signatures.digest import content_digest
+from payres.store import tokens
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+
+COPIES = 50
+TABLES = {"/incoming-payments": "incoming_payment", "/quotes": "quote", "/outgoing-payments": "outgoing_payment"}
+KINDS = ["incoming payment", "quote", "payment of a quote", "payment without a quote"]
+FRESH = count()
+
+
+class Making(NamedTuple):
+    """A good request that creates something."""
+
+    path: str
+    body: Json
+    token: str
+    wallet: str
+
+
+def usd(value: int) -> Json:
+    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
+
+
+def new_key() -> str:
+    return str(uuid4())
+
+
+def access(instance: Instance, wallet: str, *kinds: str, client: Client | None = None) -> str:
+    """A token that permits creating such things for a wallet address."""
+    return (client or instance.client).grant(
+        *({"type": kind, "actions": ["create"], "identifier": wallet} for kind in kinds)
+    )
+
+
+def everything(instance: Instance, wallet: str, client: Client | None = None) -> str:
+    return access(instance, wallet, "incoming-payment", "quote", "outgoing-payment", client=client)
+
+
+def making(instance: Instance, kind: str, client: Client | None = None) -> Making:
+    """A request from a new wallet that has 1000.00 USD."""
+    client = client or instance.client
+    wallet = instance.create_wallet(f"thrifty-{next(FRESH)}", deposit="1000.00")
+    receiver = client.create_incoming_payment(instance.wallet("bob"))["id"]
+    token = everything(instance, wallet, client)
+    body: Json = {"walletAddress": wallet}
+    if kind == "incoming payment":
+        return Making("/incoming-payments", body | {"incomingAmount": usd(500)}, token, wallet)
+    quoted = {"receiver": receiver, "method": "ilp", "debitAmount": usd(500)}
+    if kind == "quote":
+        return Making("/quotes", body | quoted, token, wallet)
+    if kind == "payment of a quote":
+        quote = client.create_quote(wallet, receiver, debitAmount=usd(500))
+        return Making("/outgoing-payments", body | {"quoteId": quote["id"]}, token, wallet)
+    direct = {"incomingPayment": receiver, "debitAmount": usd(500)}
+    return Making("/outgoing-payments", body | direct, token, wallet)
+
+
+def send(
+    instance: Instance, asked: Making, key: str | None, client: Client | None = None, **changes: Any
+) -> httpx2.Response:
+    asked = asked._replace(**changes)
+    headers = {} if key is None else {"idempotency-key": key}
+    return (client or instance.client).request("POST", asked.path, asked.body, asked.token, headers)
+
+
+def made(instance: Instance, asked: Making) -> int:
+    """How many things there are of that kind in the wallet."""
+    path = asked.wallet.rpartition("/")[2]
+    query = f"SELECT count(*) FROM {TABLES[asked.path]} r JOIN wallet_address w ON w.id = wallet_address_id"
+    return int(instance.read(lambda tx: tx.execute(f"{query} WHERE w.path = ?", (path,)).fetchone()[0]))
+
+
+def shown(answer: httpx2.Response) -> tuple[int, bytes, dict[str, str]]:
+    """All of an answer but when it was sent."""
+    return answer.status_code, answer.content, {name: value for name, value in answer.headers.items() if name != "date"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_repeated_request_gets_the_same_answer(shared: Instance, kind: str) -> None:
+    asked = making(shared, kind)
+    key = new_key()
+    first = send(shared, asked, key)
+    assert first.status_code == 201
+    shared.settle()
+    shared.clock.advance(2)
+    for _ in range(2):
+        assert shown(send(shared, asked, key)) == shown(first)
+    assert made(shared, asked) == 1
+    is_paid = asked.path == "/outgoing-payments"
+    assert shared.balance(asked.wallet.rpartition("/")[2]) == ("995.00" if is_paid else "1000.00")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answer_is_the_one_that_a_request_without_a_key_gets(shared: Instance, kind: str) -> None:
+    with_key = send(shared, making(shared, kind), new_key())
+    without = send(shared, making(shared, kind), None)
+    assert with_key.json().keys() == without.json().keys()
+    assert with_key.headers.keys() == without.headers.keys()
+
+
+@pytest.mark.parametrize("kind", ["incoming payment", "quote", "payment without a quote"])
+def test_without_a_key_and_under_another_each_request_creates(shared: Instance, kind: str) -> None:
+    asked = making(shared, kind)
+    key = new_key()
+    for value in (None, None, f"a{key}", f"A{key}"):
+        assert send(shared, asked, value).status_code == 201
+    assert made(shared, asked) == 4
+
+
+def test_request_without_a_key_looks_nothing_up(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("looked up")
+
+    monkeypatch.setattr(idempotency, "find_answer", fail)
+    monkeypatch.setattr(idempotency, "keep_answer", fail)
+    for kind in KINDS:
+        assert send(shared, making(shared, kind), None).status_code == 201
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_at_once_create_one_thing_and_have_its_answer(shared: Instance, kind: str) -> None:
+    asked = making(shared, kind)
+    key = new_key()
+    barrier = Barrier(COPIES)
+
+    def copy(_: int) -> httpx2.Response:
+        barrier.wait(timeout=30)
+        return send(shared, asked, key)
+
+    with ThreadPoolExecutor(COPIES) as threads:
+        answers = list(threads.map(copy, range(COPIES)))
+    assert Counter((answer.status_code, answer.content) for answer in answers) == {(201, answers[0].content): COPIES}
+    assert made(shared, asked) == 1
+    if asked.path == "/outgoing-payments":
+        shared.settle()
+        assert shared.balance(asked.wallet.rpartition("/")[2]) == "995.00"
+        spent = shared.client.get("/outgoing-payment-grant", asked.token).json()
+        assert spent["spentDebitAmount"] == usd(500)
+    shared.check_ledger()
+
+
+def test_copies_with_other_bodies_at_once_create_one_thing(shared: Instance) -> None:
+    asked = making(shared, "payment without a quote")
+    key = new_key()
+    amounts = [100 + number % 5 for number in range(20)]
+    with ThreadPoolExecutor(len(amounts)) as threads:
+        bodies = [asked.body | {"debitAmount": usd(amount)} for amount in amounts]
+        answers = list(threads.map(lambda body: send(shared, asked, key, body=body), bodies))
+    assert Counter(answer.status_code for answer in answers) == {201: 4, 422: 16}
+    assert len({answer.content for answer in answers if answer.status_code == 201}) == 1
+    assert made(shared, asked) == 1
+
+
+def test_copies_at_once_of_what_is_refused_are_each_refused(shared: Instance, refused: Refused) -> None:
+    asked = making(shared, "payment without a quote")
+    key, body = new_key(), asked.body | {"debitAmount": usd(100_001)}
+    with ThreadPoolExecutor(10) as threads:
+        answers = list(threads.map(lambda _: send(shared, asked, key, body=body), range(10)))
+    for answer in answers:
+        refused(answer, 403, "insufficient_funds", reason="wallet")
+    assert made(shared, asked) == 0
+
+
+def test_answer_stays_as_it_was_when_the_payment_has_moved_on(shared: Instance) -> None:
+    wallet = shared.wallet("bob")
+    token = shared.client.grant(
+        {"type": "incoming-payment", "actions": ["create", "complete", "read"], "identifier": wallet}
+    )
+    asked = Making("/incoming-payments", {"walletAddress": wallet, "metadata": {"b": 1.50, "a": "é"}}, token, wallet)
+    key = new_key()
+    first = send(shared, asked, key)
+    created = first.json()
+    assert shared.client.post(f"{created['id']}/complete", token=token).json()["completed"]
+    repeated = send(shared, asked, key)
+    assert shown(repeated) == shown(first)
+    assert repeated.json()["methods"] == created["methods"] != []
+    assert shared.client.get(created["id"], token).json()["completed"]
+
+
+def test_answer_is_given_although_its_wallet_takes_no_more(shared: Instance, refused: Refused) -> None:
+    asked = making(shared, "incoming payment")
+    key = new_key()
+    first = send(shared, asked, key)
+    shared.write(lambda tx: wallets.deactivate(tx, asked.wallet.rpartition("/")[2]))
+    assert shown(send(shared, asked, key)) == shown(first)
+    refused(send(shared, asked, new_key()), 400, "invalid_request", field="walletAddress")
+
+
+@pytest.mark.parametrize("kind", ["incoming payment", "payment without a quote"])
+def test_key_is_good_for_a_day(shared: Instance, kind: str) -> None:
+    asked = making(shared, kind)
+    key = new_key()
+    first = send(shared, asked, key)
+    shared.clock.advance(24 * HOUR // 1_000_000 - 60)
+    asked = asked._replace(token=everything(shared, asked.wallet))
+    assert shown(send(shared, asked, key)) == shown(first)
+    shared.clock.advance(61)
+    again = send(shared, asked, key)
+    assert again.status_code == 201
+    assert again.json()["id"] != first.json()["id"]
+    assert shown(send(shared, asked, key)) == shown(again)
+    assert made(shared, asked) == 2
+
+
+def test_token_may_be_another_of_the_client(shared: Instance) -> None:
+    asked = making(shared, "payment without a quote")
+    key = new_key()
+    first = send(shared, asked, key)
+    assert shown(send(shared, asked, key, token=everything(shared, asked.wallet))) == shown(first)
+
+
+def test_client_does_not_meet_the_keys_of_another(shared: Instance) -> None:
+    other = shared.new_client(f"rival-{next(FRESH)}")
+    asked = making(shared, "payment without a quote")
+    theirs = asked._replace(token=everything(shared, asked.wallet, other))
+    key = new_key()
+    first = send(shared, asked, key)
+    second = send(shared, theirs, key, client=other)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json()["id"] != second.json()["id"]
+    assert shown(send(shared, asked, key)) == shown(first)
+    assert shown(send(shared, theirs, key, client=other)) == shown(second)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answer_is_for_who_may_create_it_still(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, kind: str
+) -> None:
+    asked = making(shared, kind)
+    key = new_key()
+    assert send(shared, asked, key).status_code == 201
+    elsewhere = shared.create_wallet(f"thrifty-{next(FRESH)}")
+    refused(send(shared, asked, key, token=None), 401, "invalid_token", reason="missing_token")
+    other = shared.new_client(f"rival-{next(FRESH)}")
+    refused(send(shared, asked, key, client=other), 401, "invalid_client", reason="signature_mismatch")
+    refused(
+        send(shared, asked, key, token=everything(shared, elsewhere)), 403, "insufficient_access", reason="identifier"
+    )
+    wrong = "quote" if asked.path == "/incoming-payments" else "incoming-payment"
+    token = access(shared, asked.wallet, wrong)
+    refused(send(shared, asked, key, token=token), 403, "insufficient_access", reason="action")
+    end_token(shared, asked.token)
+    refused(send(shared, asked, key), 401, "invalid_token", reason="revoked_token")
+
+
+def test_token_that_ends_while_the_request_waits_gets_no_answer(
+    shared: Instance, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, key = making(shared, "quote"), new_key()
+    assert send(shared, asked, key).status_code == 201
+    enter = idempotency.Creation.__aenter__
+
+    async def end_and_enter(creation: idempotency.Creation) -> None:
+        now = shared.clock.now()
+        token_id = creation._permission.token_id
+        await shared.context.database.write(lambda tx: revoke_token(tx, token_id, now))
+        await enter(creation)
+
+    monkeypatch.setattr(idempotency.Creation, "__aenter__", end_and_enter)
+    refused(send(shared, asked, key), 401, "invalid_token", reason="revoked_token")
+    asked = asked._replace(token=everything(shared, asked.wallet))
+    refused(send(shared, asked, new_key()), 401, "invalid_token", reason="revoked_token")
+
+
+def end_token(instance: Instance, token: str) -> None:
+    def unit(tx: Any) -> None:
+        holder = tokens.find_holder(tx, hash_secret(token))
+        assert holder is not None
+        revoke_token(tx, holder.token_id, instance.clock.now())
+
+    instance.write(unit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "field"),
+    [
+        ("incoming payment", {"incomingAmount": usd(501)}, "incomingAmount.value"),
+        ("incoming payment", {"metadata": {"order": 1}}, "metadata"),
+        ("quote", {"debitAmount": usd(501)}, "debitAmount.value"),
+        ("quote", {"receiver": "https://elsewhere.example/incoming-payments/1"}, "receiver"),
+        ("payment without a quote", {"debitAmount": usd(499)}, "debitAmount.value"),
+        ("payment without a quote", {"metadata": {}}, "metadata"),
+        ("payment of a quote", {"quoteId": "https://elsewhere.example/quotes/1"}, "quoteId"),
+    ],
+)
+def test_other_body_under_the_key_is_refused(
+    shared: Instance, refused: Refused, kind: str, changes: Json, field: str
+) -> None:
+    asked = making(shared, kind)
+    key = new_key()
+    first = send(shared, asked, key)
+    answer = send(shared, asked, key, body=asked.body | changes)
+    error = refused(answer, 422, "idempotency_key_reused", reason="body", field=field)
+    assert field in error["description"]
+    assert made(shared, asked) == 1
+    assert shown(send(shared, asked, key)) == shown(first)
+
+
+def test_same_members_in_other_bytes_are_another_body(shared: Instance, refused: Refused) -> None:
+    asked, key = making(shared, "incoming payment"), new_key()
+    assert send(shared, asked, key).status_code == 201
+    backwards = dict(reversed(asked.body.items()))
+    error = refused(send(shared, asked, key, body=backwards), 422, "idempotency_key_reused", reason="body")
+    assert "field" not in error["details"]
+
+
+def test_key_of_another_path_is_refused(shared: Instance, refused: Refused) -> None:
+    asked, key = making(shared, "quote"), new_key()
+    assert send(shared, asked, key).status_code == 201
+    paying = making(shared, "payment without a quote")
+    error = refused(send(shared, paying, key), 422, "idempotency_key_reused", reason="path")
+    assert "/quotes" in error["description"]
+    assert made(shared, paying) == 0
+    slashed = send(shared, asked, key, path="/quotes/")
+    assert slashed.status_code == 201, "a trailing slash leads to the same"
+    assert made(shared, asked) == 1
+
+
+def test_refusal_leaves_the_key_free(shared: Instance, refused: Refused) -> None:
+    asked, key = making(shared, "payment without a quote"), new_key()
+    much = asked.body | {"debitAmount": usd(100_001)}
+    refused(send(shared, asked, key, body=much), 403, "insufficient_funds")
+    refused(send(shared, asked, key, body=asked.body | {"debitAmount": usd(0)}), 400, "invalid_amount")
+    shared.write(lambda tx: wallets.deposit(tx, asked.wallet.rpartition("/")[2], "0.01", shared.clock.now()))
+    assert send(shared, asked, key, body=much).status_code == 201
+    refused(send(shared, asked, key), 422, "idempotency_key_reused", field="debitAmount.value")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (ZeroDivisionError(), 500, "internal_error"),
+        (Refusal(503, "unavailable", "The disk is full"), 503, "unavailable"),
+    ],
+)
+def test_fault_keeps_neither_the_key_nor_what_was_created(
+    shared: Instance, refused: Refused, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, code: str
+) -> None:
+    asked, key = making(shared, "payment without a quote"), new_key()
+
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(idempotency, "keep_answer", fail)
+        refused(send(shared, asked, key), status, code)
+    assert made(shared, asked) == 0
+    assert send(shared, asked, key).status_code == 201
+    assert made(shared, asked) == 1
+    shared.check_ledger()
+
+
+GOOD_KEYS = [
+    (b"8e03978e-40d5-43e8-bc93-6894a57f9324", "8e03978e-40d5-43e8-bc93-6894a57f9324"),
+    (b'"8e03978e-40d5-43e8-bc93-6894a57f9324"', "8e03978e-40d5-43e8-bc93-6894a57f9324"),
+    (b'"a b, c; d"', "a b, c; d"),
+    (b'"a \\"b\\" \\\\"', 'a "b" \\'),
+    (b'"key";version=1', "key"),
+    (b"a", "a"),
+    (b"QUJD/+=:~.!#$%&'*^_`|@", "QUJD/+=:~.!#$%&'*^_`|@"),
+    (b"a" * MAX_KEY_LENGTH, "a" * MAX_KEY_LENGTH),
+    (b'"' + b"a" * MAX_KEY_LENGTH + b'"', "a" * MAX_KEY_LENGTH),
+]
+BAD_KEYS = [
+    [b""],
+    [b'""'],
+    [b"a" * (MAX_KEY_LENGTH + 1)],
+    [b'"' + b"a" * (MAX_KEY_LENGTH + 1) + b'"'],
+    [b"a b"],
+    [b"a,b"],
+    [b"a;b"],
+    [b'a"b"'],
+    [b'"a'],
+    [b'"a" b'],
+    [b'"a", "b"'],
+    [b'"a\\b"'],
+    [b'"\xc3\xa9"'],
+    [b"\xc3\xa9"],
+    [b"a\x00"],
+    [b"a\n"],
+    [b"a", b"a"],
+    [b"a", b"b"],
+]
+
+
+@pytest.mark.parametrize(("value", "key"), GOOD_KEYS)
+def test_key_is_a_string_with_or_without_its_quotes(value: bytes, key: str) -> None:
+    assert idempotency_key([(b"accept", b"*/*"), (b"idempotency-key", value)]) == key
+
+
+def test_no_header_is_no_key() -> None:
+    assert idempotency_key([]) is None
+    assert idempotency_key([(b"x-idempotency-key", b"a")]) is None
+
+
+@pytest.mark.parametrize("values", BAD_KEYS)
+def test_header_that_is_no_key_is_refused(values: Sequence[bytes]) -> None:
+    with pytest.raises(Refusal) as caught:
+        idempotency_key([(b"idempotency-key", value) for value in values])
+    assert (caught.value.status, caught.value.code) == (400, "invalid_request")
+    assert caught.value.details == {"field": "Idempotency-Key"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_malformed_key_creates_nothing(shared: Instance, refused: Refused, kind: str) -> None:
+    asked = making(shared, kind)
+    refused(send(shared, asked, "a b"), 400, "invalid_request", field="Idempotency-Key")
+    refused(send(shared, asked, "a b", token=None), 401, "invalid_token")
+    assert made(shared, asked) == 0
+
+
+def test_quoted_key_is_the_same_as_the_bare_one(shared: Instance) -> None:
+    asked, key = making(shared, "quote"), new_key()
+    assert shown(send(shared, asked, f'"{key}"')) == shown(send(shared, asked, key))
+    assert made(shared, asked) == 1
+
+
+def test_key_may_be_covered_by_the_signature(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    asked = making(shared, "payment without a quote")
+    client, url = shared.client, f"{shared.base_url}{asked.path}"
+    content = json.dumps(asked.body).encode()
+    headers = {
+        "authorization": f"GNAP {asked.token}",
+        "content-type": "application/json",
+        "content-digest": content_digest(content),
+        "idempotency-key": f'"{new_key()}"',
+    }
+    components = ["@method", "@target-uri", "authorization", "content-digest", "idempotency-key"]
+    created = shared.clock.now() // 1_000_000
+    parameters = f'({" ".join(f"{chr(34)}{name}{chr(34)}" for name in components)});created={created};keyid="key-1"'
+    lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+    signature = client.private_key.sign(signature_base(Message("POST", url, lines, content), components, parameters))
+    headers |= {"signature-input": f"sig1={parameters}", "signature": f"sig1={http_sf.ser(signature)}"}
+    first = stranger.post(url, content=content, headers=headers)
+    assert first.status_code == 201, first.text
+    assert stranger.post(url, content=content, headers=headers).content == first.content
+    altered = stranger.post(url, content=content, headers=headers | {"idempotency-key": '"altered"'})
+    refused(altered, 401, "invalid_client", reason="signature_mismatch")
+    assert made(shared, asked) == 1
+
+
+def test_grant_requests_have_no_keys(shared: Instance) -> None:
+    body = {
+        "client": shared.client.wallet_address,
+        "access_token": {"access": [{"type": "quote", "actions": ["read"]}]},
+    }
+    answers = [
+        shared.client.request("POST", "/", body, headers={"idempotency-key": key}) for key in ("key", "key", "no key")
+    ]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert len({answer.json()["access_token"]["value"] for answer in answers}) == 3
