@@ -20,32 +20,34 @@ class Throttle:
     """
 
     def __init__(self, rate: int, clock: Clock, keys: int = MAX_COUNTED) -> None:
-        self._interval = SECOND // rate if rate else 0
-        self._burst = max(BURST_SECONDS * SECOND, self._interval) if rate else 0
+        self._rate = rate
+        self._burst = BURST_SECONDS * SECOND * rate  # times are multiplied by the rate here, so that none is rounded
         self._clock = clock
         self._keys = keys
         self._full_at: OrderedDict[Hashable, int] = OrderedDict()
 
     def take(self, key: Hashable) -> int:
         """Takes one. Returns 0, or, when there is none left, the microseconds until there is."""
-        if not self._interval:
+        if not self._rate:
             return 0
-        now = self._clock.now()
+        now = self._clock.now() * self._rate
         # Never more than the whole bucket ahead, or a clock that is set back would lock everyone out.
         full_at = min(max(self._full_at.pop(key, 0), now), now + self._burst)
-        wait = full_at + self._interval - now - self._burst
-        self._full_at[key] = full_at if wait > 0 else full_at + self._interval
+        wait = full_at + SECOND - now - self._burst
+        self._full_at[key] = full_at if wait > 0 else full_at + SECOND
         if len(self._full_at) > self._keys:
             self._full_at.popitem(last=False)
-        return max(wait, 0)
+        return -(-wait // self._rate) if wait > 0 else 0
 
     def wait(self, key: Hashable) -> int:
         """The microseconds until there is one to take, 0 when there is one now; takes none."""
         full_at = self._full_at.get(key)
         if full_at is None:
             return 0
-        now = self._clock.now()
-        return max(min(full_at, now + self._burst) + self._interval - now - self._burst, 0)
+        now = self._clock.now() * self._rate
+        if full_at > now + self._burst:
+            full_at = self._full_at[key] = now + self._burst
+        return max(-(-(full_at + SECOND - now - self._burst) // self._rate), 0)
 
 
 def too_many(wait: int, description: str) -> Refusal:

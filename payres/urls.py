@@ -21,6 +21,8 @@ RECEIVER = re.compile(r"https?://.+/incoming-payments/.+")
 ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)")
+# What no host has. Browsers take a backslash for a slash, so that what follows it would only look like the host's end.
+NO_HOST = re.compile(r"[\\<>^|%]")
 
 
 class Urls:
@@ -147,7 +149,9 @@ def _split(url: str) -> SplitResult | None:
         _ = parts.port
     except ValueError:
         return None
-    return parts if parts.scheme in DEFAULT_PORTS and parts.hostname and "@" not in parts.netloc else None
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc or NO_HOST.search(parts.netloc):
+        return None
+    return parts
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -44,7 +44,10 @@ ENTRANCES: dict[str, set[str]] = {
     "cli": {"application", "demo"},
     "__main__": {"cli"},
 }
-BEGINS_TRANSACTIONS = {"payres/cli/session.py", "payres/store/database.py", "payres/store/migrations/__init__.py"}
+BEGINS_TRANSACTIONS = {
+    *("payres/cli/session.py", "payres/store/copies.py", "payres/store/database.py"),
+    "payres/store/migrations/__init__.py",
+}
 MONEY = ("payres/amounts.py", "payres/ledger.py", "payres/payments/", "payres/store/")
 LEDGER_WRITES = {
     *("insert_account", "change_account", "change_floor"),

@@ -38,9 +38,31 @@ def test_defaults_are_those_of_a_first_try() -> None:
         "signature_max_age": 300,
         "allow_private_hosts": False,
         "max_body_bytes": 65_536,
+        "rate_limit_per_client": 600,
+        "rate_limit_per_address": 1000,
+        "rate_limit_of_strangers": 50,
+        "rate_limit_per_peer": 1000,
+        "trusted_proxies": "127.0.0.1",
         "rates_url": "",
         "rates_max_age": 300,
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "proxies"),
+    [
+        ("", ""),
+        (" 127.0.0.1 , ::1,10.0.0.0/8 ", "127.0.0.1,::1,10.0.0.0/8"),
+    ],
+)
+def test_trusted_proxies_are_addresses_and_networks(text: str, proxies: str) -> None:
+    assert load({"trusted_proxies": text}).trusted_proxies == proxies
+
+
+@pytest.mark.parametrize("text", ["*", "proxy.example", "127.0.0.1 ::1", "10.0.0.1/8"])
+def test_trusted_proxies_are_nothing_else(text: str) -> None:
+    with pytest.raises(SettingsError, match="must be IP addresses and networks"):
+        load({"trusted_proxies": text})
 
 
 def test_flags_win_over_environment_over_file_over_defaults(empty_directory: Path) -> None:

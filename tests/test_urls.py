@@ -204,6 +204,8 @@ def test_did_names_the_wallet_in_the_characters_of_a_did(base: str, path: str, d
         ("https://user:secret@shop.example", False),
         ("https://shop.example:port", False),
         ("https://shop.example:99999", False),
+        ("https://shop.example\\.bank.example/", False),
+        ("https://shop%2eexample/", False),
         ("https://shop.example/a b", False),
         ("https://shop.example/\n", False),
         ("https://shop.example/\x00", False),

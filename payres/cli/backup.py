@@ -25,7 +25,7 @@ def backup(session: Session, destination: Path, force: bool) -> None:
     \b
     Example: payres backup /mnt/backups
     """
-    database = session.database()
+    database = Path(session.database())
     with _sentences(f"{database} cannot be copied"):
         made = backups.make_backup(database, destination, force, session.clock.now())
     resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
@@ -36,10 +36,10 @@ def backup(session: Session, destination: Path, force: bool) -> None:
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @with_session
 def restore(session: Session, source: Path) -> None:
-    """Put a backup in the place of the database, which the server must not be using.
+    """Put a backup in the place of the database.
 
-    SOURCE stays as it is: a copy of it is proved, migrated if an older payres made it, and put in place. What was there
-    is kept beside it.
+    The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is proved,
+    migrated if an older payres made it, and put in place. What was there is kept beside it.
 
     \b
     Example: payres restore /mnt/backups/payres-20260131T093000Z.db

@@ -52,6 +52,15 @@ class Session:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
 
+    def database(self) -> str:
+        """The path of the database, which must be there."""
+        path = self.settings.database
+        if not Path(path).exists():
+            raise click.ClickException(
+                f"There is no database {path}. Make one with `payres init`, or name another with --database PATH"
+            )
+        return path
+
     def wallet_path(self, text: str) -> str:
         """The path of a wallet of this server, which may be given as its whole wallet address."""
         if "://" not in text:
@@ -62,11 +71,7 @@ class Session:
         return path
 
     def _run(self, unit: Callable[[Transaction], T], begin: str, create: bool) -> T:
-        path = self.settings.database
-        if not create and not Path(path).exists():
-            raise click.ClickException(
-                f"There is no database {path}. Make one with `payres init`, or name another with --database PATH"
-            )
+        path = self.settings.database if create else self.database()
         with open_database(path, begin) as tx:
             return unit(tx)
 

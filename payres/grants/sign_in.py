@@ -46,7 +46,7 @@ class SignInGuard:
         self._attempts: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
         self._hashing = asyncio.Semaphore(PASSWORDS_AT_ONCE)
 
-    async def check_password(self, wallet: WalletRecord, password: str, now: int, guesser: Guesser = Guesser()) -> None:  # noqa: B008 - it cannot be changed
+    async def check_password(self, wallet: WalletRecord, password: str, now: int, guesser: Guesser) -> None:
         """Returns when the password is the wallet's. Refuses with 401 another, with 429 one attempt too many."""
         counts = _counts(wallet, guesser)
         self._count(counts, now)

@@ -13,7 +13,7 @@ from payres.store.database import Transaction
 from payres.store.migrations import UnusableDatabase, is_newest, migrate_copy, require_payres, version_of
 from payres.store.server_lock import server_lock
 
-PAUSE_SECONDS = 0.005  # after each megabyte: some 150 megabytes a second, with the server's commits in between
+PAUSE_MILLISECONDS = 5  # the server's commits get their turn; a gigabyte takes ten seconds or so
 
 
 class BackupRefused(Exception):  # noqa: N818 - names what was decided
@@ -42,13 +42,15 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
     """
     target = destination / f"{database.stem}-{stamp(now)}{database.suffix}" if destination.is_dir() else destination
     _require_free(database, target, overwrite)
-    with copied(database, beside=target, pause=PAUSE_SECONDS) as partial:
+    with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
         version = examine(partial, _payres_version)
         fault = examine(partial, _first_fault)
         if fault is not None:
             broken = side_file(target, ".broken")
             rename(partial, broken)
-            raise BackupRefused(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
+            raise BackupRefused(
+                f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into"
+            )
         _require_free(database, target, overwrite)  # again, after what may have been minutes
         rename(partial, target)
         return Backup(target, version, target.stat().st_size)
@@ -118,7 +120,10 @@ def _payres_version(tx: Transaction) -> int:
 
 def _first_fault(tx: Transaction) -> str | None:
     """What is wrong with the books or the file; in a database of an older version, with the file alone."""
-    if not is_newest(tx):
-        return first_fault(tx)
-    broken = audit.first_broken(audit.check(tx))
+    try:
+        if not is_newest(tx):
+            return first_fault(tx)
+        broken = audit.first_broken(audit.check(tx))
+    except sqlite3.DatabaseError as error:
+        return f"it cannot be read: {error}"
     return f"the invariant `{broken.name}` is broken: {broken.breaches[0]}" if broken else None

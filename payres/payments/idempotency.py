@@ -5,6 +5,7 @@ the copy waits here, so that a client never has to guess what a refusal is about
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -18,6 +19,7 @@ from payres.store.idempotency import KeptAnswer
 
 KEPT_FOR: Final = DAY
 PRUNED_AT_ONCE: Final = 2  # for each that is kept, so that deleting keeps up
+MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class KeyedRequest(msgspec.Struct, frozen=True):
@@ -70,24 +72,30 @@ def keep_answer(tx: Transaction, request: KeyedRequest, status: int, answer: byt
 def first_difference(before: bytes, after: bytes) -> str | None:
     """The first member, such as `debitAmount.value`, that two bodies with JSON objects write differently.
 
-    None when they differ in nothing but the order of members or the space between them.
+    None when they differ in nothing but the order of members or the space between them. What is inside the members of
+    `after` need not be valid.
     """
     first, second = _members(before), _members(after)
-    for name in [*second, *(name for name in first if name not in second)]:
-        was, is_now = first.get(name, b""), second.get(name, b"")
-        if was == is_now:
-            continue
-        if not (was.startswith(b"{") and is_now.startswith(b"{")):
+    for name in _names_that_differ(first, second):
+        was, is_now = _members(first.get(name, b"")), _members(second.get(name, b""))
+        if not was or not is_now:
             return name
-        inner, others = _members(was), _members(is_now)
-        for part in [*others, *(part for part in inner if part not in others)]:
-            if inner.get(part) != others.get(part):
-                return f"{name}.{part}"
+        for part in _names_that_differ(was, is_now):
+            return f"{name}.{part}"
     return None
 
 
+def _names_that_differ(first: dict[str, bytes], second: dict[str, bytes]) -> Iterator[str]:
+    names = [*second, *(name for name in first if name not in second)]
+    return (name for name in names if first.get(name) != second.get(name))
+
+
 def _members(text: bytes) -> dict[str, bytes]:
-    return {name: bytes(value) for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items()}
+    """The members of a JSON object as they are written; none for anything else."""
+    try:
+        return {name: bytes(value) for name, value in MEMBERS.decode(text).items()}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
 
 
 def _other_body(member: str | None) -> Refusal:

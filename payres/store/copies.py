@@ -24,12 +24,12 @@ class DatabaseOpen(Exception):  # noqa: N818 - names what was found
 
 
 @contextmanager
-def copied(source: Path, beside: Path, pause: float = 0, still: bool = False) -> Iterator[Path]:
+def copied(source: Path, beside: Path, pause: int = 0, still: bool = False) -> Iterator[Path]:
     """A copy of what is committed now, under a temporary name beside `beside`: on the disk, with mode 0600.
 
-    It is removed after the block unless it was renamed. `pause` is slept after every megabyte, so that a server keeps
-    disk and processor. `still` says that nobody writes to the source, of which nothing is then changed, not even the
-    files beside it. Raises sqlite3.Error, OSError.
+    It is removed after the block unless it was renamed. `pause` milliseconds are slept after every megabyte, so that a
+    server keeps disk and processor. `still` says that nobody writes to the source, of which nothing is then changed,
+    not even the files beside it. Raises sqlite3.Error, OSError.
     """
     descriptor, name = mkstemp(prefix=f"{beside.name}.", suffix=".partial", dir=beside.parent)
     partial = Path(name)
@@ -84,14 +84,14 @@ def side_file(database: Path, suffix: str) -> Path:
     return database.with_name(database.name + suffix)
 
 
-def _copy(source: Path, partial: Path, pause: float, still: bool) -> None:
+def _copy(source: Path, partial: Path, pause: int, still: bool) -> None:
     with closing(_open(source, still)) as reader, closing(_connect(partial.resolve().as_uri())) as writer:
         writer.execute("PRAGMA journal_mode = OFF")  # whatever interrupts this, the file is thrown away
         writer.execute("PRAGMA synchronous = OFF")
         # One snapshot for all steps. Without it every commit of the server would make the copy begin anew.
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        reader.backup(writer, pages=PAGES_PER_STEP, progress=lambda *_: sleep(pause))
+        reader.backup(writer, pages=PAGES_PER_STEP, progress=lambda *_: sleep(pause / 1000))
         reader.execute("COMMIT")
         writer.execute("PRAGMA journal_mode = DELETE")  # the page copied says WAL, which asks for files beside it
 

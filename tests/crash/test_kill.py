@@ -121,9 +121,9 @@ class Deployment:
         wallet = self.command("wallet", "show", path)
         return int(wallet["balance"].replace(".", "")), int(wallet["reserved"].replace(".", ""))
 
-    def select(self, query: str) -> list[Any]:
-        """Rows of the database, as another program sees them."""
-        with closing(connect_reader(str(self.database))) as connection:
+    def select(self, query: str, database: Path | None = None) -> list[Any]:
+        """Rows of the database or a copy of it, as another program sees them."""
+        with closing(connect_reader(str(database or self.database))) as connection:
             return connection.execute(query).fetchall()
 
     def execute(self, statement: str) -> None:
@@ -148,11 +148,13 @@ class Deployment:
 
 @dataclass
 class Creation:
-    """A request that creates something, and its answer unless the server died first."""
+    """A request that creates something, and its answer unless the server died first; with the moments of both."""
 
     path: str
     body: Json
+    asked_at: float
     answer: Json | None = None
+    answered_at: float | None = None
 
 
 class Journal:
@@ -201,9 +203,9 @@ class Journal:
 
     def check(self) -> None:
         """After a restart: all that was acknowledged is there, all payments end well, and nothing is there by half."""
-        self._wait_until_all_ended()  # by the restart alone, before anything new could wake what settles
+        self.wait_until_all_ended()  # by the restart alone, before anything new could wake what settles
         self._ask_again()
-        self._wait_until_all_ended()
+        self.wait_until_all_ended()
         paid = self._paid_receivers()
         for creation in self.creations:
             if creation.answer is not None:
@@ -212,9 +214,9 @@ class Journal:
         self._check_numbers()
         self._check_money()
 
-    def stored(self, path: str) -> Counter[int]:
-        """The numbers of the payments in the database, `path` being that of their collection."""
-        rows = self._deployment.select(f"SELECT json_extract(metadata, '$.number') FROM {TABLES[path]}")
+    def stored(self, path: str, database: Path | None = None) -> Counter[int]:
+        """The numbers of the payments in the database or a copy of it, `path` being that of their collection."""
+        rows = self._deployment.select(f"SELECT json_extract(metadata, '$.number') FROM {TABLES[path]}", database)
         return Counter(number for (number,) in rows)
 
     def acknowledged(self, path: str) -> Counter[int]:
@@ -224,12 +226,12 @@ class Journal:
     def _create(self, path: str, **body: Any) -> Json:
         if path in TABLES:
             body["metadata"] = {"number": next(self._numbers)}
-        creation = Creation(path, body)
+        creation = Creation(path, body, monotonic())
         self.creations.append(creation)
         response = self._client.post(path, body, self.token)
         assert response.status_code == 201, response.text
         answer: Json = response.json()
-        creation.answer = answer
+        creation.answer, creation.answered_at = answer, monotonic()
         self._answers.release()
         return answer
 
@@ -243,7 +245,8 @@ class Journal:
                 assert response.status_code == (409 if is_made else 201), response.text
                 creation.answer = None if is_made else response.json()
 
-    def _wait_until_all_ended(self) -> None:
+    def wait_until_all_ended(self) -> None:
+        """Returns when no outgoing payment is under way."""
         deadline = monotonic() + PATIENCE_SECONDS
         while self._deployment.select("SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"):
             assert monotonic() < deadline, f"payments are still under way; {self._deployment.log.read_text()}"

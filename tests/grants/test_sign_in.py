@@ -6,10 +6,16 @@ import pytest
 from payres.clock import MINUTE, SECOND
 from payres.errors import Refusal
 from payres.grants import sign_in
-from payres.grants.sign_in import SignInGuard
-from payres.limits import MAX_WRONG_PASSWORDS, PASSWORDS_AT_ONCE
+from payres.grants.sign_in import Guesser, SignInGuard
+from payres.limits import (
+    MAX_WRONG_PASSWORDS,
+    MAX_WRONG_PASSWORDS_PER_ADDRESS,
+    MAX_WRONG_PASSWORDS_PER_WALLET,
+    PASSWORDS_AT_ONCE,
+)
 from payres.store.wallets import WalletRecord
 
+NOBODY = Guesser()
 NOW = 1_800_000_000 * SECOND
 
 
@@ -23,9 +29,9 @@ def _compare_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sign_in, "verify_password", lambda wallet, password: password == "right")
 
 
-async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1) -> int:
+async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1, guesser: Guesser = NOBODY) -> int:
     try:
-        await guard.check_password(wallet(number), password, now)
+        await guard.check_password(wallet(number), password, now, guesser)
     except Refusal as refusal:
         return refusal.status
     return 200
@@ -47,7 +53,7 @@ async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> Non
         await status_of(guard, "wrong", NOW + second * SECOND)
 
     with pytest.raises(Refusal) as caught:
-        await guard.check_password(wallet(), "right", NOW + 10 * MINUTE)
+        await guard.check_password(wallet(), "right", NOW + 10 * MINUTE, NOBODY)
 
     wait = int(caught.value.headers["Retry-After"])
     assert wait == 5 * 60
@@ -97,3 +103,58 @@ async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monk
 
     assert await asyncio.gather(*checks) == [200] * 6
     assert most == PASSWORDS_AT_ONCE
+
+
+def at(address: str) -> Guesser:
+    return Guesser(address)
+
+
+async def test_guesses_are_counted_for_each_address_of_a_wallet() -> None:
+    guard = SignInGuard()
+    for _ in range(MAX_WRONG_PASSWORDS):
+        assert await status_of(guard, "wrong", NOW, guesser=at("a")) == 401
+    assert await status_of(guard, "right", NOW, guesser=at("a")) == 429
+    assert await status_of(guard, "right", NOW, guesser=at("b")) == 200
+    assert await status_of(guard, "right", NOW, number=2, guesser=at("a")) == 200
+
+
+async def test_guesses_from_everywhere_are_limited_for_a_wallet() -> None:
+    guard = SignInGuard()
+    for number in range(MAX_WRONG_PASSWORDS_PER_WALLET):
+        if number == MAX_WRONG_PASSWORDS_PER_WALLET - 1:
+            assert await status_of(guard, "right", NOW, guesser=at("owner")) == 200
+        assert await status_of(guard, "wrong", NOW, guesser=at(f"a{number}")) == 401
+    assert await status_of(guard, "right", NOW, guesser=at("owner")) == 429
+    assert await status_of(guard, "right", NOW + 15 * MINUTE, guesser=at("owner")) == 200
+
+
+async def test_guesses_for_all_wallets_are_limited_for_an_address() -> None:
+    guard = SignInGuard()
+    for number in range(MAX_WRONG_PASSWORDS_PER_ADDRESS):
+        assert await status_of(guard, "wrong", NOW, number, at("a")) == 401
+    with pytest.raises(Refusal) as caught:
+        await guard.check_password(wallet(99), "right", NOW, at("a"))
+    assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "900"})
+    assert "from your address" in caught.value.description
+    assert await status_of(guard, "right", NOW, 99, at("b")) == 200
+
+
+async def test_guesses_of_strangers_do_not_lock_a_known_browser_out() -> None:
+    guard = SignInGuard()
+    for number in range(MAX_WRONG_PASSWORDS_PER_WALLET):
+        await status_of(guard, "wrong", NOW, guesser=at(f"a{number % 7}"))
+    assert await status_of(guard, "right", NOW, guesser=at("home")) == 429
+    known = Guesser("home", b"browser")
+    assert await status_of(guard, "right", NOW, guesser=known) == 200
+    for _ in range(MAX_WRONG_PASSWORDS):
+        assert await status_of(guard, "wrong", NOW, guesser=known) == 401
+    assert await status_of(guard, "right", NOW, guesser=known) == 429
+    assert await status_of(guard, "right", NOW, guesser=Guesser("home", b"another")) == 200
+
+
+async def test_guard_remembers_so_many_guessers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sign_in, "MAX_COUNTED", 10)
+    guard = SignInGuard()
+    for number in range(30):
+        await status_of(guard, "wrong", NOW, number, at(f"a{number}"))
+    assert len(guard._attempts) == 10

@@ -1,16 +1,21 @@
 """Every deviation and amendment is one: a real answer needs it, and the documents do not have it."""
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from payres.clock import HOUR, format_time
+from payres.clock import HOUR, SECOND, format_time
 from payres.errors import Refusal
 from payres.limits import MAX_HEADER_BYTES
+from payres.routes import http_protocol
+from payres.routes.rate_limits import RateLimits
 from payres.testing.instance import Instance, run_instance
+from payres.throttle import too_many
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
 from tests.openapi.deviations import (
@@ -186,6 +191,16 @@ def under_a_used_key(payres: Instance, asked: Asked) -> httpx2.Response:
     return payres.client.request(asked.method, asked.path, body, asked.token, key)
 
 
+def slowly(payres: Instance, asked: Asked) -> httpx2.Response:
+    address = urlsplit(payres.base_url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(f"{asked.method} {asked.path} HTTP/1.1\r\nhost: h\r\n".encode())
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = received.partition(b"\r\n\r\n")
+    request = httpx2.Request(asked.method, payres.base_url + asked.path)
+    return httpx2.Response(int(head.split()[1]), content=body, request=request)
+
+
 def without_token(payres: Instance, asked: Asked) -> httpx2.Response:
     return send(payres, asked, token=None)
 
@@ -210,10 +225,12 @@ PROVOKE: dict[tuple[int, str], Callable[[Instance, Asked], httpx2.Response]] = {
     (404, "invalid_continuation"): as_it_is,
     (404, "not_found"): of_nobody,
     (406, "not_acceptable"): as_image,
+    (408, "too_slow"): slowly,
     (409, "wrong_state"): too_late,
     (413, "too_large"): with_long_body,
     (415, "unsupported_media_type"): as_text,
     (422, "idempotency_key_reused"): under_a_used_key,
+    (429, "too_many_requests"): as_it_is,
     (431, "too_large"): with_long_headers,
     (500, "internal_error"): as_it_is,
     (503, "unavailable"): as_it_is,
@@ -231,6 +248,10 @@ def test_deviation_is_met_and_is_one(
     payres: Instance, monkeypatch: pytest.MonkeyPatch, operation: str, status: int, code: str
 ) -> None:
     asked = ask(payres, operation)
+    if status == 408:
+        monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 0.02)
+    if status == 429:
+        monkeypatch.setattr(RateLimits, "refusal_of_address", lambda *_: too_many(SECOND, "Wait"))
     if status == 500:
         break_database(payres, monkeypatch, ZeroDivisionError())
     if status == 503:

@@ -99,8 +99,11 @@ def test_other_request_under_the_key_is_refused(
         (b'{"a": 1}', b'{"a": 1, "b": 2}', "b"),
         (b'{"a": 1, "b": 2}', b'{"a": 1}', "b"),
         (b'{"a": {"value": "1", "x": 0}}', b'{"a": {"x": 0, "value": "2"}}', "a.value"),
-        (b'{"a": {"value": "1"}}', b'{"a": {}}', "a.value"),
-        (b'{"a": {}}', b'{"a": {"value": "1"}}', "a.value"),
+        (b'{"a": {"value": "1"}}', b'{"a": {}}', "a"),
+        (b'{"a": {"value": "1", "b": 2}}', b'{"a": {"b": 2}}', "a.value"),
+        (b'{"a": {"b": 1}}', b'{"a": {"\\ud800": 1}}', "a"),
+        (b'{"a": {"b": 1}}', b'{"a": {"\xff": 1}}', "a"),
+        (b'{"a": {}}', b'{"a": {"value": "1"}}', "a"),
         (b'{"a": {"b": {"c": 1}}}', b'{"a": {"b": {"c": 2}}}', "a.b"),
         (b'{"a": {"b": 1}}', b'{"a": "b"}', "a"),
         (b'{"a": [1]}', b'{"a": [2]}', "a"),
@@ -117,14 +120,10 @@ def test_first_difference_names_the_member(before: bytes, after: bytes, member: 
     assert first_difference(before, after) == member
 
 
-@pytest.mark.parametrize("depth", [100, 10_000])
-def test_first_difference_does_not_descend_into_deep_metadata(depth: int) -> None:
-    deep = b'{"metadata": {"a": ' + b"[" * depth + b"%s" + b"]" * depth + b"}}"
-    try:
-        msgspec.json.decode(deep % b"1", type=dict[str, msgspec.Raw])
-    except RecursionError:
-        return  # such a body is refused before it comes here
-    assert first_difference(deep % b"1", deep % b"2") == "metadata.a"
+@pytest.mark.parametrize("depth", [100, 100_000])
+def test_first_difference_is_found_in_deep_metadata(depth: int) -> None:
+    deep = b'{"metadata": {"a": 1, "b": %s}}' % (b"[" * depth + b"]" * depth)
+    assert first_difference(b'{"metadata": {"a": 2, "b": 3}}', deep) in {"metadata.a", "metadata"}
 
 
 def test_keys_of_yesterday_are_forgotten_a_few_at_a_time(tx: Transaction) -> None:

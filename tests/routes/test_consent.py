@@ -188,7 +188,7 @@ async def test_sign_in_starts_a_session_that_is_stored_hashed(site: Site) -> Non
     cookie, *attributes = answer.headers["set-cookie"].split("; ")
     name, _, value = cookie.partition("=")
     assert name == COOKIE
-    assert sorted(attributes) == ["HttpOnly", "Max-Age=900", "Path=/", "SameSite=lax", "Secure"]
+    assert sorted(attributes) == ["HttpOnly", "Max-Age=2592000", "Path=/", "SameSite=lax", "Secure"]
     assert len(value) >= 43
     stored = await site.write(lambda tx: tx.execute("SELECT id_hash FROM session").fetchall())
     assert stored == [(hash_secret(value),)]
@@ -340,6 +340,46 @@ async def test_sixth_guess_has_to_wait(site: Site) -> None:
     assert "Try again in 15 minutes" in text_of(answer)
     site.clock.advance(900)
     assert (await site.sign_in(path)).status_code == 303
+
+
+async def test_strangers_guesses_lock_the_owner_out_of_no_browser_that_is_known(site: Site) -> None:
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    async with site.new_browser() as stranger:
+        for _ in range(6):
+            guess = await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
+        assert guess.status_code == 429
+        right = {"choice": "sign-in", "password": PASSWORD}
+        assert (await stranger.post(path, data=right)).status_code == 429
+        decided = await site.submit(path, "approve", **fields)
+        assert decided.status_code == 303, "who is signed in needs no password"
+        site.clock.advance(15 * 60)
+        another = await site.ask()
+        for _ in range(6):
+            await stranger.post(another, data={"choice": "sign-in", "password": "wrong"})
+        assert "Sign in to" in text_of(await site.browser.get(another)), "the session is over"
+        assert (await stranger.post(another, data=right)).status_code == 429
+        assert (await site.sign_in(another)).status_code == 303
+
+
+async def test_browser_is_known_for_30_days_and_until_it_signs_out(site: Site) -> None:
+    path = await site.ask()
+    for days, status in ((29, 303), (30, 429)):
+        await site.sign_in(path)
+        site.clock.advance(days * 86400)
+        path = await site.ask()
+        async with site.new_browser() as stranger:
+            for _ in range(6):
+                await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
+        assert (await site.sign_in(path)).status_code == status
+    site.clock.advance(900)
+    path = await site.ask()
+    fields = await site.open_signed_in(path)
+    await site.submit(path, "sign-out", csrf=fields["csrf"])
+    async with site.new_browser() as stranger:
+        for _ in range(6):
+            await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
+    assert (await site.sign_in(path)).status_code == 429
 
 
 async def test_wallet_without_password_is_decided_by_the_operator(site: Site) -> None:

@@ -323,6 +323,18 @@ def test_other_body_under_the_key_is_refused(
     assert shown(send(shared, asked, key)) == shown(first)
 
 
+@pytest.mark.parametrize("metadata", [b'{"\\ud800": 1}', b'{"\xff": 1}', b'{"a": 1', b"[" * 5000 + b"]" * 5000, b'"x"'])
+def test_other_body_under_the_key_may_be_malformed(shared: Instance, metadata: bytes) -> None:
+    asked, key = making(shared, "incoming payment"), new_key()
+    asked = asked._replace(body=asked.body | {"metadata": {"a": 1}})
+    assert send(shared, asked, key).status_code == 201
+    raw = json.dumps(asked.body).encode().replace(b'{"a": 1}', metadata)
+    answer = shared.client.request("POST", asked.path, token=asked.token, headers={"idempotency-key": key}, raw=raw)
+    assert answer.status_code in {400, 422}, answer.text
+    assert answer.json()["error"]["details"]["field"] in {"metadata", "body"}
+    assert made(shared, asked) == 1
+
+
 def test_same_members_in_other_bytes_are_another_body(shared: Instance, refused: Refused) -> None:
     asked, key = making(shared, "incoming payment"), new_key()
     assert send(shared, asked, key).status_code == 201

@@ -1,0 +1,169 @@
+"""`payres serve` in a process of its own, on a database made by commands, to be ended in every way there is."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import httpx2
+from click.testing import CliRunner
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from payres.cli import main
+from payres.clock import SystemClock
+from payres.signatures.jwk import jwk_from_pem
+from payres.store.database import connect_reader, connect_writer
+from payres.testing.client import Client
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_SECONDS = 20
+SERVE = (sys.executable, "-m", "payres", "serve", "--json")
+UNLIMITED = {
+    "PAYRES_RATE_LIMIT_PER_CLIENT": "0",
+    "PAYRES_RATE_LIMIT_PER_ADDRESS": "0",
+    "PAYRES_RATE_LIMIT_OF_STRANGERS": "0",
+    "PAYRES_RATE_LIMIT_PER_PEER": "0",
+}
+
+# Commands run in this process, which has one standard output. And SQLite's locks are a process's: whoever closes a file
+# of the database by himself takes them away from the connections to it.
+FILES = threading.Lock()
+
+
+class Server:
+    """A folder with a database, and the server on it. `settings` are PAYRES_* variables; `command` is what is run."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, command: Sequence[str] = SERVE) -> None:
+        self.port = free_port()
+        self.base_url = f"http://127.0.0.1:{self.port}"
+        self.database = folder / "payres.db"
+        self.folder = folder
+        self.variables: dict[str, str] = {}  # for the server alone, besides its settings
+        self._settings = {"PAYRES_DATABASE": str(self.database), "PAYRES_PORT": str(self.port), **(settings or {})}
+        self._command = command
+        self._process: subprocess.Popen[str] | None = None
+
+    def wallet(self, path: str) -> str:
+        """A wallet address of this server."""
+        return f"{self.base_url}/{path}"
+
+    def open_wallet(self, path: str, asset: str, deposit: int = 0) -> None:
+        """A wallet with some money, in whole units."""
+        self.command("wallet", "create", path, "--asset", asset, "--scale", "2", "--name", path.title())
+        if deposit:
+            self.command("wallet", "deposit", path, f"{deposit}.00")
+
+    def open_client(self, path: str) -> None:
+        """The wallet and the key of a client."""
+        self.open_wallet(path, "USD")
+        self.command("key", "generate", path, "--out", str(self.folder / f"{path}.pem"), "--kid", "key-1")
+
+    def client(self, path: str = "shop") -> Client:
+        """A client that was opened before; it gets its users' consent from the command line."""
+        pem = (self.folder / f"{path}.pem").read_bytes()
+        private_key = load_pem_private_key(pem, password=None)
+        assert isinstance(private_key, Ed25519PrivateKey)
+        jwk, clock = jwk_from_pem("key-1", pem), SystemClock()
+        return Client(self.wallet(path), private_key, jwk, self.base_url, clock, self.approve)
+
+    def approve(self, redirect: str) -> str | None:
+        """Consents in the owner's name; the finish URL."""
+        finished: str | None = self.command("grant", "approve", redirect)["redirect"]
+        return finished
+
+    def command(self, *arguments: str) -> Json:
+        """What a command that must succeed prints. It has no part in the server but the file."""
+        others: dict[str, str | None] = {name: None for name in os.environ if name.startswith("PAYRES_")}
+        with FILES:
+            result = CliRunner().invoke(
+                main, [*arguments, "--json"], catch_exceptions=False, env=others | self._settings
+            )
+        assert result.exit_code == 0, result.output
+        printed: Json = json.loads(result.stdout)
+        return printed
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        """The server, run to its end, which comes by itself."""
+        return subprocess.run(
+            self._command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
+            timeout=PATIENCE_SECONDS,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Starts the server and returns when it answers."""
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert self._process.stdout is not None
+        announced = any(line == "}\n" for line in self._process.stdout)  # by then it listens, and requests may queue
+        assert announced, self.log.read_text()
+        health = httpx2.get(f"{self.base_url}/healthz", timeout=PATIENCE_SECONDS)
+        assert health.json() == {"status": "ok"}
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal and returns at once."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, once the server has ended."""
+        assert self._process is not None
+        with self._process as process:  # which closes its pipe
+            return process.wait(PATIENCE_SECONDS)
+
+    def kill(self) -> None:
+        """Ends the server where it stands, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self.wait()
+
+    def balance(self, path: str) -> tuple[int, int]:
+        """What a wallet holds, and how much of it is reserved, in cents."""
+        wallet = self.command("wallet", "show", path)
+        return int(wallet["balance"].replace(".", "")), int(wallet["reserved"].replace(".", ""))
+
+    def select(self, query: str, *values: object) -> list[Any]:
+        """Rows of the database, as another program sees them."""
+        with FILES, closing(connect_reader(str(self.database))) as connection:
+            return connection.execute(query, values).fetchall()
+
+    def execute(self, statement: str) -> None:
+        """Changes the database from outside, and commits."""
+        with FILES, closing(connect_writer(str(self.database))) as connection:
+            connection.execute(statement)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the server's process gets, of the environment of the tests whatever is not a setting."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+        return inherited | {"PYTHONPATH": str(ROOT)} | self._settings | self.variables
+
+    @property
+    def log(self) -> Path:
+        """What the server has written to standard error."""
+        return self.folder / "server.log"
+
+    @property
+    def side_files(self) -> list[str]:
+        """Files that SQLite keeps beside the database, and removes when its last user closes it well."""
+        return sorted(file.name for file in self.folder.glob("payres.db-*"))
+
+
+def free_port() -> int:
+    """A port that stays free between two starts: below the range that outgoing connections are given theirs from."""
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -1,0 +1,173 @@
+"""How long a connection may take for what, and how many there may be."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import NamedTuple, cast
+from urllib.parse import urlsplit
+
+import pytest
+
+from payres.routes import http_protocol
+from payres.routes.http_protocol import HttpProtocol
+from payres.testing.instance import Instance
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
+POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n"
+HEADER_SECONDS, BODY_SECONDS, UNREAD_SECONDS = 0.15, 0.2, 0.25
+Connect = Callable[[], socket.socket]
+
+
+@pytest.fixture
+def connect(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
+    for name in ("HEADER_SECONDS", "BODY_SECONDS", "UNREAD_SECONDS"):
+        monkeypatch.setattr(http_protocol, name, globals()[name])
+    address = urlsplit(shared.base_url)
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(socket.create_connection((address.hostname, address.port), timeout=10))
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def check_too_slow(received: bytes) -> None:
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert b"connection: close" in head
+    assert json.loads(body)["error"]["code"] == "too_slow"
+
+
+@pytest.mark.parametrize("sent", [b"G", b"GET /", b"GET / HTTP/1.1\r\nx: y", GET[:-2]])
+def test_header_section_that_does_not_end_is_refused(connect: Connect, sent: bytes) -> None:
+    connection, began = connect(), time.monotonic()
+    connection.sendall(sent)
+    check_too_slow(read_to_end(connection))
+    assert HEADER_SECONDS * 0.9 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("sent", [b"", b"1", b"1234"])
+def test_body_that_does_not_end_is_refused(connect: Connect, sent: bytes) -> None:
+    connection = connect()
+    connection.sendall(POST + sent)
+    check_too_slow(read_to_end(connection))
+
+
+@pytest.mark.parametrize("request_", [GET, POST + b"12345"])
+def test_bytes_that_drip_do_not_prolong_the_time(connect: Connect, request_: bytes) -> None:
+    connection, began = connect(), time.monotonic()
+    connection.settimeout(0.01)
+    received = b""
+    for number in range(len(request_) - 1):
+        try:
+            connection.sendall(request_[number : number + 1])
+            received += connection.recv(65536)
+        except TimeoutError:
+            continue
+        break
+    connection.settimeout(10)
+    check_too_slow(received + read_to_end(connection))
+    assert time.monotonic() - began < 5
+
+
+def test_request_in_time_is_answered_and_so_is_the_next(connect: Connect) -> None:
+    connection = connect()
+    for _ in range(4):  # altogether longer than one may take
+        connection.sendall(GET[:10])
+        time.sleep(HEADER_SECONDS / 3)
+        connection.sendall(GET[10:])
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    connection.sendall(POST)
+    time.sleep(BODY_SECONDS / 3)
+    connection.sendall(b"12345")
+    assert connection.recv(65536).startswith(b"HTTP/1.1 4")
+
+
+def test_connection_between_requests_is_not_watched(connect: Connect) -> None:
+    connection = connect()
+    for _ in range(2):
+        connection.sendall(GET)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        time.sleep(HEADER_SECONDS * 1.5)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n"])
+def test_connection_on_which_no_request_begins_is_just_closed(connect: Connect, sent: bytes) -> None:
+    connection = connect()
+    connection.sendall(sent)
+    assert read_to_end(connection) == b""
+    answered = connect()
+    answered.sendall(GET)
+    assert answered.recv(65536).startswith(b"HTTP/1.1 200 ")
+    answered.sendall(b"\r\n")
+    assert read_to_end(answered) == b""
+
+
+def test_request_before_the_slow_one_has_its_answer_first(connect: Connect) -> None:
+    connection = connect()
+    connection.sendall(GET + GET[:9])
+    good, _, slow = read_to_end(connection).partition(b"HTTP/1.1 408")
+    assert good.startswith(b"HTTP/1.1 200 ")
+    check_too_slow(b"HTTP/1.1 408" + slow)
+
+
+def test_answered_request_whose_body_never_comes_is_closed(connect: Connect) -> None:
+    connection = connect()
+    connection.sendall(b"POST /nowhere/at/all HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n1")
+    received = read_to_end(connection)
+    assert received.startswith(b"HTTP/1.1 40")
+    assert received.count(b"HTTP/1.1") == 1
+
+
+class Accepted(NamedTuple):
+    connection: socket.socket
+    protocol: HttpProtocol
+
+
+def accepted(shared: Instance, connect: Connect) -> Accepted:
+    """A connection that has had an answer, with the server's side of it."""
+    connection = connect()
+    connection.sendall(GET)
+    assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    connections = cast(set[HttpProtocol], shared._server.server_state.connections)
+    return Accepted(connection, next(one for one in connections if one.client == connection.getsockname()))
+
+
+def on_loop(shared: Instance, function: Callable[[], None]) -> None:
+    async def call() -> None:
+        function()
+
+    shared._server.call(call())
+
+
+def test_client_that_reads_no_answers_is_cut_off(connect: Connect, shared: Instance) -> None:
+    held, other = accepted(shared, connect), accepted(shared, connect)
+    began = time.monotonic()
+    on_loop(shared, held.protocol.pause_writing)  # as the transport does when nobody takes what it has
+    on_loop(shared, other.protocol.pause_writing)
+    on_loop(shared, other.protocol.resume_writing)
+    with suppress(ConnectionResetError):
+        assert held.connection.recv(1) == b""
+    assert UNREAD_SECONDS * 0.9 < time.monotonic() - began < 5
+    other.connection.sendall(GET)
+    assert other.connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(("room", "status"), [(2, b"200"), (1, b"200"), (0, b"503")])
+def test_connections_are_limited(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, room: int, status: bytes
+) -> None:
+    monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 10)
+    kept = [accepted(shared, connect) for _ in range(3)]
+    # Those of other tests may be closing meanwhile: they count where there is to be room, and not where there is none.
+    most = room + len(shared._server.server_state.connections) if room else len(kept)
+    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", most)
+    last = connect()
+    last.sendall(GET)
+    received = last.recv(65536)
+    assert received.startswith(b"HTTP/1.1 " + status)
+    if status == b"503":
+        assert b"retry-after: 1" in received.lower()
+        assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == "unavailable"

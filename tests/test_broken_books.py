@@ -1,0 +1,98 @@
+"""Books that were changed behind the ledger's back: the next movement stops all writing, and everyone is told so."""
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from payres.application import create_app
+from payres.settings import Settings
+from payres.testing.instance import Instance, run_instance
+from tests.conftest import Refused
+
+
+@pytest.fixture
+def payres(tmp_path: Path) -> Iterator[Instance]:
+    with run_instance(tmp_path / "payres.db") as instance:
+        yield instance
+
+
+def corrupt(payres: Instance, path: str, change: str) -> None:
+    with closing(sqlite3.connect(payres.context.database.path)) as other:
+        other.execute("PRAGMA ignore_check_constraints = ON")
+        account = "(SELECT account_id FROM wallet_address WHERE path = ?)"
+        other.execute(f"UPDATE account SET {change} WHERE id = {account}", (path,))
+        other.commit()
+
+
+@pytest.mark.parametrize("wallet", ["alice", "bob"])
+@pytest.mark.parametrize("change", ["reserved = balance + 1", "reserved = -1", "balance = -1, floor = 0"])
+def test_next_movement_halts_and_reading_goes_on(
+    payres: Instance,
+    stranger: httpx2.Client,
+    refused: Refused,
+    caplog: pytest.LogCaptureFixture,
+    wallet: str,
+    change: str,
+) -> None:
+    alice, bob = payres.wallet("alice"), payres.wallet("bob")
+    receiver = payres.client.create_incoming_payment(bob)["id"]
+    quoted = payres.client.create_quote(
+        alice, receiver, debitAmount={"value": "5", "assetCode": "USD", "assetScale": 2}
+    )
+    access = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
+    token = payres.client.grant(access)
+    reader = payres.client.grant({"type": "incoming-payment", "actions": ["read"]})
+    corrupt(payres, wallet, change)
+    answer = payres.client.post("/outgoing-payments", {"walletAddress": alice, "quoteId": quoted["id"]}, token)
+    if wallet == "bob":  # his account is touched when the payment is settled
+        assert answer.status_code == 201
+        wait_until_halted(payres)
+    else:
+        refused(answer, 503, "unavailable")
+    error = refused(payres.client.request_grant({"type": "quote", "actions": ["read"]}), 503, "unavailable")
+    assert error["description"] == "The server takes no more work: its books do not balance, and an operator must look"
+    ready = stranger.get(f"{payres.base_url}/readyz")
+    assert (ready.status_code, ready.json()["reason"]) == (503, error["description"])
+    assert stranger.get(f"{payres.base_url}/healthz").status_code == 200
+    assert stranger.get(alice).status_code == 200
+    assert payres.client.get(receiver, token=reader).status_code == 200
+    [shout] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert shout.getMessage().startswith("WRITING HAS STOPPED")
+    assert "account " in shout.getMessage()
+    assert "reserved" in shout.getMessage()
+    assert token not in shout.getMessage()
+
+
+def wait_until_halted(payres: Instance) -> None:
+    for _ in range(500):
+        if payres.context.database.halted:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("the settlement worker did not find it")
+
+
+def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
+    with run_instance(tmp_path / "first.db") as first:
+        corrupt(first, "alice", "balance = balance + 1")
+        copy = tmp_path / "copy.db"
+        with closing(sqlite3.connect(first.context.database.path)) as other, closing(sqlite3.connect(copy)) as target:
+            other.backup(target)
+    app = create_app(Settings(database=str(copy)))
+
+    async def start() -> str | None:
+        async with app.router.lifespan_context(app):
+            for _ in range(500):
+                if app.state.context.database.halted:
+                    break
+                await asyncio.sleep(0.01)
+            problem: str | None = await app.state.context.readiness.problem()
+            return problem
+
+    assert "its books do not balance" in (asyncio.run(start()) or "")

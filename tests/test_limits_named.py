@@ -1,0 +1,229 @@
+"""Each named limit: documented, and held at the limit, one below it and one above it."""
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import msgspec
+import pytest
+from starlette.requests import Request
+
+from payres import limits
+from payres.errors import Refusal
+from payres.grants.intervals import parse_interval
+from payres.grants.passwords import hash_password
+from payres.routes.page_query import page_query
+from payres.settings import Settings
+from payres.signatures.digest import content_digest, digest_problem
+from payres.signatures.fields import split_signature_input
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.signatures.parameters import read_parameters
+from payres.signatures.reasons import SignatureError
+from payres.testing.instance import Instance
+from payres.urls import is_http_url, require_wallet_path
+from payres.wire import AccessTokenRequest, ContinueRequest, decode, metadata_text
+
+ROOT = Path(__file__).parents[1]
+NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
+
+# The tests of limits that take more than a call, by file.
+ELSEWHERE = {
+    "tests/federation/test_http.py": {"MAX_FETCHED_BYTES": "test_get_json_takes_a_body_of_exactly_the_bound"},
+    "tests/federation/test_keys.py": {"MAX_JWKS_KEYS": "test_fetch_keys_keeps_32_keys"},
+    "tests/grants/test_sign_in.py": {
+        "MAX_WRONG_PASSWORDS": "test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too",
+        "MAX_WRONG_PASSWORDS_PER_WALLET": "test_guesses_from_everywhere_are_limited_for_a_wallet",
+        "MAX_WRONG_PASSWORDS_PER_ADDRESS": "test_guesses_for_all_wallets_are_limited_for_an_address",
+        "PASSWORDS_AT_ONCE": "test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once",
+    },
+    "tests/interledger/test_traffic.py": {
+        "MAX_PACKETS_IN_FLIGHT": "test_packets_under_way_are_limited_for_each_peer",
+        "DEFAULT_RATE_PER_PEER": "test_packets_a_second_are_limited_for_each_peer",
+    },
+    "tests/routes/test_health.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
+    "tests/routes/test_http_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
+    "tests/routes/test_http_timing.py": {
+        "MAX_CONNECTIONS": "test_connections_are_limited",
+        "HEADER_SECONDS": "test_header_section_that_does_not_end_is_refused",
+        "BODY_SECONDS": "test_body_that_does_not_end_is_refused",
+        "UNREAD_SECONDS": "test_client_that_reads_no_answers_is_cut_off",
+    },
+    "tests/routes/test_ilp.py": {
+        "MAX_PACKET_BODY_BYTES": "test_longest_packet_is_taken_and_a_longer_body_is_not",
+    },
+    "tests/routes/test_rate_limits.py": {
+        "DEFAULT_RATE_PER_CLIENT": "test_client_is_counted_by_itself_after_it_has_proven_itself",
+        "DEFAULT_RATE_PER_ADDRESS": "test_address_may_ask_so_often_and_again_later",
+        "DEFAULT_RATE_OF_STRANGERS": "test_address_that_guesses_is_refused_whatever_it_asks",
+    },
+    "tests/routes/test_grants.py": {"MAX_PRESENTED_KIDS": "test_client_that_is_a_key_keeps_its_last_names"},
+    "tests/store/test_database.py": {"MAX_UNITS_PER_COMMIT": "test_no_commit_holds_more_units_than_allowed"},
+    "tests/store/test_halt.py": {"MAX_WAITING_UNITS": "test_units_that_wait_are_limited"},
+    "tests/test_throttle.py": {
+        "BURST_SECONDS": "test_take_gives_a_burst_and_then_the_rate",
+        "MAX_COUNTED": "test_least_recent_of_too_many_keys_is_forgotten",
+    },
+}
+# What is no bound that a request can be below or above.
+PLAIN = {"BACKLOG", "DEFAULT_PAGE", "GRACE_SECONDS", "KEEP_ALIVE_SECONDS"}
+
+
+def holds(taking: Callable[[int], object]) -> Callable[[int], bool]:
+    """Whether something of a size is taken, by whether the function returns."""
+
+    def is_taken(size: int) -> bool:
+        try:
+            taking(size)
+        except (Refusal, SignatureError, ValueError):
+            return False
+        return True
+
+    return is_taken
+
+
+def access_items(count: int) -> object:
+    items = b",".join([b'{"type":"quote","actions":["read"]}'] * count)
+    return decode(msgspec.json.Decoder(AccessTokenRequest), b'{"access":[%b]}' % items)
+
+
+def interval(size: int) -> object:
+    start, end = "R1/2026-01-01T00:00:00.", "Z/P1M"
+    return parse_interval(start + "0" * (size - len(start) - len(end)) + end)
+
+
+def nested(depth: int) -> object:
+    return metadata_text(msgspec.Raw(b'{"a":' * depth + b"1" + b"}" * depth))
+
+
+def nested_lists(depth: int) -> object:
+    return metadata_text(msgspec.Raw(b'{"[{":' + b"[" * (depth - 1) + b'"]}"' + b"]" * (depth - 1) + b"}"))
+
+
+def page(size: int) -> object:
+    return page_query(Request({"type": "http", "query_string": f"first={size}".encode(), "headers": []}))
+
+
+def signatures(count: int) -> object:
+    return split_signature_input(", ".join(f'sig{number}=("@method")' for number in range(count)).encode())
+
+
+def signature_header(size: int) -> object:
+    start, end = b'sig1=("@method");x="', b'"'
+    return split_signature_input(start + b"a" * (size - len(start) - len(end)) + end)
+
+
+def digest_header(size: int) -> bool:
+    digest = content_digest(b"body") + ', x="'
+    return digest_problem(digest + "a" * (size - len(digest) - 1) + '"', b"body") is None
+
+
+def nonce(size: int) -> object:
+    return read_parameters(f';created=1;keyid="k";nonce="{"a" * size}"')
+
+
+def keyid(size: int) -> object:
+    return read_parameters(f';created=1;keyid="{"a" * size}"')
+
+
+def kid(size: int) -> object:
+    return jwk_from_public_bytes("k" * size, generate_private_key().public_key().public_bytes_raw())
+
+
+def interact_ref(size: int) -> object:
+    return decode(msgspec.json.Decoder(ContinueRequest), b'{"interact_ref":"%b"}' % (b"a" * size))
+
+
+HELD: list[tuple[str, Callable[[int], bool]]] = [
+    ("MAX_ACCESS_ITEMS", holds(access_items)),
+    ("MAX_INTERVAL_LENGTH", holds(interval)),
+    ("MAX_KEYID_LENGTH", holds(keyid)),
+    ("MAX_KEYID_LENGTH", holds(kid)),
+    ("MAX_METADATA_DEPTH", holds(nested)),
+    ("MAX_METADATA_DEPTH", holds(nested_lists)),
+    ("MAX_NONCE_LENGTH", holds(nonce)),
+    ("MAX_NONCE_LENGTH", holds(interact_ref)),
+    ("MAX_PAGE", holds(page)),
+    ("MAX_PASSWORD_LENGTH", holds(lambda size: hash_password("a" * size))),
+    ("MAX_SIGNATURES", holds(signatures)),
+    ("MAX_SIGNATURE_HEADER_BYTES", holds(signature_header)),
+    ("MAX_SIGNATURE_HEADER_BYTES", digest_header),
+    ("MAX_URL_LENGTH", lambda size: is_http_url("https://a/" + "b" * (size - 10))),
+    ("MAX_WALLET_PATH_LENGTH", holds(lambda size: require_wallet_path("a" * size))),
+]
+
+
+@pytest.mark.parametrize(("name", "is_taken"), HELD)
+def test_limit_is_taken_and_what_is_above_is_not(name: str, is_taken: Callable[[int], bool]) -> None:
+    most = NAMED[name]
+    assert [is_taken(size) for size in (most - 1, most, most + 1)] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "media_type"),
+    [
+        ("DEFAULT_BODY_BYTES", "/quotes", "application/json"),
+        ("MAX_FORM_BYTES", "/interact/none/none", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_body_up_to_the_limit_is_read(
+    shared: Instance, stranger: httpx2.Client, name: str, path: str, media_type: str
+) -> None:
+    def status(size: int) -> int:
+        headers = {"content-type": media_type}
+        return stranger.post(shared.base_url + path, content=b"a=" + b"b" * (size - 2), headers=headers).status_code
+
+    below, at, above = (status(NAMED[name] + more) for more in (-1, 0, 1))
+    assert below == at != 413
+    assert above == 413
+
+
+def test_form_has_so_many_fields(shared: Instance, stranger: httpx2.Client) -> None:
+    def field(count: int) -> str:
+        form = {f"f{number}": "" for number in range(count)}
+        return stranger.post(f"{shared.base_url}/interact/none/none", data=form).text
+
+    unread = "cannot be read"
+    most = limits.MAX_FORM_FIELDS
+    assert [unread in field(count) for count in (most - 1, most, most + 1)] == [False, False, True]
+
+
+def test_page_without_a_number_has_the_default() -> None:
+    request = Request({"type": "http", "query_string": b"", "headers": []})
+    assert page_query(request).count == limits.DEFAULT_PAGE
+
+
+def test_settings_begin_with_the_named_defaults() -> None:
+    settings = Settings()
+    assert (settings.max_body_bytes, settings.rate_limit_per_client) == (
+        limits.DEFAULT_BODY_BYTES,
+        limits.DEFAULT_RATE_PER_CLIENT,
+    )
+    assert (settings.rate_limit_per_address, settings.rate_limit_of_strangers, settings.rate_limit_per_peer) == (
+        limits.DEFAULT_RATE_PER_ADDRESS,
+        limits.DEFAULT_RATE_OF_STRANGERS,
+        limits.DEFAULT_RATE_PER_PEER,
+    )
+
+
+def test_every_limit_has_a_test() -> None:
+    here = {name for name, _ in HELD} | {"DEFAULT_BODY_BYTES", "MAX_FORM_BYTES", "MAX_FORM_FIELDS"}
+    elsewhere = {name for tests in ELSEWHERE.values() for name in tests}
+    assert here | elsewhere | PLAIN == NAMED.keys()
+    for path, tests in ELSEWHERE.items():
+        names = {getattr(node, "name", "") for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body}
+        assert set(tests.values()) <= names, path
+
+
+def test_every_limit_is_documented_with_its_value() -> None:
+    text = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `([A-Z_]+)` \| ([0-9 ]+)", text, re.M))
+    assert {name: int(value.replace(" ", "")) for name, value in shown.items()} == NAMED
+
+
+def test_every_limit_is_explained_where_it_stands() -> None:
+    lines = (ROOT / "payres/limits.py").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if ": Final = " in line:
+            assert lines[number - 1].startswith("# "), line
