@@ -52,6 +52,7 @@ def running(
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
     environment["PAYRES_SIGNATURE_MAX_AGE"] = "86400"  # requests are signed once, before everything
+    environment |= dict.fromkeys(("PAYRES_RATE_LIMIT_PER_CLIENT", "PAYRES_RATE_LIMIT_PER_PEER"), "0")  # all is from one
     environment |= {f"PAYRES_{name.upper()}": "0" for name in RATE_LIMITS}  # 0 is none
     environment |= settings or {}
     with log.open("wb") as output:

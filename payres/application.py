@@ -144,7 +144,6 @@ async def _open(
     stack.push_async_callback(database.close)
     http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
     stack.push_async_callback(http.aclose)
-    stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))
     settlement = SettlementWorker(database, clock)
     worker = asyncio.create_task(settlement.run())
     stack.push_async_callback(_stop, worker)
@@ -166,6 +165,7 @@ async def _open(
     outbounds = Outbounds(database, link, clock, identifiers, ilp_address)
     remote_payments = RemotePayments(database, clock, receivers, outbounds, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
+    stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))  # what it halts has started then
     credentials = CredentialSource(stream_secret, ilp_address)
     traffic = Traffic(Throttle(settings.rate_limit_per_peer, clock))
     forwarder = Forwarder(database, clock, identifiers, ilp_address, link, answers, recovery)

@@ -31,8 +31,11 @@ class Throttle:
         if not self._rate:
             return 0
         now = self._clock.now() * self._rate
-        # Never more than the whole bucket ahead, or a clock that is set back would lock everyone out.
-        full_at = min(max(self._full_at.pop(key, 0), now), now + self._burst)
+        full_at = self._full_at.pop(key, 0)
+        if full_at < now:
+            full_at = now
+        elif full_at > now + self._burst:  # the clock was set back, which shall not lock anyone out
+            full_at = now + self._burst
         wait = full_at + SECOND - now - self._burst
         self._full_at[key] = full_at if wait > 0 else full_at + SECOND
         if len(self._full_at) > self._keys:

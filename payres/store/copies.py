@@ -5,7 +5,7 @@ A copy is one file that needs no write-ahead log. It has a temporary name until 
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import mkstemp
@@ -66,16 +66,24 @@ def rename(partial: Path, destination: Path) -> None:
 def exchange(database: Path, copy: Path, kept: Path) -> bool:
     """Puts a copy in the place of a database. Whether there was one, which is now `kept`, whole with its log.
 
-    At no moment is there no database, or half of one. Raises DatabaseOpen, OSError; nothing has then happened.
+    At no moment is there no database, or half of one. Raises DatabaseOpen, when nothing was done, and OSError.
     """
-    with _held(database):
-        was_there = database.exists()
-        if was_there:
-            os.link(database, kept)
-        for suffix in SIDE_FILES:  # there are none unless the file is damaged or gone; the copy must not meet them
-            if (left := side_file(database, suffix)).exists():
-                left.rename(side_file(kept, suffix))
-        rename(copy, database)
+    left = [suffix for suffix in SIDE_FILES if side_file(database, suffix).exists()]
+    for suffix in left:  # before SQLite looks at them, because it removes a log that does not fit its database
+        os.link(side_file(database, suffix), side_file(kept, suffix))
+    try:
+        with _held(database) as is_whole:
+            was_there = database.exists()
+            if was_there:
+                os.link(database, kept)
+            for suffix in left:  # or the copy would be taken for what they belong to
+                side_file(database, suffix).unlink(missing_ok=True)
+            rename(copy, database)
+    except DatabaseOpen:
+        _forget(kept, left)
+        raise
+    if is_whole:
+        _forget(kept, left)
     return was_there
 
 
@@ -110,10 +118,10 @@ def _connect(uri: str) -> sqlite3.Connection:
 
 
 @contextmanager
-def _held(database: Path) -> Iterator[None]:
-    """With the database locked, its write-ahead log worked into it; unless it is not there, or past opening."""
+def _held(database: Path) -> Iterator[bool]:
+    """With the database locked; whether its log was worked into it, which cannot be when it is gone or damaged."""
     if not database.exists():
-        yield
+        yield False
         return
     with closing(_connect(f"{database.resolve().as_uri()}?mode=rw")) as connection:
         try:
@@ -121,11 +129,18 @@ def _held(database: Path) -> Iterator[None]:
             # opened it just before waits, and then finds that the file has moved, before it could write anything.
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             connection.execute("BEGIN EXCLUSIVE")
+            is_whole = connection.execute("PRAGMA page_count").fetchone()[0] > 0
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
                 raise DatabaseOpen(f"Another program has {database} open") from error
-            connection.close()  # damaged: it is kept as it is
-        yield
+            connection.close()
+            is_whole = False
+        yield is_whole
+
+
+def _forget(kept: Path, suffixes: Sequence[str]) -> None:
+    for suffix in suffixes:
+        side_file(kept, suffix).unlink()
 
 
 def _sync_folder(folder: Path) -> None:

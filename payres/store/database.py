@@ -116,7 +116,13 @@ class OwnedConnection(aiosqlite.Connection):
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """The function's result, computed on the connection's own thread."""
-        result: T = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]  # aiosqlite leaves it untyped
+        connection = self._conn  # here, because it raises when there is none any more
+
+        def work() -> T:
+            # aiosqlite logs what it runs, at DEBUG: of this it shows a name, of a function with arguments tokens too.
+            return function(connection)
+
+        result: T = await self._execute(work)  # type: ignore[no-untyped-call]  # aiosqlite leaves it untyped
         return result
 
 

@@ -3,6 +3,7 @@
 import json
 import string
 from collections.abc import Callable
+from contextlib import closing
 from html import unescape
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 import pytest
+from argon2 import PasswordHasher
 
 from payres.store.database import Transaction
 from payres.testing.client import Client
@@ -82,7 +84,8 @@ def sent_to_the_authorization_server(instance: Instance, stranger: httpx2.Client
     amount = {"value": "1", "assetCode": text[:32], "assetScale": 2}
     limits = [{"receiver": f"{named}/incoming-payments/1"}, {"interval": text}, {"receiveAmount": amount}]
     jwk = msgspec.structs.replace(client.jwk, kid=text)
-    impostor = Client(wallet, client.private_key, jwk, base, instance.clock, instance.approve)
+    with closing(Client(wallet, client.private_key, jwk, base, instance.clock, instance.approve)) as impostor:
+        unknown_kid = impostor.request_grant(spending, client=client.wallet_address)
     peer = {"authorization": f"Bearer {in_url}", "request-id": text}
     return [
         client.request_grant(spending, client=text),
@@ -91,7 +94,7 @@ def sent_to_the_authorization_server(instance: Instance, stranger: httpx2.Client
         client.request_grant(spending | {"identifier": named}),
         client.request_grant(spending, interact={"start": ["redirect"], "finish": finish}),
         *(client.request_grant(spending | {"limits": limit}) for limit in limits),
-        impostor.request_grant(spending),
+        unknown_kid,
         client.post(f"/continue/{in_url}", None, token),
         client.post(follow_up, {"interact_ref": text}, token),
         client.post(follow_up, None, text),
@@ -141,12 +144,12 @@ MARKUP = [
     "<script>alert(1)</script>",
     "\"'><img src=x onerror=alert(1)>",
     "</style><svg/onload=alert(1)>",
-    "{{ 7 * 7 }}{% for x in ().__class__.__mro__ %}{% endfor %}",
+    "{{ 7331 * 7331 }}{% for x in ().__class__.__mro__ %}{% endfor %}",
     "&lt;script&gt;alert(1)&lt;/script&gt;",
     "javascript:alert(1)//",
-    "\u202etpircs\u202c\u200b",
 ]
-PASSWORD = "correct horse battery"
+PASSWORD = "correct horse"  # as cheap to check as Argon2 allows, so that the tests need not wait for it
+PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
 
 
 @pytest.mark.parametrize("markup", MARKUP)
@@ -160,8 +163,7 @@ def test_xss_through_every_name_on_a_consent_page(shared: Instance, stranger: ht
     hostile, harmless = pages(shared, f"xss-{number}", markup), pages(shared, f"fair-{number}", "Fair")
     assert [tags(page) for page in hostile] == [tags(page) for page in harmless]
     for page in hostile:
-        assert not {"\u202e", "\u202c", "\u200b"} & set(page)
-        assert "49" not in page.partition("</style>")[2].replace(shared.base_url, "")
+        assert "53743561" not in page
     assert all(tags(page) for page in hostile)
     shown = " ".join(unescape(page) for page in hostile)
     assert printable(markup) in shown  # it was there to be taken for markup
@@ -169,7 +171,7 @@ def test_xss_through_every_name_on_a_consent_page(shared: Instance, stranger: ht
 
 def pages(shared: Instance, path: str, text: str) -> list[str]:
     """The page for signing in, the one that asks and the one that tells, with a text for every name on them."""
-    owner = shared.create_wallet(f"{path}-owner", name=text, password=PASSWORD)
+    owner = owned_wallet(shared, f"{path}-owner", text)
     client = shared.new_client(f"{path}-client", name=text)
     dense = "".join(printable(text).split())
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner}
@@ -187,6 +189,14 @@ def pages(shared: Instance, path: str, text: str) -> list[str]:
         fields = {name: field(second, name) for name in ("csrf", "shown")}
         browser.post(url, data={"choice": "deny"} | fields)
         return [first, second, browser.get(url).text]
+
+
+def owned_wallet(instance: Instance, path: str, name: str | None = None) -> str:
+    """A wallet whose owner can sign in."""
+    address = instance.create_wallet(path, name=name)
+    statement = "UPDATE wallet_address SET password_hash = ? WHERE path = ?"
+    instance.write(lambda tx: tx.execute(statement, (PASSWORD_HASH, path)).rowcount)
+    return address
 
 
 def signed_in(browser: httpx2.Client, url: str) -> str:
@@ -245,7 +255,7 @@ ESCAPES = [
 @pytest.mark.parametrize("uri", ESCAPES)
 def test_header_injection_by_escapes_in_the_finish_uri(shared: Instance, stranger: httpx2.Client, uri: str) -> None:
     """What is escaped stays escaped, and the browser goes to the client's own host."""
-    owner = shared.create_wallet(f"escaped-{ESCAPES.index(uri)}", password=PASSWORD)
+    owner = owned_wallet(shared, f"escaped-{ESCAPES.index(uri)}")
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner}
     finish = {"method": "redirect", "uri": uri, "nonce": "n"}
     page = shared.client.request_grant(access, interact={"start": ["redirect"], "finish": finish}).json()["interact"]

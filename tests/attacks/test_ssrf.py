@@ -91,7 +91,7 @@ def test_ssrf_to_loopback(guarded: Instance, trap: Trap, way: Way, host: str) ->
 @pytest.mark.parametrize("way", WAYS_IN)
 @pytest.mark.parametrize("host", METADATA.values(), ids=METADATA.keys())
 def test_ssrf_to_the_metadata_of_a_cloud(guarded: Instance, shared: Instance, way: Way, host: str) -> None:
-    """An address that was tried would be timed out upon or answer; that it was refused unasked shows in the sentence."""
+    """That it was refused unasked shows in the sentence: one that was tried would time out, or answer."""
     for instance in (guarded, shared):
         status, error = way(instance, f"https://{host}")
         assert status in {400, 401}

@@ -41,6 +41,10 @@ UNLIMITED = {
 FILES = threading.Lock()
 
 
+class CommandFailed(Exception):  # noqa: N818 - a state, found
+    """A command that should have succeeded did not; the text is what it said."""
+
+
 class Server:
     """A folder with a database, and the server on it. `settings` are PAYRES_* variables; `command` is what is run."""
 
@@ -89,7 +93,8 @@ class Server:
             result = CliRunner().invoke(
                 main, [*arguments, "--json"], catch_exceptions=False, env=others | self._settings
             )
-        assert result.exit_code == 0, result.output
+        if result.exit_code:
+            raise CommandFailed(result.output)
         printed: Json = json.loads(result.stdout)
         return printed
 

@@ -11,7 +11,7 @@ import pytest
 
 from payres.store import migrations
 from payres.store.database import Database, connect_writer
-from payres.store.migrations import ForeignDatabase, NewerDatabase, execute_script, migrate
+from payres.store.migrations import DamagedDatabase, ForeignDatabase, NewerDatabase, execute_script, migrate
 
 SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
 NEWEST = max(migrations.migrations())
@@ -120,6 +120,88 @@ def test_only_the_missing_steps_are_run_and_the_rows_stay(path: str, monkeypatch
     with closing(connect_writer(path)) as connection:
         assert version(connection) == NEWEST + 2
         assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01", "one; two")]
+
+
+@pytest.fixture
+def one_more(monkeypatch: pytest.MonkeyPatch) -> int:
+    """As if this program knew one more version; its number."""
+    steps = migrations.migrations() | {NEWEST + 1: "alter table secret add column note text;"}
+    monkeypatch.setattr(migrations, "migrations", lambda: steps)
+    return NEWEST + 1
+
+
+def with_a_secret(path: str) -> None:
+    with closing(connect_writer(path)) as connection:
+        connection.execute("INSERT INTO secret (name, value) VALUES ('kept', x'01')")
+
+
+def names(path: str) -> set[str]:
+    return {file.name for file in Path(path).parent.iterdir()}
+
+
+@pytest.mark.usefixtures("one_more")
+def test_new_database_is_not_copied(path: str) -> None:
+    connect_writer(path).close()
+    assert names(path) == {"payres.db"}
+
+
+def test_older_database_is_copied_before_it_is_migrated(path: str, request: pytest.FixtureRequest) -> None:
+    with_a_secret(path)
+    with closing(connect_writer(path)) as unclosed:  # so that the newest commit is in the log alone
+        unclosed.execute("INSERT INTO secret (name, value) VALUES ('newest', x'02')")
+        newest = request.getfixturevalue("one_more")
+        connect_writer(path).close()
+    kept = Path(f"{path}.before-version-{newest}")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert kept.read_bytes()[18:20] == b"\x01\x01", "one file, which needs no log"
+    with plain(str(kept)) as connection:
+        assert version(connection) == NEWEST
+        assert connection.execute("SELECT * FROM secret ORDER BY name").fetchall() == [
+            ("kept", b"\x01"),
+            ("newest", b"\x02"),
+        ]
+    assert names(path) == {"payres.db", kept.name}
+
+
+def test_failed_migration_names_the_copy_and_makes_no_more_of_them(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_a_secret(path)
+    before = Path(path).read_bytes()
+    steps = migrations.migrations() | {NEWEST + 1: "delete from secret;\nnonsense;"}
+    monkeypatch.setattr(migrations, "migrations", lambda: steps)
+    for _ in range(2):  # as by a service manager that starts the server again and again
+        with pytest.raises(sqlite3.OperationalError) as failure:
+            connect_writer(path)
+    kept = f"{path}.before-version-{NEWEST + 1}"
+    assert str(failure.value).startswith(
+        f"the migration to version {NEWEST + 1} failed and nothing was changed; {kept} is a copy: "
+    )
+    assert "nonsense" in str(failure.value)
+    assert Path(path).read_bytes() == before
+    assert names(path) == {"payres.db", Path(kept).name}
+
+
+def test_damaged_database_is_not_migrated(path: str, request: pytest.FixtureRequest) -> None:
+    with_a_secret(path)
+    with plain(path) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("INSERT INTO account (asset_id, kind) VALUES (77, 'wallet')")
+    before = Path(path).read_bytes()
+    request.getfixturevalue("one_more")
+    with pytest.raises(
+        DamagedDatabase, match="damaged and was not migrated: a row of account refers to a missing asset"
+    ):
+        connect_writer(path)
+    assert Path(path).read_bytes() == before
+    assert names(path) == {"payres.db"}
+
+
+def test_copy_of_a_database_is_migrated_where_it_is(path: str, one_more: int) -> None:
+    with plain(path) as connection:
+        at_version(connection, 1)
+    migrations.migrate_copy(Path(path))
+    with plain(path) as connection:
+        assert version(connection) == one_more
+    assert names(path) == {"payres.db"}
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])

@@ -98,6 +98,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "quotes.find_quote": lambda tx: quotes.find_quote(tx, "1"),
     "sessions.insert_session": lambda tx: sessions.insert_session(tx, b"1", 1, 1, 2),
     "sessions.session_wallet": lambda tx: sessions.session_wallet(tx, b"1", 1),
+    "sessions.knows_browser": lambda tx: sessions.knows_browser(tx, b"1", 1, 1),
     "sessions.delete_session": lambda tx: sessions.delete_session(tx, b"1"),
     "tokens.find_token": lambda tx: tokens.find_token(tx, "1"),
     "tokens.find_holder": lambda tx: tokens.find_holder(tx, b"1"),

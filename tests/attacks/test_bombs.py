@@ -1,0 +1,149 @@
+"""Answers of a hostile server to a payres that asks it: key sets made to exhaust whoever reads them."""
+
+import gzip
+import json
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from time import monotonic
+from typing import Any, cast
+
+import httpx2
+import pytest
+
+from payres.federation.http import Bounds
+from payres.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+QUOTE = {"type": "quote", "actions": ["create"]}
+FEW_SECONDS = 0.4
+
+
+class Bomber(socketserver.ThreadingTCPServer):
+    """Answers whatever it is asked with `parts`, one after the other, until the other side has enough."""
+
+    daemon_threads = True
+    parts: Callable[[], Iterator[bytes]]
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        server = cast(Bomber, self.server)
+        with suppress(OSError):
+            self.request.settimeout(5)
+            self.request.recv(65536)
+            for part in server.parts():
+                self.request.sendall(part)
+
+
+@pytest.fixture
+def bomber() -> Iterator[Bomber]:
+    with Bomber(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def whole(body: bytes, headers: bytes = b"") -> Callable[[], Iterator[bytes]]:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n" % (len(body), headers)
+    return lambda: iter([head + body])
+
+
+def endless(head: bytes, part: bytes) -> Callable[[], Iterator[bytes]]:
+    def parts() -> Iterator[bytes]:
+        yield head
+        while True:
+            yield part
+
+    return parts
+
+
+def drip() -> Iterator[bytes]:
+    yield b"HTTP/1.1 200 OK\r\ncontent-length: 10000\r\n\r\n"
+    for _ in range(30):
+        yield b" "
+        threading.Event().wait(0.05)
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+JWK = {"kid": "key-9", "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "x": "A" * 43}
+BOMBS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "longer than is read": whole(b'{"keys":[' + b" " * MAX_FETCHED_BYTES + b"]}"),
+    "says that it is long": endless(OK + b"content-length: 99999999999\r\n\r\n", b" " * 65536),
+    "endless": endless(OK + b"transfer-encoding: chunked\r\n\r\n", b"10000\r\n" + b" " * 65536 + b"\r\n"),
+    "endless headers": endless(OK, b"x: " + b"y" * 60000 + b"\r\n"),
+    "endless 100 Continue": endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
+    "compressed": whole(gzip.compress(b" " * 10_000_000), b"content-encoding: gzip\r\n"),
+    "nested": whole(b'{"keys":' + b"[" * 60_000 + b"}"),
+    "nested whole": whole(b'{"keys":' + b"[" * 30_000 + b"]" * 30_000 + b"}"),
+    "many keys": whole(
+        json.dumps({"keys": [{"kid": str(n)} | dict(list(JWK.items())[1:]) for n in range(600)]}).encode()
+    ),
+    "one kid many times": whole(json.dumps({"keys": [JWK] * 600}).encode()),
+    "long kid": whole(json.dumps({"keys": [JWK | {"kid": "k" * 60_000}]}).encode()),
+    "long number": whole(b'{"keys":' + b"9" * 60_000 + b"}"),
+    "large exponent": whole(b'{"keys":[1e999999999]}'),
+    "invalid UTF-8": whole(b'{"keys":["\xff\xfe\xed\xa0\x80"]}'),
+    "keys of no point": whole(json.dumps({"keys": [JWK | {"kid": "key-1", "x": "_" * 42 + "8"}]}).encode()),
+    "redirects to itself": whole(b"", b"location: /shop/jwks.json\r\n"),
+    "nothing": whole(b""),
+    "no HTTP": lambda: iter([b"\0" * 100_000]),
+    "drips": drip,
+}
+
+
+@pytest.fixture
+def in_time(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what never ends is given up soon."""
+    monkeypatch.setattr(shared.context.http, "_bounds", Bounds(seconds=FEW_SECONDS))
+
+
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
+def test_jwks_bombs(
+    shared: Instance, bomber: Bomber, stranger: httpx2.Client, refused: Refused, bomb: Callable[[], Iterator[bytes]]
+) -> None:
+    """Each is refused as the unknown key that it is, in the time that one exchange may take, and nobody else waits."""
+    bomber.parts = bomb
+    began = monotonic()
+    found: list[httpx2.Response] = []
+    asking = threading.Thread(
+        target=lambda: found.append(shared.client.request_grant(QUOTE, client=f"{bomber.origin}/shop"))
+    )
+    asking.start()
+    assert stranger.get(shared.wallet("alice")).status_code == 200
+    asking.join()
+    assert monotonic() - began < FEW_SECONDS + 3
+    assert found[0].status_code == 401, found[0].text
+    assert found[0].json()["error"]["details"]["reason"] in {"unknown_key", "signature_mismatch"}
+    assert len(found[0].content) < 2000
+
+
+def test_jwks_bombs_leave_no_more_keys_than_a_client_may_have(shared: Instance, bomber: Bomber) -> None:
+    """The first 32 of a long key set are kept, the attacker's own among them or not."""
+    key = generate_private_key()
+    mine = jwk_from_public_bytes("mine", key.public_key().public_bytes_raw())
+    others = [JWK | {"kid": str(number)} for number in range(200)]
+    client = f"{bomber.origin}/shop"
+    about = (client, key, mine, shared.base_url, shared.clock, shared.approve)
+    keyset = [{"kid": "mine", "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "x": mine.x}, *others]
+    bomber.parts = whole(json.dumps({"keys": keyset}).encode())
+    asking = Client(*about)
+    try:
+        assert asking.request_grant(QUOTE).status_code == 200
+    finally:
+        asking.close()
+    query = "SELECT count(*) FROM client_key k JOIN client c ON c.id = k.client_id WHERE c.identity = ?"
+    kept = shared.read(lambda tx: tx.execute(query, (client,)).fetchone()[0])
+    assert kept == MAX_JWKS_KEYS

@@ -1,0 +1,163 @@
+"""Guessing: tokens, cursors and identifiers, and what an answer or its time tells of those that exist."""
+
+import gc
+import secrets
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from payres.store.database import Transaction
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+READ = {"type": "incoming-payment", "actions": ["create", "read", "list"]}
+
+
+@pytest.fixture(scope="module")
+def thief(shared: Instance) -> Client:
+    return shared.new_client(f"thief-{secrets.token_hex(4)}")
+
+
+def test_token_guessing(shared: Instance, refused: Refused) -> None:
+    """A guess that is nearly right, or is the hash that the database has, is as wrong as any other."""
+    token = shared.client.grant(READ)
+    stored = {
+        value for (value,) in shared.read(lambda tx: tx.execute("SELECT value_hash FROM access_token").fetchall())
+    }
+    guesses = [
+        token[:-1],
+        token[:-1] + ("A" if token[-1] != "A" else "B"),
+        token.swapcase(),
+        token + "A",
+        token[::-1],
+        *(value.hex() for value in list(stored)[:3]),
+        *(secrets.token_urlsafe() for _ in range(20)),
+        "%",
+        "*",
+    ]
+    bodies = set()
+    for guess in guesses:
+        answer = shared.client.get("/incoming-payments/1", guess)
+        refused(answer, 401, "invalid_token", reason="unknown_token")
+        bodies.add(answer.text)
+    assert len(bodies) == 1
+    assert all(len(value) == 32 and token.encode() not in value for value in stored)
+
+
+def test_tokens_have_256_random_bits(shared: Instance) -> None:
+    """No two have anything in common but the length, whoever asks and whenever."""
+    tokens = [shared.client.grant(READ) for _ in range(30)]
+    assert len(set(tokens)) == len({token[:8] for token in tokens}) == len({token[-8:] for token in tokens}) == 30
+    assert {len(token) for token in tokens} == {43}  # 32 bytes in base64url
+
+
+def listed(client: Client, wallet: str, token: str, query: str) -> httpx2.Response:
+    return client.get(f"/incoming-payments?wallet-address={quote(wallet, safe='')}{query}", token)
+
+
+def test_cursor_tampering(shared: Instance, thief: Client) -> None:
+    """A cursor is a position and opens nothing: another wallet's or client's, or one made up, gives one's own page."""
+    wallet, other = (shared.create_wallet(f"{name}-{secrets.token_hex(4)}") for name in ("cursor", "other"))
+    token = shared.client.grant(READ)
+    mine = [shared.client.post("/incoming-payments", {"walletAddress": wallet}, token).json()["id"] for _ in range(3)]
+    theirs = thief.post("/incoming-payments", {"walletAddress": wallet}, thief.grant(READ)).json()["id"]
+    elsewhere = shared.client.post("/incoming-payments", {"walletAddress": other}, token).json()["id"]
+    made_up = [str(UUID(int=0)), str(UUID(int=2**128 - 1)), theirs.rpartition("/")[2], elsewhere.rpartition("/")[2]]
+    for cursor in made_up:
+        for query in (f"&cursor={cursor}", f"&cursor={cursor}&first=100", f"&cursor={cursor}&last=100"):
+            answer = listed(shared.client, wallet, token, query)
+            assert answer.status_code == 200
+            assert {item["id"] for item in answer.json()["result"]} <= set(mine)
+            assert theirs not in answer.text
+
+
+def wrong_cursors(identifier: str) -> list[str]:
+    return [
+        identifier[:-1],
+        identifier.replace("-", ""),
+        f"{identifier} ",
+        f"{identifier}' OR '1'='1",
+        f"{identifier}%00",
+        identifier.replace(identifier[0], "\uff10", 1),
+        "-1",
+        "0",
+        "~",
+        "null",
+        "eyJpZCI6MX0=",
+        "../../etc/passwd",
+        "9" * 5000,
+    ]
+
+
+def test_cursor_tampering_with_what_is_no_cursor(shared: Instance, refused: Refused) -> None:
+    token = shared.client.grant(READ)
+    for cursor in wrong_cursors("01a1fc79-0911-70a0-a0fa-6dccf4c9252b"):
+        answer = listed(shared.client, shared.wallet("bob"), token, f"&cursor={quote(cursor, safe='%')}")
+        refused(answer, 400, "invalid_request", field="cursor")
+
+
+Ask = Callable[[], httpx2.Response]
+
+
+def oracles(shared: Instance, thief: Client) -> dict[str, tuple[Ask, Ask]]:
+    """Pairs of questions about what exists and what does not, told apart neither by answer nor by time."""
+    token, stolen = thief.grant(READ), shared.client.grant(READ)
+    hidden = shared.client.post("/incoming-payments", {"walletAddress": shared.wallet("bob")}, stolen).json()["id"]
+    quoted = shared.client.create_quote(shared.wallet("alice"), hidden, debitAmount=usd())["id"]
+    prices = thief.grant({"type": "quote", "actions": ["read"]})
+    asked = shared.client.request_grant(
+        {"type": "outgoing-payment", "actions": ["create"], "identifier": shared.wallet("alice")}
+    ).json()["continue"]
+    page = f"{shared.base_url}/interact"
+    known = shared.read(lambda tx: first(tx, "SELECT id FROM interaction"))
+    return {
+        "payment": (lambda: thief.get(hidden, token), lambda: thief.get(absent(hidden), token)),
+        "quote": (lambda: thief.get(quoted, prices), lambda: thief.get(absent(quoted), prices)),
+        "grant": (
+            lambda: thief.post(asked["uri"], None, "x" * 43),
+            lambda: thief.post(absent(asked["uri"]), None, "x" * 43),
+        ),
+        "interaction": (
+            lambda: thief.get(f"{page}/{known}/{'x' * 43}"),
+            lambda: thief.get(f"{page}/{absent(known)}/{'x' * 43}"),
+        ),
+    }
+
+
+def usd() -> Json:
+    return {"value": "100", "assetCode": "USD", "assetScale": 2}
+
+
+def first(tx: Transaction, query: str) -> str:
+    return str(tx.execute(query).fetchone()[0])
+
+
+def absent(identifier: str) -> str:
+    """An identifier of the same form that nobody has."""
+    return f"{identifier[:-12]}{'0' * 12}"
+
+
+@pytest.mark.parametrize("kind", ["payment", "quote", "grant", "interaction"])
+def test_existence_oracle_by_the_answer_and_by_its_time(shared: Instance, thief: Client, kind: str) -> None:
+    """The time is measured coarsely: what exists and is not shown costs no more than half again what does not."""
+    exists, does_not = oracles(shared, thief)[kind]
+    one, other = exists(), does_not()
+    assert (one.status_code, one.text, one.headers.keys()) == (other.status_code, other.text, other.headers.keys())
+    assert one.status_code == 404
+    times: tuple[list[float], list[float]] = ([], [])
+    gc.collect()
+    for _ in range(40):  # in turn, so that whatever else the machine does falls on both
+        for ask, found in zip((exists, does_not), times, strict=True):
+            began = perf_counter()
+            ask()
+            found.append(perf_counter() - began)
+    slower, quicker = sorted(median(sorted(found)[:20]) for found in times)[::-1]
+    assert slower < quicker * 1.5 + 0.001

@@ -1,0 +1,254 @@
+"""Attempts to make money: by speed, by sign, by size, by rounding, and by windows without number."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from fractions import Fraction
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.amounts import Fee, Scales, TooSmall, convert, convert_back, fixed_receive, fixed_send
+from payres.operator.assets import set_rate
+from payres.operator.liquidity import deposit_liquidity
+from payres.testing.client import Client
+from payres.testing.instance import Instance, run_instance
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+Crowd = Sequence[Client]
+
+AT_ONCE = 200
+CLIENTS = 20
+
+
+def usd(value: int | str) -> Json:
+    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
+
+
+def spending(wallet: str, **limits: Any) -> Json:
+    item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": wallet}
+    return item | ({"limits": limits} if limits else {})
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A server of its own; whatever the attacks were, its books agree at their end."""
+    with run_instance(tmp_path_factory.mktemp("bank") / "payres.db") as instance:
+        yield instance
+        instance.settle()
+        instance.check_ledger()
+
+
+@pytest.fixture(scope="module")
+def crowd(bank: Instance) -> Iterator[Crowd]:
+    known = bank.client
+    about = (known.wallet_address, known.private_key, known.jwk, known.base_url, bank.clock, bank.approve)
+    with ExitStack() as opened:
+        yield [opened.enter_context(closing(Client(*about))) for _ in range(CLIENTS)]
+
+
+def rush(crowd: Crowd, url: str, body: Json, token: str) -> Counter[int]:
+    """How often each status came back for one request, sent by everyone at once, over and over."""
+    start = threading.Barrier(len(crowd))
+
+    def send(client: Client) -> list[int]:
+        start.wait(10)
+        return [client.post(url, body, token).status_code for _ in range(AT_ONCE // len(crowd))]
+
+    with ThreadPoolExecutor(len(crowd)) as pool:
+        return Counter(status for statuses in pool.map(send, crowd) for status in statuses)
+
+
+def test_double_spend_of_a_quote_by_200_requests_at_once(bank: Instance, crowd: Crowd) -> None:
+    wallet = bank.create_wallet("quoted", deposit="1000.00")
+    receiver = bank.client.create_incoming_payment(bank.wallet("bob"))["id"]
+    quote = bank.client.create_quote(wallet, receiver, debitAmount=usd(300))["id"]
+    body = {"walletAddress": wallet, "quoteId": quote}
+    assert rush(crowd, "/outgoing-payments", body, bank.client.grant(spending(wallet))) == {201: 1, 409: AT_ONCE - 1}
+    bank.settle()
+    assert bank.balance("quoted") == "997.00"
+
+
+def test_double_spend_of_a_limit_by_200_requests_at_once(bank: Instance, crowd: Crowd) -> None:
+    wallet = bank.create_wallet("limited", deposit="1000.00")
+    receiver = bank.client.create_incoming_payment(bank.wallet("bob"))["id"]
+    body = {"walletAddress": wallet, "incomingPayment": receiver, "debitAmount": usd(300)}
+    token = bank.client.grant(spending(wallet, debitAmount=usd(1199)))
+    assert rush(crowd, "/outgoing-payments", body, token) == {201: 3, 403: AT_ONCE - 3}
+    bank.settle()
+    assert bank.balance("limited") == "991.00"
+
+
+def test_double_spend_of_a_balance_by_200_requests_at_once(bank: Instance, crowd: Crowd) -> None:
+    wallet = bank.create_wallet("poor", deposit="11.99")
+    receiver = bank.client.create_incoming_payment(bank.wallet("bob"))["id"]
+    body = {"walletAddress": wallet, "incomingPayment": receiver, "debitAmount": usd(300)}
+    assert rush(crowd, "/outgoing-payments", body, bank.client.grant(spending(wallet))) == {201: 3, 403: AT_ONCE - 3}
+    bank.settle()
+    assert bank.balance("poor") == "2.99"
+
+
+WRONG_VALUES = [
+    "-1",
+    "-0",
+    "+1",
+    "1e3",
+    "1.0",
+    " 1",
+    "1 ",
+    "0x10",
+    "1_000",
+    "\u0661",
+    "\uff11",
+    "",
+    "NaN",
+    "Infinity",
+    str(2**64),
+    str(2**64 + 1),
+    str(2**128),
+    "-9223372036854775808",
+    "9" * 400,
+]
+
+
+@pytest.mark.parametrize("value", WRONG_VALUES)
+def test_negative_and_wrapped_amounts(bank: Instance, refused: Refused, value: str) -> None:
+    client, alice = bank.client, bank.wallet("alice")
+    receiver = client.create_incoming_payment(bank.wallet("bob"))["id"]
+    billing = client.grant({"type": "incoming-payment", "actions": ["create"]})
+    pricing = client.grant({"type": "quote", "actions": ["create"]})
+    paying = client.grant(spending(alice))
+    priced = {"walletAddress": alice, "receiver": receiver, "method": "ilp"}
+    paid = {"walletAddress": alice, "incomingPayment": receiver}
+    before = bank.balance("alice")
+    answers = [
+        client.post("/incoming-payments", {"walletAddress": alice, "incomingAmount": usd(value)}, billing),
+        client.post("/quotes", priced | {"debitAmount": usd(value)}, pricing),
+        client.post("/quotes", priced | {"receiveAmount": usd(value)}, pricing),
+        client.post("/outgoing-payments", paid | {"debitAmount": usd(value)}, paying),
+        client.request_grant(spending(alice, debitAmount=usd(value))),
+        client.request_grant(spending(alice, receiveAmount=usd(value))),
+    ]
+    for answer in answers:
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["error"]["code"] in {"invalid_amount", "invalid_request"}, answer.text
+    assert bank.balance("alice") == before
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, 2**63, 2**64 - 1])
+def test_amounts_that_no_account_can_hold(bank: Instance, value: int) -> None:
+    """They can be named on the wire, and are paid by nobody."""
+    client, alice = bank.client, bank.wallet("alice")
+    receiver = client.create_incoming_payment(bank.wallet("bob"), usd(value))["id"]
+    body = {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": usd(value)}
+    before = bank.balance("alice")
+    answer = client.post("/outgoing-payments", body, client.grant(spending(alice)))
+    assert answer.status_code in {400, 403}, answer.text
+    assert bank.balance("alice") == before
+
+
+# Rates and scales at which a unit is cut in the middle one way or the other.
+EXCHANGES = [
+    (Fraction(92, 100), Scales(2, 2)),
+    (Fraction(3, 2), Scales(2, 2)),
+    (Fraction("1.0837"), Scales(2, 9)),
+    (Fraction("0.0066"), Scales(0, 2)),
+    (Fraction(1), Scales(9, 2)),
+    (Fraction(1, 3), Scales(2, 3)),
+]
+
+
+@pytest.mark.parametrize(("rate", "sides"), EXCHANGES)
+@pytest.mark.parametrize("fee", [Fee(), Fee(0, 1), Fee(1, 30)])
+def test_rounding_harvest(rate: Fraction, sides: Scales, fee: Fee) -> None:
+    """Nobody gains by cutting an amount into units: each one of it gives no more than its exact worth, and going there
+    and back no more than there was. It is so for each amount up to 500, and what is so for each holds for their sum,
+    a million payments of one unit among them."""
+    unit = rate * 10**sides.destination / Fraction(10**sides.source)
+    back = Scales(sides.destination, sides.source)
+    for amount in range(1, 500):
+        there = convert(amount, rate, *sides)
+        assert there <= amount * unit
+        assert convert(there, 1 / rate, *back) <= amount
+        assert convert_back(amount, rate, *sides) * unit >= amount
+        try:
+            sent, delivered = fixed_send(amount, fee, rate, sides), fixed_receive(amount, fee, rate, sides)
+        except TooSmall:
+            continue
+        assert sent.receive <= (sent.debit - sent.fee) * unit
+        assert delivered.receive <= (delivered.debit - delivered.fee) * unit
+        assert sent.fee >= sent.debit * Fraction(fee.basis_points, 10_000)
+
+
+def test_rounding_harvest_by_a_million_exchanges_of_one_unit() -> None:
+    for rate, sides in EXCHANGES:
+        there, back = convert(1, rate, *sides), Scales(sides.destination, sides.source)
+        assert 1_000_000 * convert(there, 1 / rate, *back) <= 1_000_000
+        assert 1_000_000 * there <= convert(1_000_000, rate, *sides)
+
+
+def test_rounding_harvest_by_hundreds_of_payments(bank: Instance) -> None:
+    """Cents into yen and back, the least that goes each time: the two wallets end with less than they had."""
+    now = bank.clock.now()
+    bank.write(lambda tx: set_rate(tx, "USD", "JPY", "149.7", now))
+    dollars = bank.create_wallet("harvest-usd", deposit="1.00")
+    yen = bank.create_wallet("harvest-jpy", "JPY", 0, deposit="150")
+    for code, scale in (("USD", 2), ("JPY", 0)):
+        bank.write(partial(deposit_liquidity, code=code, scale=scale, text="10000", now=now))
+    client = bank.client
+    bills = {wallet: client.create_incoming_payment(wallet)["id"] for wallet in (dollars, yen)}
+    for path, payer, payee, code, scale in (
+        ("harvest-usd", dollars, yen, "USD", 2),
+        ("harvest-jpy", yen, dollars, "JPY", 0),
+    ):
+        token = client.grant(spending(payer))
+        least = {"value": "1", "assetCode": code, "assetScale": scale}
+        body = {"walletAddress": payer, "incomingPayment": bills[payee], "debitAmount": least}
+        statuses = {client.post("/outgoing-payments", body, token).status_code for _ in range(100)}
+        assert statuses <= {201, 400}, path
+        bank.settle()
+    worth = Fraction(bank.balance("harvest-usd")) + Fraction(bank.balance("harvest-jpy")) / Fraction("149.7")
+    assert worth <= 1 + 150 / Fraction("149.7")
+    bank.check_ledger()
+
+
+BOMBS = [
+    "R/1970-01-01T00:00:00Z/PT1S",
+    "R999999999/1970-01-01T00:00:00Z/PT1S",
+    "R/0001-01-01T00:00:00Z/PT0.000001S",
+    "R/PT0.000001S/9999-12-31T23:59:59Z",
+    "R/0001-01-01T00:00:00Z/P1M",
+    "R/1970-01-01T00:00:00Z/PT999999999999999999999999S",
+    "R/1970-01-01T00:00:00Z/P99999999999999999999Y",
+    "R99999999999999999999/1970-01-01T00:00:00Z/PT1S",
+    "R/1970-01-01T00:00:00Z/PT" + "9" * 200 + "S",
+    "R/1970-01-01T00:00:00Z/PT0S",
+    "R/1970-01-01T00:00:00Z/P0D",
+    "R/1970-01-01T00:00:00Z/P0Y0M0W0DT0H0M0.0000001S",
+    "R/1970-01-01T00:00:00Z/-PT1S",
+    "R/1970-01-01T00:00:00Z/1970-01-01T00:00:00Z",
+]
+
+
+@pytest.mark.parametrize("interval", BOMBS)
+def test_interval_bombs(bank: Instance, stranger: httpx2.Client, interval: str) -> None:
+    """An interval is refused, or it is shown, counted and spent in as soon as any other."""
+    wallet = bank.create_wallet(f"bombed-{BOMBS.index(interval)}", deposit="10.00")
+    receiver = bank.client.create_incoming_payment(bank.wallet("bob"))["id"]
+    began = monotonic()
+    answer = bank.client.request_grant(spending(wallet, debitAmount=usd(100), interval=interval))
+    if answer.status_code == 200:
+        assert stranger.get(answer.json()["interact"]["redirect"]).status_code == 200
+        token = bank.client.grant(spending(wallet, debitAmount=usd(100), interval=interval))
+        body = {"walletAddress": wallet, "incomingPayment": receiver, "debitAmount": usd(1)}
+        assert bank.client.post("/outgoing-payments", body, token).status_code in {201, 403}
+        assert bank.client.get("/outgoing-payment-grant", token).status_code == 200
+    else:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request"), answer.text
+    assert monotonic() - began < 2

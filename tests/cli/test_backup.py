@@ -1,0 +1,69 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from payres.store.migrations import migrations
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+NEWEST = max(migrations())
+
+
+@pytest.fixture(autouse=True)
+def books(payres: Command) -> None:
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "deposit", "alice", "10.00")
+
+
+def one_sentence(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
+    result = payres("backup", "backup.db")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("backup.db: a proved copy of payres.db, 0.")
+    payres("wallet", "deposit", "alice", "5.00")
+    result = payres("restore", "backup.db")
+    assert result.exit_code == 0
+    first, second = result.stdout.splitlines()
+    assert first == "payres.db: restored from backup.db, and proved"
+    kept, _, meaning = second.partition(": ")
+    assert meaning == "what was there before"
+    assert payres("wallet", "list").stdout.endswith("/alice  10.00 USD\n")
+    assert payres("wallet", "list", "--database", kept).stdout.endswith("/alice  15.00 USD\n")
+
+
+def test_json_has_the_files(as_json: Json) -> None:
+    size = as_json("backup", "backup.db").pop("bytes")
+    assert size == Path("backup.db").stat().st_size
+    shown = as_json("backup", "backup.db", "--force")
+    assert shown == {"database": "payres.db", "backup": "backup.db", "version": NEWEST, "bytes": size}
+    shown = as_json("restore", "backup.db", "--database", "other.db")
+    assert shown == {"database": "other.db", "source": "backup.db", "version": NEWEST, "replaced": None}
+
+
+def test_backup_into_a_directory_says_its_name(as_json: Json) -> None:
+    Path("backups").mkdir()
+    path = Path(as_json("backup", "backups")["backup"])
+    assert path.parent == Path("backups")
+    assert list(Path("backups").iterdir()) == [path]
+
+
+def test_refusals_are_one_sentence(payres: Command) -> None:
+    payres("backup", "backup.db")
+    assert one_sentence(payres("backup", "backup.db")).startswith("Error: backup.db exists already")
+    assert one_sentence(payres("backup", "x.db", "--database", "none.db")).startswith(
+        "Error: There is no database none"
+    )
+    assert one_sentence(payres("restore", "none.db")) == "Error: There is no file none.db"
+    assert one_sentence(payres("restore", "payres.db")) == "Error: payres.db is the database itself"
+    assert payres("backup").exit_code == payres("restore").exit_code == 2
+    Path("payres.db").write_text("not a database, but long enough to be taken for one" * 10)
+    assert one_sentence(payres("backup", "x.db")) == "Error: payres.db cannot be copied: file is not a database"

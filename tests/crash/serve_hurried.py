@@ -1,0 +1,18 @@
+"""`payres` whose own Interledger packets live for seconds, so that what a kill leaves in doubt is soon asked about.
+
+Nothing else differs from the program.
+"""
+
+from functools import partial
+from unittest.mock import patch
+
+from payres.cli import main
+from payres.clock import SECOND
+from payres.interledger import outbound
+from payres.interledger.sending.timing import Timing
+
+LIFETIME = 3 * SECOND
+
+if __name__ == "__main__":
+    with patch.object(outbound, "Timing", partial(Timing, packet_lifetime=LIFETIME)):
+        main()

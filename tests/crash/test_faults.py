@@ -1,0 +1,214 @@
+"""Storage that fails under load: what gets a 503 has changed nothing, and all goes on when the fault is over.
+
+The load is real and so is the server; the disk is one that fails on demand (`storage_fault.c`), a small one that is
+filled, or one that another program has locked. FAULT_SECONDS prolongs the faults, FAULT_ROUNDS the series of them, and
+FAULT_SEED draws the work again that a failure names.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from random import Random, SystemRandom
+from time import monotonic, sleep
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.crash import load
+from tests.crash.load import Load
+from tests.crash.server import PATIENCE_SECONDS, UNLIMITED, Server
+
+SECONDS = float(os.environ.get("FAULT_SECONDS", "0"))
+ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
+SEED = int(os.environ.get("FAULT_SEED") or SystemRandom().getrandbits(32))
+CLIENTS = 4 if ROUNDS == 1 else 16
+LOCK_SECONDS = max(SECONDS, 6.0)  # longer than the server waits for a lock
+DISK_BYTES = 80 * 1024 * 1024  # more than has to be free for a server to be ready
+HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=20, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+pytestmark = pytest.mark.timeout(120 + ROUNDS * (60 + 3 * SECONDS))
+
+
+@pytest.fixture(scope="module")
+def failing_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that makes the calls of a process fail."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc to compile a failing disk with")
+    library = tmp_path_factory.mktemp("storage") / "storage_fault.so"
+    source = Path(__file__).with_name("storage_fault.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server, not started, with everything for the load."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served").mkdir()
+    server = Server(tmp_path / "served", UNLIMITED | {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"})
+    yield server
+    server.kill()
+
+
+class Fault:
+    """What is wrong with the storage of a server, from `begin` to `end`."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class FailingDisk(Fault):
+    """Calls of the operating system fail with the error of a word in `storage_fault.c`."""
+
+    def __init__(self, server: Server, library: Path, word: str) -> None:
+        super().__init__(server)
+        self._word = word
+        self._said = server.folder / "fault"
+        server.variables |= {"LD_PRELOAD": str(library), "STORAGE_FAULT": str(self._said)}
+
+    def begin(self) -> None:
+        self._said.with_suffix(".new").write_text(self._word)
+        self._said.with_suffix(".new").rename(self._said)
+
+    def end(self) -> None:
+        self._said.unlink(missing_ok=True)
+
+
+class FullDisk(Fault):
+    """Something else has filled the disk."""
+
+    def begin(self) -> None:
+        with (self.server.folder / "other").open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(64 * 1024))
+
+    def end(self) -> None:
+        (self.server.folder / "other").unlink(missing_ok=True)
+
+
+class Locked(Fault):
+    """Another program writes to the database and does not come to an end."""
+
+    def begin(self) -> None:
+        command = [sys.executable, "-c", HOLD, str(self.server.database)]
+        self._holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == "held\n"
+        self._until = monotonic() + LOCK_SECONDS
+
+    def end(self) -> None:
+        while monotonic() < self._until:
+            sleep(0.1)
+        self._holder.communicate("")
+
+
+@pytest.mark.parametrize("end", ["mended", "killed"])
+@pytest.mark.parametrize("word", ["sync", "full", "read-only"])
+def test_failing_disk(word: str, end: str, server: Server, failing_disk: Path) -> None:
+    load.prepare(server, CLIENTS)
+    go_through(FailingDisk(server, failing_disk, word), killed=end == "killed")
+
+
+def test_full_disk(server: Server) -> None:
+    with small_disk(server.folder):
+        load.prepare(server, CLIENTS)
+        go_through(FullDisk(server), killed=False)
+        server.kill()
+
+
+def test_database_locked_by_another_program(server: Server) -> None:
+    load.prepare(server, CLIENTS)
+    go_through(Locked(server), killed=False)
+
+
+def go_through(fault: Fault, *, killed: bool) -> None:
+    """The fault under load: refusals that say so, no lost answer and nothing of what was refused, and all well after."""
+    server, chance = fault.server, Random(SEED)
+    server.start()
+    try:
+        with closing(Load(server, chance, [], CLIENTS, tolerant=True)) as at_work:
+            for _ in range(ROUNDS):
+                with at_work.running(), ExitStack() as stack:
+                    at_work.wait_for_answers(chance.randint(20, 60))
+                    assert ready(server)
+                    at_work.faulty.set()
+                    stack.callback(at_work.faulty.clear)
+                    fault.begin()
+                    stack.callback(fault.end)
+                    live_through(fault, at_work, killed)
+                if killed:
+                    server.start()
+                at_work.check()
+            assert at_work.figures["answers 503"]
+            print(f"FAULT_SEED={SEED}", dict(at_work.figures))  # noqa: T201 - pytest -s shows what a series has done
+    except BaseException as error:
+        error.add_note(f"FAULT_SEED={SEED} draws the same work again")
+        raise
+
+
+def live_through(fault: Fault, at_work: Load, killed: bool) -> None:
+    """From the first refusals of a fault to its end, and until the load goes on as before; or to the server's end."""
+    server = fault.server
+    for _ in range(CLIENTS):
+        assert at_work.unavailable.acquire(timeout=PATIENCE_SECONDS), "the fault is not felt"
+    assert get(server, "/healthz").json() == {"status": "ok"}  # it lives, and what is stored can be read
+    wait_until(lambda: not ready(server), "the server says that it is ready, and is not")
+    assert get(server, "/readyz").json()["reason"]
+    assert get(server, "/alice").status_code == 200
+    sleep(SECONDS)
+    if killed:
+        server.signal(signal.SIGKILL)
+        assert server.wait() == -signal.SIGKILL
+    fault.end()
+    at_work.faulty.clear()
+    if not killed:
+        wait_until(lambda: ready(server), "the server does not recover")
+        at_work.wait_for_answers(60)
+
+
+def ready(server: Server) -> bool:
+    """Whether the server says that it takes payments."""
+    answer = get(server, "/readyz")
+    assert answer.status_code in {200, 503}
+    return answer.status_code == 200
+
+
+def get(server: Server, path: str) -> httpx2.Response:
+    return httpx2.get(server.base_url + path, timeout=PATIENCE_SECONDS)
+
+
+def wait_until(holds: Any, otherwise: str) -> None:
+    deadline = monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert monotonic() < deadline, otherwise
+        sleep(0.05)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """A disk of its own for a folder, with little room; skips the test where that is not allowed."""
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "payres", str(folder)], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk needs root: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -1,0 +1,107 @@
+"""The power fails under load: what is on the disk at that moment is a database with all that was acknowledged.
+
+POWER_CUTS prolongs the series; POWER_CUT_SEED draws the work and the cuts again that a failure names.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random, SystemRandom
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from payres.identifiers import hash_secret
+from payres.operator import audit
+from payres.store.database import Transaction, connect_writer
+from tests.crash import load
+from tests.crash.load import Acknowledged, Load, last_segment
+from tests.crash.power_cut import Remains, cut_power
+from tests.crash.server import PATIENCE_SECONDS, UNLIMITED, Server
+
+CUTS = int(os.environ.get("POWER_CUTS", "6"))
+SEED = int(os.environ.get("POWER_CUT_SEED") or SystemRandom().getrandbits(32))
+STARTED = 10  # one in so many gets a server
+ROWS = {
+    "/incoming-payments": ("incoming_payment", "incoming_value", ["incomingAmount"]),
+    "/quotes": ("quote", "debit_value || ' ' || receive_value", ["debitAmount", "receiveAmount"]),
+    "/outgoing-payments": ("outgoing_payment", "debit || ' ' || receive", ["debitAmount", "receiveAmount"]),
+}
+
+pytestmark = pytest.mark.timeout(120 + 5 * CUTS)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A running server with everything for the load."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served").mkdir()
+    server = Server(tmp_path / "served", UNLIMITED | {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"})
+    load.prepare(server)
+    server.start()
+    yield server
+    server.kill()
+
+
+def test_power_cut_under_load_leaves_a_database_with_all_that_was_acknowledged(
+    server: Server, tmp_path: Path, record_property: Any
+) -> None:
+    chance = Random(SEED)
+    seen: Counter[str] = Counter()
+    try:
+        with closing(Load(server, chance, [])) as at_work:
+            with at_work.running():
+                for number in range(CUTS):
+                    at_work.wait_for_answers(chance.randint(1, 60))
+                    known = at_work.acknowledged()  # before the copy begins
+                    remains = cut_power(server.database, tmp_path / f"cut{number}", chance)
+                    seen[f"{remains.order}, log {remains.damage}, {'whole' if remains.whole else 'short'}"] += 1
+                    check(remains, known)
+                    if number % STARTED == 0:
+                        check_served(remains)
+            at_work.check()
+    except BaseException as error:
+        error.add_note(f"POWER_CUT_SEED={SEED} draws the same again")
+        raise
+    record_property("power_cuts", CUTS)
+    print(f"POWER_CUT_SEED={SEED}", dict(seen))  # noqa: T201 - pytest -s shows what a long series has done
+
+
+def check(remains: Remains, known: list[Acknowledged]) -> None:
+    """The books balance and the file is sound. What was acknowledged is there; of a short log, up to some moment."""
+    with closing(connect_writer(str(remains.database))) as connection:
+        assert audit.first_broken(audit.check(connection)) is None
+        for client in known:
+            found = [is_there(connection, one.path, one.answer or {}) for one in client.made]
+            assert found == sorted(found, reverse=True), f"{remains}: something is missing from the middle"
+            assert all(found) or not remains.whole, f"{remains}: what was acknowledged is missing"
+            for token in client.tokens if remains.whole else []:
+                query = "SELECT revoked_at FROM access_token WHERE value_hash = ?"
+                assert connection.execute(query, (hash_secret(token),)).fetchone(), f"{remains}: a token is missing"
+
+
+def is_there(tx: Transaction, path: str, answer: load.Json) -> bool:
+    """Whether a resource is stored, with the amounts that were acknowledged."""
+    table, amounts, members = ROWS[path]
+    row = tx.execute(f"SELECT {amounts} FROM {table} WHERE id = ?", (last_segment(answer["id"]),)).fetchone()
+    if row is None:
+        return False
+    acknowledged = [answer[member]["value"] for member in members if member in answer]
+    assert row[0] == (" ".join(acknowledged) or None)
+    return True
+
+
+def check_served(remains: Remains) -> None:
+    """A server takes up what was under way and brings it to its end."""
+    server = Server(remains.database.parent)
+    server.start()
+    try:
+        deadline = monotonic() + PATIENCE_SECONDS
+        while server.select("SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"):
+            assert monotonic() < deadline, f"{remains}: payments are still under way; {server.log.read_text()}"
+        assert server.command("ledger", "check")["ok"]
+    finally:
+        server.kill()

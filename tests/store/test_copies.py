@@ -1,0 +1,169 @@
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from payres.store import copies
+from payres.store.copies import DatabaseOpen, copied, examine, exchange, first_fault, rename
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "source.db"
+
+
+@pytest.fixture
+def live(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database in WAL mode with some pages, open and with what was committed last still in its log."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("CREATE TABLE item (number INTEGER PRIMARY KEY, filler BLOB)")
+        connection.executemany("INSERT INTO item VALUES (?, zeroblob(3000))", [(number,) for number in range(1, 51)])
+        yield connection
+
+
+def numbers(connection: sqlite3.Connection) -> list[int]:
+    return [number for (number,) in connection.execute("SELECT number FROM item ORDER BY number")]
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_copy_has_what_was_committed_in_one_private_file(live: sqlite3.Connection, path: Path, tmp_path: Path) -> None:
+    live.execute("BEGIN")
+    live.execute("DELETE FROM item")
+    with copied(path, beside=tmp_path / "copy.db") as partial:
+        assert partial.name.startswith("copy.db.")
+        assert mode(partial) == 0o600
+        assert partial.read_bytes()[18:20] == b"\x01\x01", "read and written without a log"
+        assert examine(partial, numbers) == list(range(1, 51))
+        assert examine(partial, first_fault) is None
+        rename(partial, tmp_path / "copy.db")
+    live.execute("ROLLBACK")
+    assert {file.name for file in tmp_path.iterdir()} == {"source.db", "source.db-wal", "source.db-shm", "copy.db"}
+
+
+def test_commits_during_the_copy_are_neither_delayed_nor_copied(
+    live: sqlite3.Connection, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[float] = []
+
+    def commit(seconds: float) -> None:
+        live.execute("INSERT INTO item (number) VALUES (?)", (1000 + len(steps),))
+        steps.append(seconds)
+
+    monkeypatch.setattr(copies, "PAGES_PER_STEP", 4)
+    monkeypatch.setattr(copies, "sleep", commit)
+    with copied(path, beside=tmp_path / "copy.db", pause=7) as partial:
+        assert examine(partial, numbers) == list(range(1, 51))
+    assert len(steps) > 5
+    assert set(steps) == {0.007}
+    assert len(numbers(live)) == 50 + len(steps)
+
+
+def test_copy_that_fails_leaves_nothing(path: Path, tmp_path: Path) -> None:
+    path.write_text("not a database, but long enough to be taken for one" * 10)
+    with pytest.raises(sqlite3.DatabaseError, match="not a database"), copied(path, beside=tmp_path / "copy.db"):
+        pass
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        copied(tmp_path / "none.db", beside=tmp_path / "copy.db").__enter__()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_still_source_is_left_as_it_is_with_its_log(live: sqlite3.Connection, path: Path, tmp_path: Path) -> None:
+    still = tmp_path / "still"
+    still.mkdir()
+    for file in tmp_path.glob("source.db*"):
+        (still / file.name).write_bytes(file.read_bytes())
+    before = {file.name: file.read_bytes() for file in still.iterdir()}
+    with copied(still / "source.db", beside=tmp_path / "copy.db", still=True) as partial:
+        assert examine(partial, numbers) == list(range(1, 51))
+    after = {file.name: file.read_bytes() for file in still.iterdir()}
+    assert after.keys() == before.keys()
+    assert {name for name in after if after[name] != before[name]} <= {"source.db-shm"}
+
+
+def test_still_source_without_a_log_gets_no_files_beside_it(
+    live: sqlite3.Connection, path: Path, tmp_path: Path
+) -> None:
+    live.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    still = tmp_path / "still"
+    still.mkdir(mode=0o700)
+    (still / "copy.db").write_bytes(path.read_bytes())
+    with copied(still / "copy.db", beside=tmp_path / "copy.db", still=True) as partial:
+        assert examine(partial, numbers) == list(range(1, 51))
+    assert [file.name for file in still.iterdir()] == ["copy.db"]
+
+
+def test_first_fault_names_what_refers_to_nothing_and_what_is_damaged(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY, word TEXT CHECK (word <> 'bad'))")
+        connection.execute("CREATE TABLE child (parent_id INTEGER REFERENCES parent)")
+        assert first_fault(connection) is None
+        connection.execute("INSERT INTO child VALUES (7)")
+        assert first_fault(connection) == "a row of child refers to a missing parent"
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("INSERT INTO parent VALUES (7, 'bad')")
+        connection.execute("PRAGMA ignore_check_constraints = OFF")
+        assert first_fault(connection) == "CHECK constraint failed in parent"
+
+
+def test_exchange_keeps_what_was_there_with_what_its_log_held(
+    live: sqlite3.Connection, path: Path, tmp_path: Path
+) -> None:
+    database, kept = tmp_path / "database.db", tmp_path / "kept.db"
+    for file in tmp_path.glob("source.db*"):
+        file.with_name(file.name.replace("source", "database")).write_bytes(file.read_bytes())
+    new = tmp_path / "new.db"
+    new.write_bytes(b"new")
+    assert exchange(database, new, kept) is True
+    assert database.read_bytes() == b"new"
+    assert examine(kept, numbers) == list(range(1, 51))
+    assert not list(tmp_path.glob("database.db-*"))
+    assert not new.exists()
+
+
+def test_exchange_is_refused_while_someone_has_the_database_open(
+    live: sqlite3.Connection, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "HOLD_SECONDS", 0.01)
+    new = tmp_path / "new.db"
+    new.write_bytes(b"new")
+    with pytest.raises(DatabaseOpen, match=r"has .*source\.db open"):
+        exchange(path, new, tmp_path / "kept.db")
+    assert new.exists()
+    assert not (tmp_path / "kept.db").exists()
+    live.execute("INSERT INTO item (number) VALUES (51)")
+    assert len(numbers(live)) == 51
+
+
+def test_who_opened_the_database_just_before_the_exchange_writes_to_neither(path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE item (number)")
+    new, kept = tmp_path / "new.db", tmp_path / "kept.db"
+    with copied(path, beside=new) as partial:
+        rename(partial, new)
+    content = new.read_bytes()
+    with closing(sqlite3.connect(path, isolation_level=None)) as early:  # opens the file, and takes no lock yet
+        exchange(path, new, kept)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            early.execute("PRAGMA journal_mode = WAL")
+    assert path.read_bytes() == kept.read_bytes() == content
+    assert {file.name for file in tmp_path.iterdir()} == {path.name, kept.name}
+
+
+@pytest.mark.parametrize("content", [b"damaged", None], ids=["damaged", "gone"])
+def test_exchange_lets_nothing_left_over_meet_the_new_file(path: Path, tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    tmp_path.joinpath("source.db-wal").write_bytes(b"log")
+    new = tmp_path / "new.db"
+    new.write_bytes(b"new")
+    assert exchange(path, new, tmp_path / "kept.db") is (content is not None)
+    # What is kept of the old one is all that there was.
+    found = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert found == {"source.db": b"new", "kept.db-wal": b"log"} | ({"kept.db": content} if content else {})
