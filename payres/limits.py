@@ -7,8 +7,10 @@ from typing import Final
 
 # Connections and requests, as `payres serve` takes them.
 
-# Open connections; the next is answered 503. A process often may have 1024 files open, and the database needs some.
-MAX_CONNECTIONS: Final = 960
+# Open connections; the next is answered 503. Fewer where the process may not have so many files open.
+MAX_CONNECTIONS: Final = 12_000
+# Files that connections leave to the database, the log and links to other servers.
+SPARE_FILES: Final = 200
 # Connections that the system keeps until they are accepted.
 BACKLOG: Final = 2048
 # Seconds until a request's header section is complete, from its first byte or from the start of the connection.
@@ -88,13 +90,13 @@ MAX_PACKETS_IN_FLIGHT: Final = 256
 # Seconds' worth of a rate that may come at once.
 BURST_SECONDS: Final = 5
 # Requests of one client, by its signature; the default of `rate_limit_per_client`.
-DEFAULT_RATE_PER_CLIENT: Final = 600
+DEFAULT_RATE_PER_CLIENT: Final = 10_000
 # Requests from one address; the default of `rate_limit_per_address`.
-DEFAULT_RATE_PER_ADDRESS: Final = 1000
+DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that prove or find nothing, or ask for a grant; the default of `rate_limit_of_strangers`.
 DEFAULT_RATE_OF_STRANGERS: Final = 50
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
-DEFAULT_RATE_PER_PEER: Final = 1000
+DEFAULT_RATE_PER_PEER: Final = 10_000
 # Clients, addresses or peers whose rates are known at a time; the least recent is forgotten.
 MAX_COUNTED: Final = 16384
 

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "tests/routes/test_http_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
     "tests/routes/test_http_timing.py": {
         "MAX_CONNECTIONS": "test_connections_are_limited",
+        "SPARE_FILES": "test_connections_leave_files_to_others",
         "HEADER_SECONDS": "test_header_section_that_does_not_end_is_refused",
         "BODY_SECONDS": "test_body_that_does_not_end_is_refused",
         "UNREAD_SECONDS": "test_client_that_reads_no_answers_is_cut_off",

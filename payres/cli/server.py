@@ -1,8 +1,10 @@
 """`payres init` and `payres serve`: set a server up, and run it until it is told to stop."""
 
 import errno
+import gc
 import json
 import logging
+import resource
 import signal
 import socket
 from importlib.resources import files
@@ -14,7 +16,7 @@ import msgspec
 
 from payres import __version__
 from payres.cli.session import Session, with_session
-from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
+from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS, MAX_CONNECTIONS, SPARE_FILES
 from payres.settings import Settings
 from payres.store.server_lock import server_lock
 from payres.store.wallets import count_wallets
@@ -66,9 +68,21 @@ def serve(session: Session, demo: bool) -> None:
         with server_lock(session.settings.database):
             pass  # so that a second server is refused in a sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
+        _allow_connections()
         server = _build(session.settings)
         _announce(session, demo)
+        # What is loaded by now stays to the end; unfrozen, each full collection would look at all of it again.
+        gc.freeze()
         server.run(sockets=[listener])
+
+
+def _allow_connections() -> None:
+    """Lets the process have as many files open as connections may need, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _write_config(path: Path, database: str) -> bool:

@@ -5,6 +5,7 @@ end, waits for ever, and takes any number of connections.
 """
 
 import asyncio
+import resource
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from payres.errors import Refusal, unavailable
-from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_CONNECTIONS, MAX_HEADER_BYTES, UNREAD_SECONDS
+from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_CONNECTIONS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.routes.header_limit import section_bytes, too_long
 from payres.routes.refusals import refusal_response
 
@@ -22,6 +23,12 @@ LINGER_SECONDS: Final = 2
 PIECE_BYTES: Final = 4096
 NEW: Final = -1.0
 MALFORMED: Final = "The request is not HTTP/1.1: mend its request line, its headers, or the chunks of its body"
+
+
+def most_connections() -> int:
+    """How many connections may be open: MAX_CONNECTIONS, or what the process's files allow."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files - SPARE_FILES, 1))
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -47,7 +54,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Takes the connection, or refuses one too many: what it sends is not read."""
         super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
+        if len(self.connections) > most_connections():
             self._refuse(unavailable("The server has as many connections as it takes. Try again shortly"))
         else:
             self._set_watch()

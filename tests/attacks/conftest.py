@@ -1,9 +1,13 @@
 """What attacks need: a server that asks public addresses only, a trap that notes who connects, and raw connections."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -83,3 +87,14 @@ def answers(received: bytes) -> list[Answer]:
         found.append(Answer(int(status.split(" ")[1]), headers, received[:length]))
         received = received[length:]
     return found
+
+
+def process(*arguments: str) -> "subprocess.Popen[str]":
+    """A `payres` command in a process of its own, without a terminal and without settings from the environment."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "payres", *arguments]
+    return subprocess.Popen(
+        command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )

@@ -125,6 +125,26 @@ def test_failing_disk(word: str, end: str, server: Server, failing_disk: Path) -
     go_through(FailingDisk(server, failing_disk, word), killed=end == "killed")
 
 
+def test_what_was_refused_for_a_failing_fsync_is_not_there_after_a_kill(server: Server, failing_disk: Path) -> None:
+    """The log may hold such a commit whole; whoever opens the database next must not take it for one."""
+    fault = FailingDisk(server, failing_disk, "sync")
+    server.open_wallet("bob", "USD")
+    server.open_client("shop")
+    server.start()
+    with closing(server.client()) as shop:
+        bob = server.wallet("bob")
+        token = shop.grant({"type": "incoming-payment", "actions": ["create"], "identifier": bob})
+        fault.begin()
+        refused = shop.post("/incoming-payments", {"walletAddress": bob}, token)
+        assert refused.status_code == 503
+        assert "nothing was changed" in refused.json()["error"]["description"]
+        server.kill()
+        fault.end()
+        server.start()
+        assert server.select("SELECT count(*) FROM incoming_payment") == [(0,)]
+        assert shop.post("/incoming-payments", {"walletAddress": bob}, token).status_code == 201
+
+
 def test_full_disk(server: Server) -> None:
     with small_disk(server.folder):
         load.prepare(server, CLIENTS)

@@ -1,6 +1,7 @@
 """How long a connection may take for what, and how many there may be."""
 
 import json
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -171,3 +172,9 @@ def test_connections_are_limited(
     if status == b"503":
         assert b"retry-after: 1" in received.lower()
         assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == "unavailable"
+
+
+@pytest.mark.parametrize(("files", "most"), [(1024, 824), (12_200, 12_000), (20_000, 12_000), (100, 1), (-1, 12_000)])
+def test_connections_leave_files_to_others(monkeypatch: pytest.MonkeyPatch, files: int, most: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert http_protocol.most_connections() == most
