@@ -6,11 +6,13 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from configparser import ConfigParser
 from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from payres.application import ROUTES
 from payres.settings import Settings
@@ -83,6 +85,15 @@ def test_unit_runs_serve_with_nothing_to_gain() -> None:
         "yes",
         "",
     )
+
+
+def test_litestream_replicates_the_database_of_the_unit() -> None:
+    config = yaml.safe_load((DEPLOY / "litestream.yml").read_text(encoding="utf-8"))
+    [database] = config["dbs"]
+    assert database["path"] == tomllib.loads((DEPLOY / "payres.toml").read_text(encoding="utf-8"))["database"]
+    # Both count for what can be lost, so neither may be left to its default.
+    assert {"monitor-interval", "replica"} <= database.keys()
+    assert {"url", "sync-interval"} == database["replica"].keys()
 
 
 def test_peering_example_makes_our_token_then_adds_the_peer_with_theirs(tmp_path: Path) -> None:

@@ -73,8 +73,6 @@ EXAMPLES = sorted(
         if re.match(r"(sudo -u payres )?payres ", line)
     }
 )
-# Documents say of these that they are not there yet.
-NOT_YET = {"payres backup"}
 
 
 def heading_ids(text: str) -> set[str]:
@@ -156,12 +154,8 @@ def test_commands_named_in_sentences_exist() -> None:
     for document in DOCUMENTS:
         text = re.sub(r"\s+", " ", re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.M | re.S))
         for name, word in re.findall(r"`(payres ([a-z]+)(?: [a-z]+)?)", text):
-            assert {name, f"payres {word}"} & (groups | COMMANDS.keys() | NOT_YET), f"{document.name} names {name}"
+            assert {name, f"payres {word}"} & (groups | COMMANDS.keys()), f"{document.name} names {name}"
             assert f"payres {word}" not in groups or name in groups | COMMANDS.keys(), f"{document.name} names {name}"
-
-
-def test_what_is_said_not_to_be_there_yet_is_not_there() -> None:
-    assert not NOT_YET & COMMANDS.keys()
 
 
 def test_every_code_is_documented_with_its_statuses() -> None:

@@ -193,7 +193,7 @@ def _hasten(context: Context) -> None:
     payments = context.remote_payments
     payments.patience = Patience(after_failure=0.02, after_fault=0.02)
     payments.outbounds.timing = msgspec.structs.replace(
-        payments.outbounds.timing, probe_timeout=2 * SECOND, idle_timeout=SECOND // 2, close_timeout=SECOND
+        payments.outbounds.timing, probe_timeout=5 * SECOND, idle_timeout=SECOND, close_timeout=SECOND
     )
 
 

@@ -205,6 +205,8 @@ def test_secrets_are_not_in_the_arguments_of_processes(tmp_path: Path) -> None:
     opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--database", database]
     assert CliRunner().invoke(main, opening).exit_code == 0
     with process("wallet", "password", "alice", "--database", database) as asking:
+        assert asking.stderr is not None
+        asking.stderr.read(1)  # it asks, so by now it runs under its own name
         shown = visible(asking.pid)
         out, error = asking.communicate(f"{PASSWORD}\n{PASSWORD}\n", 20)
     assert asking.returncode == 0, error

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from payres.application import create_app
+from payres.settings import Settings
 from payres.store.server_lock import DatabaseServed, server_lock
 
 HOLD_UNTIL_KILLED = """
 import sys
+from payres.application import create_app
+from payres.settings import Settings
 from payres.store.server_lock import server_lock
 with server_lock(sys.argv[1]):
     print("held", flush=True)
@@ -64,3 +68,13 @@ def test_databases_in_memory_are_not_shared(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     with server_lock(":memory:"), server_lock(":memory:"):
         assert list(tmp_path.iterdir()) == []
+
+
+async def test_application_that_starts_holds_it_and_one_that_cannot_does_not_open_the_database(tmp_path: Path) -> None:
+    settings = Settings(database=str(tmp_path / "payres.db"))
+    first, second = create_app(settings), create_app(settings)
+    async with first.router.lifespan_context(first):
+        with pytest.raises(DatabaseServed):
+            await second.router.lifespan_context(second).__aenter__()
+    async with second.router.lifespan_context(second):
+        pass

@@ -1,0 +1,488 @@
+"""What a hostile peer may send: bodies, headers and targets that no honest program writes, and seeded fuzz of parsers.
+
+FUZZ_CASES says how often each parser is fuzzed, FUZZ_SEED where the series begins.
+"""
+
+import base64
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+import pytest
+
+from payres.amounts import Asset
+from payres.errors import Refusal
+from payres.grants.intervals import describe, parse_interval
+from payres.interledger import frames, ildcp, packets
+from payres.interledger.oer import CodecError, Reader, parse_timestamp
+from payres.interledger.stream import SharedSecret
+from payres.limits import DEFAULT_BODY_BYTES, MAX_HEADER_BYTES
+from payres.routes.accept import accepts
+from payres.routes.idempotency import idempotency_key
+from payres.signatures.base import Message
+from payres.signatures.digest import content_digest, digest_problem
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
+from payres.signatures.sign import sign
+from payres.signatures.verify import Rejected, Verified, verify_message
+from payres.testing.instance import Instance
+from payres.wire import (
+    GrantRequest,
+    IncomingPaymentRequest,
+    OutgoingPaymentRequest,
+    QuoteRequest,
+    decode,
+    metadata_text,
+)
+from tests.attacks.conftest import Exchange
+
+Json = dict[str, Any]
+Refused = Callable[..., Json]
+FUZZ_CASES = int(os.environ.get("FUZZ_CASES", "2000"))
+FUZZ_SEED = int(os.environ.get("FUZZ_SEED", "20261121"))
+
+CLOSE = b"connection: close\r\n"
+POST = b"POST /incoming-payments HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
+CREATE = {"type": "incoming-payment", "actions": ["create", "read"]}
+
+
+# Bodies
+
+
+def test_oversized_body(shared: Instance, refused: Refused) -> None:
+    """It is refused as soon as it is too long, whether or not it says so beforehand."""
+    token = shared.client.grant(CREATE)
+    body = b'{"walletAddress":"' + b"a" * DEFAULT_BODY_BYTES + b'"}'
+    refused(shared.client.request("POST", "/incoming-payments", token=token, raw=body), 413, "too_large")
+
+
+def test_endless_chunked_body(shared: Instance) -> None:
+    """A body without end is read no further than the longest that is taken; the answer comes while it still comes."""
+    address = urlsplit(shared.base_url)
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
+        sent = 0
+        with suppress(BrokenPipeError, ConnectionResetError):
+            while sent < 40 * DEFAULT_BODY_BYTES:
+                connection.sendall(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                sent += 4096
+        answer = b""
+        with suppress(ConnectionResetError):
+            answer = connection.recv(65536)
+    assert answer[:12] in {b"HTTP/1.1 413", b"HTTP/1.1 401", b""}, answer
+
+
+def test_chunks_of_one_byte_and_chunk_extensions(exchange: Exchange) -> None:
+    chunks = b"".join(b"1;a=b\r\n{\r\n" for _ in range(3000)) + b"0\r\n\r\n"
+    [answer] = exchange(POST + CLOSE + b"transfer-encoding: chunked\r\n\r\n" + chunks)
+    assert answer.status == 401
+    [answer] = exchange(POST + CLOSE + b"transfer-encoding: chunked\r\n\r\n1;" + b"a" * 2 * MAX_HEADER_BYTES + b"\r\n")
+    assert answer.status in {400, 431}
+
+
+BODIES = {
+    "deep arrays": b"[" * 60_000,
+    "deep arrays, closed": b"[" * 30_000 + b"]" * 30_000,
+    "deep objects": b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+    "deep metadata": b'{"walletAddress":"%b","metadata":{"a":' + b"[" * 20_000 + b"]" * 20_000 + b"}}",
+    "deep and unknown": b'{"walletAddress":"%b","unknown":' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+    "invalid UTF-8": b'{"walletAddress":"%b","metadata":{"a":"\xff\xfe"}}',
+    "overlong UTF-8": b'{"walletAddress":"%b","metadata":{"a":"\xc0\xaf"}}',
+    "surrogate in UTF-8": b'{"walletAddress":"%b","metadata":{"a":"\xed\xa0\x80"}}',
+    "unpaired surrogate": b'{"walletAddress":"%b","expiresAt":"\\ud800"}',
+    "UTF-16": '{"walletAddress":"x"}'.encode("utf-16"),
+    "byte order mark": b'\xef\xbb\xbf{"walletAddress":"%b"}',
+    "zero byte": b'{"walletAddress":"%b\x00"}',
+    "two documents": b'{"walletAddress":"%b"}{"walletAddress":"%b"}',
+    "NaN": b'{"walletAddress":"%b","incomingAmount":{"value":NaN,"assetCode":"USD","assetScale":2}}',
+    "large exponent": b'{"walletAddress":"%b","incomingAmount":{"value":"1","assetCode":"USD","assetScale":1e400}}',
+    "long number": b'{"walletAddress":"%b","incomingAmount":{"value":"1","assetCode":"USD","assetScale":'
+    + b"9" * 50_000,
+    "numbers for texts": b'{"walletAddress":' + b"1" * 50_000 + b"}",
+    "long member": b'{"walletAddress":"%b","' + b"a" * 60_000 + b'":1}',
+    "many members": b'{"walletAddress":"%b",' + b",".join(b'"%d":1' % n for n in range(6000)) + b"}",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
+def test_hostile_json(shared: Instance, refused: Refused, body: bytes) -> None:
+    token = shared.client.grant(CREATE)
+    body = body.replace(b"%b", shared.wallet("bob").encode())
+    began = time.monotonic()
+    answer = shared.client.request("POST", "/incoming-payments", token=token, raw=body)
+    refused(answer, 400, "invalid_request")
+    assert time.monotonic() - began < 2
+
+
+def test_duplicate_json_keys(shared: Instance) -> None:
+    """The last one counts, for what is checked and for what is stored alike: no second reader sees another body."""
+    token = shared.client.grant(CREATE | {"identifier": shared.wallet("bob")})
+    alice, bob = (json.dumps(shared.wallet(path)) for path in ("alice", "bob"))
+    for first, last, status in ((alice, bob, 201), (bob, alice, 403)):
+        body = f'{{"walletAddress": {first}, "walletAddress": {last}}}'.encode()
+        answer = shared.client.request("POST", "/incoming-payments", token=token, raw=body)
+        assert answer.status_code == status, answer.text
+        assert answer.json().get("walletAddress") in {shared.wallet("bob"), None}
+
+
+def test_duplicate_json_keys_in_the_limits_of_a_grant(shared: Instance) -> None:
+    """What the owner is shown is what is granted."""
+    small, large = (json.dumps({"value": value, "assetCode": "USD", "assetScale": 2}) for value in ("100", "90000"))
+    limits = f'{{"debitAmount":{small},"debitAmount":{large}}}'
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": shared.wallet("alice"), "limits": "LIMITS"}
+    ask = {
+        "client": shared.client.wallet_address,
+        "access_token": {"access": [item]},
+        "interact": {"start": ["redirect"]},
+    }
+    body = json.dumps(ask).replace('"LIMITS"', limits)
+    answer = shared.client.request("POST", "/", raw=body.encode()).json()
+    assert shared.approve(answer["interact"]["redirect"]) is None
+    follow_up = answer["continue"]
+    given = shared.client.post(follow_up["uri"], None, follow_up["access_token"]["value"]).json()
+    [granted] = given["access_token"]["access"]
+    assert granted["limits"] == {"debitAmount": json.loads(large)}
+
+
+# Headers
+
+
+def send_raw(shared: Instance, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> int:
+    """The status of a request with just these header lines."""
+    address = urlsplit(shared.base_url)
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "connection: close"]
+    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+        return int(connection.makefile("rb").readline().split(b" ")[1])
+
+
+def signed_headers(shared: Instance, token: str, body: bytes, target: str = "/incoming-payments") -> dict[str, str]:
+    """The headers of a right POST, as `shop` signs it."""
+    sent = {"authorization": f"GNAP {token}", "content-type": "application/json", "content-length": str(len(body))}
+    lines = [(name.encode(), value.encode()) for name, value in sent.items()]
+    message = Message("POST", shared.base_url + target, lines, body)
+    client = shared.client
+    return sent | sign(message, client.private_key, client.jwk.kid, shared.clock.now() // 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorization", "GNAP stolen"),
+        ("content-type", "text/plain"),
+        ("content-digest", content_digest(b"other")),
+        ("signature-input", 'sig1=("@method");created=1;keyid="key-1"'),
+        ("signature", "sig1=:AAAA:"),
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_duplicate_headers(shared: Instance, name: str, value: str, first: bool) -> None:
+    """A header that is there twice is signed as both or refused; never is one checked and the other used."""
+    body = json.dumps({"walletAddress": shared.wallet("bob")}).encode()
+    headers = [("host", "h"), *signed_headers(shared, shared.client.grant(CREATE), body).items()]
+    assert send_raw(shared, "POST", "/incoming-payments", headers, body) == 201
+    doubled = [(name, value), *headers] if first else [*headers, (name, value)]
+    assert send_raw(shared, "POST", "/incoming-payments", doubled, body) in {400, 401, 415}
+
+
+LENGTHS = [
+    b"content-length: 1\r\ncontent-length: 2\r\n",
+    b"content-length: 5\r\ntransfer-encoding: chunked\r\n",
+    b"transfer-encoding: chunked\r\ncontent-length: 5\r\n",
+    b"transfer-encoding: chunked, identity\r\n",
+    b"transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+    b"transfer-encoding: xchunked\r\n",
+    b"transfer-encoding : chunked\r\n",
+    b"content-length: -1\r\n",
+    b"content-length: +5\r\n",
+    b"content-length: 0x5\r\n",
+    b"content-length: 99999999999999999999999\r\n",
+    b" folded: yes\r\n",
+    b"x: a\rcontent-length: 5\r\n",
+    b"x: \x00\r\n",
+]
+
+
+@pytest.mark.parametrize("headers", LENGTHS, ids=repr)
+def test_request_smuggling(exchange: Exchange, headers: bytes) -> None:
+    """Where two readers could disagree about a body's end, nothing after the headers is read as a request."""
+    found = exchange(
+        b"POST /quotes HTTP/1.1\r\nhost: h\r\n" + headers + b"\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
+    )
+    assert [answer.status for answer in found] == [400]
+
+
+def test_pipelining(exchange: Exchange, shared: Instance) -> None:
+    """Many requests at once are answered in their order, each as if it were alone."""
+    paths = [b"/alice", b"/nobody", b"/healthz", b"/incoming-payments"] * 50
+    sent = b"".join(b"GET %b HTTP/1.1\r\nhost: h\r\n\r\n" % path for path in paths)
+    found = exchange(sent + b"GET /alice HTTP/1.1\r\nhost: h\r\n" + CLOSE + b"\r\n")
+    assert [answer.status for answer in found] == [200, 404, 200, 401] * 50 + [200]
+    assert shared.wallet("alice").encode() in found[-1].body
+
+
+@pytest.mark.parametrize(
+    "lies",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example", "x-forwarded-host": "evil.example", "x-forwarded-proto": "https"},
+        {"host": "", "forwarded": "for=1.2.3.4;host=evil.example;proto=https"},
+        {"host": "h", "x-original-url": "/bob", "x-rewrite-url": "/bob", "x-forwarded-prefix": "/evil"},
+        {"host": "h", "x-http-method-override": "DELETE"},
+    ],
+)
+def test_host_and_forwarded_headers_that_lie(shared: Instance, stranger: httpx2.Client, lies: dict[str, str]) -> None:
+    """No address that the server gives out, and nothing that it verifies, is made from what a request says."""
+    answer = stranger.get(shared.wallet("alice"), headers=lies)
+    assert answer.json()["id"] == shared.wallet("alice")
+    assert "evil" not in answer.text + str(answer.headers)
+    body = json.dumps({"walletAddress": shared.wallet("bob")}).encode()
+    headers = signed_headers(shared, shared.client.grant(CREATE), body)
+    assert send_raw(shared, "POST", "/incoming-payments", [*lies.items(), *headers.items()], body) == 201
+    refusal = stranger.get(f"{shared.base_url}/incoming-payments", headers=lies)
+    assert refusal.headers["www-authenticate"] == f"GNAP as_uri={shared.base_url}/"
+
+
+# Targets
+
+
+def confused(target: str) -> list[str]:
+    """Other spellings of a target, some of which a careless reader takes for the same."""
+    first, rest = target[1], target[2:]
+    return [
+        f"/%{ord(first):02x}{rest}",
+        f"/./{first}{rest}",
+        f"/x/../{first}{rest}",
+        f"/%2e/{first}{rest}",
+        f"//{first}{rest}",
+        f"{target}/",
+        f"{target}//",
+        f"{target}?",
+        f"{target}?x=1",
+        f"{target};x=1",
+        f"{target}%00",
+        f"{target}%2f",
+        f"{target}%3fx",
+        f"{target}.json",
+        f"/{first.upper()}{rest}",
+        f"\\{first}{rest}",
+        f"/evil.example{target}",
+    ]
+
+
+def test_target_uri_confusion(shared: Instance) -> None:
+    """A signature is over the target as it was sent: for no other spelling of it does it count.
+
+    The one exception is a bare question mark, which many clients cut off before they sign; it adds nothing.
+    """
+    body, target = json.dumps({"walletAddress": shared.wallet("bob")}).encode(), "/incoming-payments"
+    headers = [("host", "h"), *signed_headers(shared, shared.client.grant(CREATE), body).items()]
+    for spelling in confused(target):
+        status = send_raw(shared, "POST", spelling, headers, body)
+        assert status in ({201} if spelling == f"{target}?" else {400, 401, 404, 405}), spelling
+
+
+def test_absolute_form_targets(shared: Instance) -> None:
+    """The path counts, and the authority is ours whatever the line says."""
+    body = json.dumps({"walletAddress": shared.wallet("bob")}).encode()
+    headers = [("host", "h"), *signed_headers(shared, shared.client.grant(CREATE), body).items()]
+    for origin in (shared.base_url, "http://evil.example", "https://evil.example:1"):
+        assert send_raw(shared, "POST", f"{origin}/incoming-payments", headers, body) == 201
+        assert send_raw(shared, "POST", f"{origin}/quotes", headers, body) == 401
+    for target in ("http:///incoming-payments", "incoming-payments", "*", "evil.example:443", "ftp://h/"):
+        assert send_raw(shared, "POST", target, headers, body) in {400, 404, 405}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/%ff",
+        "/%ed%a0%80",
+        "/%00",
+        "/interact/%00/%ff",
+        "/incoming-payments/%ff",
+        "/alice#x",
+        "/al\\ice",
+        "/%",
+        "/" + "a/" * 5000,
+    ],
+)
+def test_strange_targets(shared: Instance, target: str) -> None:
+    assert send_raw(shared, "GET", target, [("host", "h")], b"") in ({200} if "#" in target else {400, 404})
+
+
+# Fuzz
+
+
+def mutated(random: Random, samples: Sequence[bytes]) -> bytes:
+    """Bytes that are nearly a sample: cut, doubled, spliced, with other bytes in places; now and then pure noise."""
+    if random.random() < 0.05:
+        return random.randbytes(random.randrange(200))
+    data = bytearray(random.choice(samples))
+    for _ in range(random.choice((1, 1, 2, 3, 8))):
+        at = random.randrange(len(data) + 1)
+        match random.randrange(6):
+            case 0:
+                del data[at : at + random.randrange(1, 9)]
+            case 1:
+                data[at:at] = random.randbytes(random.randrange(1, 5))
+            case 2:
+                data[at : at + 1] = bytes([random.choice(b'"\\():;=,*?%/-.[]{}<> \t\r\n\x00\xff\x7f0A+')])
+            case 3:
+                data[at:at] = data[at : at + random.randrange(1, 40)] * random.randrange(1, 4)
+            case 4:
+                other = random.choice(samples)
+                data[at:] = other[random.randrange(len(other) + 1) :]
+            case _:
+                data[at : at + 1] = bytes([random.randrange(256)])
+    return bytes(data)
+
+
+def fuzz(name: str, samples: Sequence[bytes], parse: Callable[[bytes], object], *refusals: type[Exception]) -> None:
+    """Whatever is parsed is taken or refused with the exception for it; any other would be an answer of 500."""
+    random = Random(f"{FUZZ_SEED} {name}")
+    for _ in range(FUZZ_CASES):
+        data = mutated(random, samples)
+        with suppress(*refusals):
+            parse(data)
+
+
+KEY = generate_private_key()
+PUBLIC = jwk_from_public_bytes("key-1", KEY.public_key().public_bytes_raw())
+NOW = 1_800_000_000
+BODY = b'{"walletAddress":"https://pay.example/bob"}'
+LINES = [(b"authorization", b"GNAP token"), (b"content-type", b"application/json"), (b"content-length", b"43")]
+SIGNED = Message("POST", "https://pay.example/quotes?a=%3A", LINES, BODY)
+SIGNATURE = {name.lower(): value.encode() for name, value in sign(SIGNED, KEY, "key-1", NOW).items()}
+
+
+@pytest.mark.parametrize("name", ["signature-input", "signature", "content-digest"])
+def test_fuzz_of_signatures(name: str) -> None:
+    samples = [SIGNATURE[name], SIGNATURE[name] + b", " + SIGNATURE[name].replace(b"sig1", b"sig2")]
+
+    def verify(value: bytes) -> None:
+        fields = {key.encode(): one for key, one in (SIGNATURE | {name: value}).items()}
+        outcome = verify_message(
+            msgspec.structs.replace(SIGNED, headers=[*LINES, *fields.items()]), PUBLIC, NOW * 1_000_000
+        )
+        assert isinstance(outcome, Verified | Rejected)
+        msgspec.json.encode(outcome)
+
+    fuzz(name, samples, verify)
+
+
+def test_fuzz_of_digests() -> None:
+    samples = [content_digest(BODY, algorithm).encode() for algorithm in ("sha-256", "sha-512")]
+    right = {base64.b64decode(sample.split(b":")[1]) for sample in samples}
+
+    def check(value: bytes) -> None:
+        if digest_problem(value.decode("latin-1"), BODY) is None:
+            assert any(base64.b64encode(one).rstrip(b"=")[:-1] in value for one in right)
+
+    fuzz("digest", samples, check)
+
+
+GRANT = {
+    "client": "https://shop.example/pay",
+    "access_token": {
+        "access": [
+            {"type": "incoming-payment", "actions": ["create", "read-all"]},
+            {
+                "type": "outgoing-payment",
+                "actions": ["create"],
+                "identifier": "https://pay.example/alice",
+                "limits": {"debitAmount": {"value": "1", "assetCode": "USD", "assetScale": 2}, "interval": "R/x/P1M"},
+            },
+        ]
+    },
+    "interact": {"start": ["redirect"], "finish": {"method": "redirect", "uri": "https://a.example", "nonce": "n"}},
+    "subject": {"sub_ids": [{"id": "https://pay.example/alice", "format": "uri"}]},
+}
+PAYMENT = {"walletAddress": "https://a.example", "metadata": {"a": [1, {"b": "\u00e9\U0001f600\\"}]}, "expiresAt": "x"}
+SHAPES = [GrantRequest, IncomingPaymentRequest, QuoteRequest, OutgoingPaymentRequest]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fuzz_of_json(shape: type[Any]) -> None:
+    decoder = msgspec.json.Decoder(shape)
+    samples = [json.dumps(body).encode() for body in (GRANT, PAYMENT)] + [
+        json.dumps(PAYMENT, ensure_ascii=False).encode()
+    ]
+
+    def read(data: bytes) -> None:
+        metadata = getattr(decode(decoder, data), "metadata", None)
+        if metadata is not None:
+            metadata_text(metadata)
+
+    fuzz(shape.__name__, samples, read, Refusal)
+
+
+def test_fuzz_of_jwks() -> None:
+    fuzz("jwk", [msgspec.json.encode(PUBLIC)], parse_jwk, ValueError)
+
+
+def test_fuzz_of_headers() -> None:
+    samples = [b'application/json;q=0.5, */*;q="1"', b"text/html, application/*;q=0", b'"01a1-key"', b'"a\\"b"']
+    fuzz("accept", samples, lambda data: accepts(data.decode("latin-1")))
+    fuzz("key", samples, lambda data: idempotency_key([(b"idempotency-key", data)]), Refusal)
+
+
+INTERVALS = [
+    b"R12/2026-01-01T00:00:00Z/P1M",
+    b"R/P1Y2M3W4DT5H6M7.5S/2027-01-01T00:00:00+14:00",
+    b"R-1/2026-02-28T23:59:60Z/2026-03-01T00:00:00Z",
+    b"R/1970-01-01T00:00:00Z/PT0.000001S",
+]
+
+
+def test_fuzz_of_intervals() -> None:
+    def read(data: bytes) -> None:
+        interval = parse_interval(data.decode("latin-1"))
+        window = interval.window_at(NOW * 1_000_000)
+        assert window is None or window.start <= NOW * 1_000_000 < window.end
+        assert describe(interval)
+
+    fuzz("intervals", INTERVALS, read, ValueError)
+
+
+PREPARE = packets.Prepare(1000, NOW * 1_000_000, b"c" * 32, "test.payres.bob", b"data" * 20)
+REPLIES: list[packets.Reply] = [packets.Fulfill(b"f" * 32, b"data"), ildcp.answer("test.payres.child", Asset("USD", 2))]
+REJECT = packets.Reject(packets.Code.AMOUNT_TOO_LARGE, "test.payres", "too large", packets.too_large_data(2, 1))
+PLAIN = frames.StreamPacket(
+    7,
+    frames.PacketType.PREPARE,
+    5,
+    (frames.StreamMoney(1, 2), frames.ConnectionNewAddress("test.a"), frames.StreamData(1, 0, b"abc")),
+)
+
+
+def test_fuzz_of_oer_and_packets() -> None:
+    samples = [packets.encode(packet) for packet in (PREPARE, *REPLIES, REJECT)]
+
+    def reply(data: bytes) -> None:
+        decoded = packets.decode_reply(data)
+        if isinstance(decoded, packets.Fulfill):
+            ildcp.parse_answer(decoded)
+        else:
+            packets.parse_too_large(decoded.data)
+
+    fuzz("prepare", samples, packets.decode_prepare, CodecError)
+    fuzz("reply", samples, reply, CodecError)
+    fuzz("uint", samples, lambda data: Reader(data).var_uint(saturate=True), CodecError)
+    fuzz("text", samples, lambda data: Reader(data).text_utf8(), CodecError)
+    fuzz("timestamp", [b"20261121085803123"], parse_timestamp, CodecError)
+
+
+def test_fuzz_of_stream() -> None:
+    secret = SharedSecret(b"s" * 32)
+    plain, sealed = frames.encode_stream_packet(PLAIN), secret.seal_packet(PLAIN)
+    fuzz("frames", [plain], frames.decode_stream_packet, CodecError)
+    fuzz("sealed", [sealed], secret.open_packet, CodecError)
+    fuzz("sealed nonsense", [plain], lambda data: secret.open_packet(secret.seal(data)), CodecError)
