@@ -47,11 +47,22 @@ def fulfil(tx: Transaction, packet_id: str, delivered: int, now: int) -> bool:
 
 
 def doubt(tx: Transaction, packet_id: str, now: int) -> bool:
-    """Posts the money of a packet of which nobody can say what became of it: it may be with the receiver.
+    """Sets the money of a payment's packet aside, when nobody can say what became of it.
 
-    False when the packet's outcome was known before.
+    It may be with the receiver, so it counts as sent; but a peer has no claim to it without a fulfillment. So it stays
+    with the operator, who can clear it up with the peer. False when the packet's outcome was known before.
     """
-    return _post(tx, packet_id, "doubtful", 0, now)
+    packet = packets.find_packet(tx, packet_id)
+    if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(tx, packet_id, "doubtful"):
+        return False
+    source, liquidity = _reservations(tx, packet)
+    asset_id = accounts.account_by_id(tx, source.account_id).asset_id
+    kept = ledger.operator_account(tx, asset_id, "liquidity")
+    ledger.post(tx, source.id, kept, packet.source_amount, "exchange", now, packet_id=packet.id)
+    if liquidity is not None:
+        ledger.release(tx, liquidity.id)
+    outgoing.add_sent(tx, packet.outgoing_payment_id, packet.source_amount, 0)
+    return True
 
 
 def reject(tx: Transaction, packet_id: str) -> bool:

@@ -27,6 +27,7 @@ Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 READERS = 2
 BUSY_TIMEOUT_SECONDS = 5
+NOT_STORED = "The server could not store this; nothing was changed. Try again shortly"
 HALTED_SECONDS = 60  # until a caller may ask whether an operator has looked
 
 log = logging.getLogger("payres.store")
@@ -130,7 +131,9 @@ class Lane:
     """A queue in front of one connection: units that wait while it is busy are run together, in order."""
 
     def __init__(
-        self, connection: OwnedConnection, run_together: Callable[[Sequence[Unit], Transaction], list[Any] | Halt]
+        self,
+        connection: OwnedConnection,
+        run_together: Callable[[Sequence[Unit], Transaction], "list[Any] | Halt | NotBegun"],
     ) -> None:
         self._connection = connection
         self._run_together = run_together
@@ -183,6 +186,9 @@ class Lane:
                     self.halt(outcomes)
                     batch, self._waiting = batch + self._waiting, []
                     outcomes = [Raised(unavailable(self.halted or "", HALTED_SECONDS)) for _ in batch]
+                elif isinstance(outcomes, NotBegun):  # those behind would wait for the same again, beyond all patience
+                    batch, self._waiting = batch + self._waiting, []
+                    outcomes = [Raised(unavailable(NOT_STORED)) for _ in batch]
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, outcome)
         finally:
@@ -198,6 +204,10 @@ class Lane:
         if self._drain is not None:
             await self._drain
         await self._connection.close()
+
+
+class NotBegun:
+    """No transaction could begin: mostly because another program has held the lock for BUSY_TIMEOUT_SECONDS."""
 
 
 class Raised:
@@ -218,7 +228,7 @@ def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
         future.set_exception(outcome.error)
 
 
-def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any] | Halt:
+def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any] | Halt | NotBegun:
     """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
     A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. When a unit
@@ -226,6 +236,10 @@ def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any] | Hal
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        log.error("no transaction could begin: %s", error)  # noqa: TRY400
+        return NotBegun()
+    try:
         outcomes = [_run_unit(unit, connection) for unit in units]
         connection.execute("COMMIT")
     except Halt as halt:
@@ -235,9 +249,25 @@ def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any] | Hal
     except Exception as error:
         _roll_back(connection)
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
-        sentence = "The server could not store this; nothing was changed. Try again shortly"
-        return [Raised(unavailable(sentence)) for _ in units]
+        _overwrite(connection)
+        return [Raised(unavailable(NOT_STORED)) for _ in units]
     return outcomes
+
+
+def _overwrite(connection: Transaction) -> None:
+    """Puts another commit where one that failed may stand whole in the log.
+
+    When the disk does not confirm a commit, SQLite drops it, but its pages are written: should the process die before
+    the next one, recovery would find them, and what was refused would have happened. It does no harm if this is not
+    confirmed either: written is enough, unless the power fails as well.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        touch(connection)
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        log.error("and the commit to overwrite it failed: %s", error)  # noqa: TRY400
+        _roll_back(connection)
 
 
 def _run_unit(unit: Unit, connection: Transaction) -> Any:

@@ -1,6 +1,7 @@
 """Texts of strangers that would be taken for SQL, for markup, for headers or for another address."""
 
 import json
+import logging
 import string
 from collections.abc import Callable
 from contextlib import closing
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 from argon2 import PasswordHasher
 
+from payres.store import wallets
 from payres.store.database import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
@@ -124,9 +126,9 @@ def test_sql_injection_through_every_string(shared: Instance, stranger: httpx2.C
     for answer in answers:
         assert answer.status_code < 500, (answer.request.url, answer.text)
         assert "sqlite" not in answer.text.lower()
-    tables, wallets = shared.read(contents)
+    tables, addresses = shared.read(contents)
     assert tables == before[0]
-    assert set(before[1]) <= set(wallets)
+    assert set(before[1]) <= set(addresses)
     assert shared.balance("alice") == money
     shared.check_ledger()
 
@@ -271,3 +273,26 @@ def test_header_injection_by_escapes_in_the_finish_uri(shared: Instance, strange
 
 def field(page: str, name: str) -> str:
     return page.partition(f'name="{name}" value="')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize(
+    "path", ["/a%0aCRITICAL%20payres.store:%20forged", "/a%0d%0aforged", "/a%1b[2Jforged", "/a%e2%80%a8forged"]
+)
+def test_log_injection_by_the_path(
+    shared: Instance,
+    stranger: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+) -> None:
+    """What is logged of a fault names the request on one line, and has nothing that a terminal would act upon."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(wallets, "find_wallet", broken)
+    with caplog.at_level(logging.ERROR, "payres.routes"):
+        assert stranger.get(shared.base_url + path).status_code == 500
+    [message] = [record.getMessage() for record in caplog.records if record.name == "payres.routes"]
+    assert message.isprintable()
+    assert message == f"GET {path} failed"

@@ -81,8 +81,8 @@ class Unavailable(Exception):  # noqa: N818 - a state, found
 class Load:
     """The clients, from one kill to the next.
 
-    Unless they are `tolerant`, a 503 is a failure of the test. `faulty` is set while the storage is, and holds back what
-    needs the command line.
+    Unless they are `tolerant`, a 503 fails the test. `faulty` is set while the storage is, and holds back what needs
+    the command line.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Load:
             assert httpx2.get(f"{self.server.base_url}/healthz").status_code == 200
 
     def _check_numbers(self) -> None:
-        """What is stored was asked for and not refused, once each; of payments, which were asked for again, it is all."""
+        """What is stored was asked for and not refused, once each; payments, asked for again, are all stored."""
         for shopper in self.shoppers:
             for one in shopper.journal.asked:
                 if one.path in TABLES:
@@ -304,7 +304,7 @@ class Shopper:
             amount = {"value": str(self._chance.randint(20, 100)), "assetCode": "USD", "assetScale": 2}
             self._pay_receiver(self._chance.choice(self._load.receivers_elsewhere), None, debitAmount=amount)
 
-    def _pay_receiver(self, receiver: str, here: str | None, **amounts: Json) -> None:
+    def _pay_receiver(self, receiver: str, here: str | None, **amounts: Any) -> None:
         quote = self._create("/quotes", walletAddress=self._alice, receiver=receiver, method="ilp", **amounts)
         if quote is not None:
             self._create("/outgoing-payments", here, walletAddress=self._alice, quoteId=quote["id"])

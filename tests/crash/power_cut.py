@@ -17,8 +17,8 @@ from tests.crash.server import FILES
 Order = Literal["database first", "log first"]
 Damage = Literal["none", "cut", "zeros", "noise"]
 
-# https://www.sqlite.org/walformat.html, sections 2.1, 2.2 and 1.2: two headers of 48 bytes, then how much of the log has
-# been written into the database and how much may have been; the log has a header and one before each page.
+# https://www.sqlite.org/walformat.html: two headers of 48 bytes, then how much of the log has been written into the
+# database and how much may have been; the log itself has a header, and one before each page.
 INDEX_HEADER = struct.Struct("=IIIBBHIIIIIIII")
 BACKFILLED, ATTEMPTED = 96, 128
 LOG_HEADER, FRAME_HEADER = 32, 24
@@ -51,7 +51,7 @@ class Remains:
 
 
 def cut_power(database: Path, folder: Path, chance: Random) -> Remains:
-    """A copy in a new folder of what a power cut might leave, drawn by chance. Raises AssertionError when none comes off."""
+    """A copy in a new folder of what a power cut might leave, drawn by chance."""
     folder.mkdir()
     order: Order = chance.choice(("database first", "log first"))
     copy = folder / database.name
@@ -60,8 +60,8 @@ def cut_power(database: Path, folder: Path, chance: Random) -> Remains:
             before = _read_index(database)
             _copy(database, copy, order)
             after = _read_index(database)
-        # A log that began anew lacks what the older file does not have yet. And what goes from the log into the file was
-        # on the disk in the log before, so that a younger file may have nothing of frames which an older log lacks.
+        # A log that began anew lacks what the older file does not have yet. And what goes from the log into the file
+        # was on the disk in the log before, so a younger file may have nothing of frames that an older log lacks.
         if before.salt == after.salt and (order == "database first" or before.attempted == after.attempted):
             return _damaged(copy, before, after, order, chance)
     raise AssertionError("the log is worked into the database all the time")
@@ -75,7 +75,7 @@ def _copy(database: Path, copy: Path, order: Order) -> None:
 
 
 def _damaged(copy: Path, before: Index, after: Index, order: Order, chance: Random) -> Remains:
-    """The copy, its log with an end that never reached the disk: gone, or never written, or with something else in it."""
+    """The copy, its log with an end that never reached the disk: gone, not written, or with something else in it."""
     log = side_file(copy, "-wal")
     durable, written = before.end(before.committed), log.stat().st_size
     # What has gone into the database was on the disk for sure.

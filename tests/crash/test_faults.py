@@ -26,9 +26,12 @@ from tests.crash.server import PATIENCE_SECONDS, UNLIMITED, Server
 
 SECONDS = float(os.environ.get("FAULT_SECONDS", "0"))
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
+ALL = "FAULT_ROUNDS" in os.environ
 SEED = int(os.environ.get("FAULT_SEED") or SystemRandom().getrandbits(32))
-CLIENTS = 4 if ROUNDS == 1 else 16
-LOCK_SECONDS = max(SECONDS, 6.0)  # longer than the server waits for a lock
+CLIENTS = 16 if ALL else 4
+DEATHS = 20 * ROUNDS if ALL else 2
+WAYS = [(word, end) for word in ("sync", "full", "read-only") for end in ("mended", "killed")]
+LOCK_SECONDS = max(SECONDS, 5.5)  # longer than the server waits for a lock
 DISK_BYTES = 80 * 1024 * 1024  # more than has to be free for a server to be ready
 HOLD = """
 import sqlite3, sys
@@ -118,11 +121,33 @@ class Locked(Fault):
         self._holder.communicate("")
 
 
-@pytest.mark.parametrize("end", ["mended", "killed"])
-@pytest.mark.parametrize("word", ["sync", "full", "read-only"])
+@pytest.mark.parametrize(("word", "end"), WAYS if ALL else [("sync", "mended"), ("read-only", "killed")])
 def test_failing_disk(word: str, end: str, server: Server, failing_disk: Path) -> None:
     load.prepare(server, CLIENTS)
     go_through(FailingDisk(server, failing_disk, word), killed=end == "killed")
+
+
+def test_death_at_any_call_that_changes_the_files_keeps_every_answer(server: Server, failing_disk: Path) -> None:
+    """Between two writes of a commit, before it is confirmed, in the middle of a checkpoint: wherever the draw falls."""
+    load.prepare(server, CLIENTS)
+    chance = Random(SEED)
+    try:
+        server.start()
+        with closing(Load(server, chance, [], CLIENTS)) as at_work:
+            for _ in range(DEATHS):
+                server.kill()
+                disk = FailingDisk(server, failing_disk, f"die {chance.randint(1, 60)}")
+                server.start()
+                with at_work.running():
+                    at_work.wait_for_answers(chance.randint(1, 40))
+                    disk.begin()
+                    assert server.wait() == -signal.SIGKILL
+                disk.end()
+                server.start()
+                at_work.check()
+    except BaseException as error:
+        error.add_note(f"FAULT_SEED={SEED} draws the same work again")
+        raise
 
 
 def test_what_was_refused_for_a_failing_fsync_is_not_there_after_a_kill(server: Server, failing_disk: Path) -> None:
@@ -158,7 +183,7 @@ def test_database_locked_by_another_program(server: Server) -> None:
 
 
 def go_through(fault: Fault, *, killed: bool) -> None:
-    """The fault under load: refusals that say so, no lost answer and nothing of what was refused, and all well after."""
+    """The fault under load: refusals that say so, no lost answer, nothing of what was refused, and all well after."""
     server, chance = fault.server, Random(SEED)
     server.start()
     try:

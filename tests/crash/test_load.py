@@ -120,4 +120,3 @@ def check_both(a: Server, b: Server) -> None:
     assert (ours["packetsSent"], theirs["reserved"]) == (theirs["packetsReceived"], "0.00")
     for server in (a, b):
         assert server.select("SELECT count(*) FROM packet WHERE state IN ('prepared', 'doubtful')") == [(0,)]
-    print(ended)

@@ -20,7 +20,7 @@ from payres.store.database import Transaction, connect_writer
 from tests.crash import load
 from tests.crash.load import Acknowledged, Load, last_segment
 from tests.crash.power_cut import Remains, cut_power
-from tests.crash.server import PATIENCE_SECONDS, UNLIMITED, Server
+from tests.crash.server import PATIENCE_SECONDS, UNLIMITED, Json, Server
 
 CUTS = int(os.environ.get("POWER_CUTS", "6"))
 SEED = int(os.environ.get("POWER_CUT_SEED") or SystemRandom().getrandbits(32))
@@ -83,7 +83,7 @@ def check(remains: Remains, known: list[Acknowledged]) -> None:
                 assert connection.execute(query, (hash_secret(token),)).fetchone(), f"{remains}: a token is missing"
 
 
-def is_there(tx: Transaction, path: str, answer: load.Json) -> bool:
+def is_there(tx: Transaction, path: str, answer: Json) -> bool:
     """Whether a resource is stored, with the amounts that were acknowledged."""
     table, amounts, members = ROWS[path]
     row = tx.execute(f"SELECT {amounts} FROM {table} WHERE id = ?", (last_segment(answer["id"]),)).fetchone()

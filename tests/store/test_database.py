@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from importlib.metadata import version
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from hypothesis import given, settings
@@ -359,6 +360,22 @@ async def test_locked_file_answers_everyone_and_recovers(path: str, monkeypatch:
         assert await database.read(kept) == set()
     assert await database.write(keep("after")) == "after"
     assert kept_in_file(path) == {"after"}
+    await database.close()
+
+
+async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.5)
+    database = await Database.open(path)
+    with closing(take_lock(path)):
+        first = asyncio.create_task(database.write(keep("first")))
+        await asyncio.sleep(0)  # it is waited for now, and the others come behind
+        began = monotonic()
+        behind = [database.write(keep(str(n))) for n in range(3 * MAX_UNITS_PER_COMMIT)]
+        outcomes = await asyncio.gather(first, *behind, return_exceptions=True)
+        took = monotonic() - began
+    assert all(is_unavailable(outcome) for outcome in outcomes)
+    assert took < 2 * 0.5
+    assert await database.write(keep("after")) == "after"
     await database.close()
 
 

@@ -10,8 +10,6 @@ from payres.store.server_lock import DatabaseServed, server_lock
 
 HOLD_UNTIL_KILLED = """
 import sys
-from payres.application import create_app
-from payres.settings import Settings
 from payres.store.server_lock import server_lock
 with server_lock(sys.argv[1]):
     print("held", flush=True)

@@ -1,0 +1,298 @@
+"""Every attack that payres was tested against, and the tests that prove what becomes of it, wherever they stand."""
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+HERE = "attacks"
+
+INVENTORY: dict[str, list[str]] = {
+    # Signatures
+    "signature over too little": [
+        "routes/test_authorize.py::test_signature_that_breaks_a_rule_is_refused_with_the_reason",
+        "signatures/test_verify.py::test_verify_message_refuses",
+    ],
+    "wrong key with the right kid": [
+        "routes/test_authorize.py::test_signature_that_does_not_verify_comes_with_the_base_to_compare",
+        "signatures/test_verify.py::test_verify_refuses_the_right_kid_with_another_key",
+        "signatures/test_verify.py::test_verify_refuses_with_any_other_32_bytes_as_key",
+    ],
+    "key confusion between clients": [
+        "routes/test_authorize.py::test_token_of_another_client_is_refused",
+        "grants/test_grant_rules.py::test_grant_of_a_key_is_for_that_key_alone",
+        "grants/test_grant_rules.py::test_clients_elsewhere_are_told_apart_by_case",
+        "routes/test_urls.py::test_user_information_makes_no_client",
+    ],
+    "algorithm swap": [
+        "routes/test_authorize.py::test_signature_that_breaks_a_rule_is_refused_with_the_reason",
+        "signatures/test_jwk.py::test_parse_jwk_refuses_with_a_sentence",
+    ],
+    "replayed nonce": [
+        "routes/test_authorize.py::test_nonce_is_good_once_for_a_key",
+        "routes/test_authorize.py::test_nonce_is_good_once_however_long_the_key_is_fetched",
+        "routes/test_authorize.py::test_nonce_of_a_signature_that_does_not_verify_is_not_used_up",
+    ],
+    "stale and future created": [
+        "routes/test_authorize.py::test_signature_that_breaks_a_rule_is_refused_with_the_reason",
+    ],
+    "signature made malleable": [
+        "signatures/test_verify.py::test_verify_refuses_a_signature_shifted_by_the_group_order",
+        "signatures/test_verify.py::test_verify_message_refuses_every_changed_bit",
+        "signatures/test_fields.py::test_signature_bytes_takes_only_one_spelling_of_the_last_character",
+    ],
+    # Tokens and grants
+    "token theft": [
+        "routes/test_authorize.py::test_token_of_another_client_is_refused",
+        "routes/test_tokens.py::test_management_is_for_the_tokens_client",
+    ],
+    "token guessing": [
+        "attacks/test_guessing.py::test_token_guessing",
+        "attacks/test_guessing.py::test_tokens_have_256_random_bits",
+        "routes/test_grants.py::test_tokens_are_stored_as_hashes_only",
+        "routes/test_rate_limits.py::test_address_that_guesses_is_refused_whatever_it_asks",
+    ],
+    "use of a token that has ended": [
+        "routes/test_authorize.py::test_token_ends_when_it_is_revoked",
+        "routes/test_authorize.py::test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more",
+        "grants/test_grant_rules.py::test_grant_revoked_while_its_request_is_under_way_spends_nothing",
+    ],
+    "continuing another's grant": [
+        "routes/test_grants.py::test_continuation_is_for_the_client_that_asked",
+        "routes/test_grants.py::test_continuation_needs_its_token",
+    ],
+    "reuse of an interact_ref": ["routes/test_grants.py::test_reference_is_good_once"],
+    "theft of an interact_ref": [
+        "routes/test_grants.py::test_reference_of_another_grant_is_refused",
+        "routes/test_grants.py::test_continuation_is_for_the_client_that_asked",
+        "routes/test_consent.py::test_decided_page_gives_the_reference_to_the_owner_only",
+    ],
+    "access that adds up to more": [
+        "routes/test_access_matrix.py::test_all_other_access_together_opens_nothing",
+        "routes/test_access_matrix.py::test_items_of_one_grant_count_each_for_its_wallet_address",
+    ],
+    # Consent pages
+    "open redirect through the finish URI": [
+        "attacks/test_injection.py::test_open_redirect_and_header_injection_through_the_finish_uri",
+        "grants/test_wording.py::test_visible_url_stresses_the_host_in_ascii",
+    ],
+    "header injection through the finish URI": [
+        "attacks/test_injection.py::test_open_redirect_and_header_injection_through_the_finish_uri",
+        "attacks/test_injection.py::test_header_injection_by_escapes_in_the_finish_uri",
+    ],
+    "cross-site request forgery": [
+        "routes/test_consent.py::test_form_without_the_sessions_token_is_refused",
+        "routes/test_consent.py::test_form_of_another_site_is_refused",
+        "browser/test_consent_pages.py::test_form_on_another_site_decides_nothing",
+        "routes/test_cors.py::test_consent_pages_are_closed_to_scripts",
+    ],
+    "clickjacking": [
+        "routes/test_consent.py::test_every_answer_keeps_out_of_frames_and_caches",
+        "browser/test_consent_pages.py::test_pages_refuse_to_be_framed",
+    ],
+    "session fixation": [
+        "routes/test_consent.py::test_planted_session_is_not_adopted",
+        "routes/test_consent.py::test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before",
+    ],
+    "password guessing": [
+        "routes/test_consent.py::test_sixth_guess_has_to_wait",
+        "grants/test_sign_in.py::test_check_password_counts_guesses_that_come_at_once",
+        "grants/test_passwords.py::test_verify_password_works_as_hard_when_there_is_nothing_to_verify",
+    ],
+    "consent swap": [
+        "routes/test_consent.py::test_consent_is_for_what_was_shown",
+        "routes/test_consent.py::test_what_was_shown_of_another_request_is_not_consent",
+        "attacks/test_hostile_input.py::test_duplicate_json_keys_in_the_limits_of_a_grant",
+    ],
+    "cross-site scripting through every name": [
+        "attacks/test_injection.py::test_xss_through_every_name_on_a_consent_page",
+        "routes/test_consent.py::test_pages_escape_what_a_client_chose",
+        "grants/test_wording.py::test_visible_name_keeps_what_can_be_seen",
+    ],
+    # Requests that the server makes for a stranger
+    "SSRF through the client": [
+        "attacks/test_ssrf.py::test_ssrf_to_loopback",
+        "attacks/test_ssrf.py::test_ssrf_to_the_metadata_of_a_cloud",
+        "routes/test_authorize.py::test_private_hosts_are_not_asked_unless_the_operator_allows_it",
+    ],
+    "SSRF through the receiver": [
+        "attacks/test_ssrf.py::test_ssrf_to_loopback",
+        "attacks/test_ssrf.py::test_ssrf_to_the_metadata_of_a_cloud",
+        "federation/test_incoming_payments.py::test_private_receivers_are_not_asked",
+        "federation/test_incoming_payments.py::test_forbidden_auth_server_is_not_asked",
+    ],
+    "SSRF through a peer": ["interledger/test_link.py::test_private_peer_is_not_reached_unless_that_is_allowed"],
+    "SSRF through the rates service": ["federation/test_rates.py::test_private_service_needs_permission"],
+    "SSRF by spellings of an address": [
+        "attacks/test_ssrf.py::test_ssrf_to_loopback",
+        "federation/test_addresses.py::test_is_permitted_refuses_what_is_not_public",
+        "federation/test_addresses.py::test_is_permitted_judges_an_embedded_address_like_the_address_itself",
+        "federation/test_http.py::test_get_json_refuses_hosts_that_are_not_public_as_the_system_reads_them",
+    ],
+    "SSRF by DNS that changes between check and connect": [
+        "attacks/test_ssrf.py::test_ssrf_by_a_name_that_points_inside",
+        "federation/test_http.py::test_get_json_connects_to_the_very_address_it_checked",
+    ],
+    "SSRF by redirects": ["federation/test_http.py::test_request_returns_a_redirect_and_does_not_follow_it"],
+    "scan of ports through the server": ["attacks/test_ssrf.py::test_ssrf_answers_never_carry_what_was_found"],
+    "jwks bombs": [
+        "attacks/test_bombs.py::test_jwks_bombs",
+        "attacks/test_bombs.py::test_jwks_bombs_leave_no_more_keys_than_a_client_may_have",
+        "federation/test_http.py::test_get_json_ends_an_exchange_that_trickles",
+    ],
+    "one slow server that takes the places of all": [
+        "federation/test_places.py::test_place_waiting_for_a_slow_host_takes_nothing_from_the_others",
+    ],
+    # Texts and positions
+    "SQL injection through every string": [
+        "attacks/test_injection.py::test_sql_injection_through_every_string",
+        "attacks/test_injection.py::test_sql_injection_is_kept_as_the_text_it_is",
+    ],
+    "log injection": ["attacks/test_injection.py::test_log_injection_by_the_path"],
+    "cursor tampering": [
+        "attacks/test_guessing.py::test_cursor_tampering",
+        "attacks/test_guessing.py::test_cursor_tampering_with_what_is_no_cursor",
+    ],
+    "existence oracle by status": [
+        "routes/test_access_matrix.py::test_what_is_hidden_looks_like_what_is_not_there",
+        "attacks/test_guessing.py::test_existence_oracle_by_the_answer_and_by_its_time",
+    ],
+    "existence oracle by time": [
+        "attacks/test_guessing.py::test_existence_oracle_by_the_answer_and_by_its_time",
+        "grants/test_passwords.py::test_verify_password_works_as_hard_when_there_is_nothing_to_verify",
+    ],
+    # Money
+    "double spend of a quote": [
+        "attacks/test_money.py::test_double_spend_of_a_quote_by_200_requests_at_once",
+        "payments/test_outgoing.py::test_quote_makes_one_payment_of_a_hundred_at_once",
+    ],
+    "double spend of a limit": [
+        "attacks/test_money.py::test_double_spend_of_a_limit_by_200_requests_at_once",
+        "payments/test_limits.py::test_window_for_seven_takes_seven_of_a_hundred_quotes_at_once",
+        "payments/test_limits.py::test_limit_holds_while_its_token_is_rotated",
+    ],
+    "double spend of a balance": [
+        "attacks/test_money.py::test_double_spend_of_a_balance_by_200_requests_at_once",
+        "payments/test_exchange.py::test_liquidity_is_promised_once",
+    ],
+    "overpayment of a receiver": [
+        "payments/test_outgoing.py::test_receiver_for_seven_is_paid_seven_times_by_a_hundred_at_once",
+        "routes/test_ilp.py::test_fifty_packets_at_once_complete_the_payment_and_no_more",
+    ],
+    "replayed packet": ["routes/test_ilp.py::test_repeated_request_moves_money_once"],
+    "wrong fulfillment": ["interledger/test_forwarding.py::test_wrong_preimage_is_no_fulfillment"],
+    "negative and wrapped amounts": [
+        "attacks/test_money.py::test_negative_and_wrapped_amounts",
+        "attacks/test_money.py::test_amounts_that_no_account_can_hold",
+        "test_amounts.py::test_parse_value_refuses_everything_else",
+        "test_ledger.py::test_database_refuses_figures_that_cannot_be",
+    ],
+    "rounding harvest": [
+        "attacks/test_money.py::test_rounding_harvest",
+        "attacks/test_money.py::test_rounding_harvest_by_a_million_exchanges_of_one_unit",
+        "attacks/test_money.py::test_rounding_harvest_by_hundreds_of_payments",
+        "test_amounts.py::test_converting_there_and_back_never_gains",
+    ],
+    "interval bombs": [
+        "attacks/test_money.py::test_interval_bombs",
+        "grants/test_intervals.py::test_window_is_found_at_once_however_far",
+    ],
+    # Secrets
+    "secrets in the log": [
+        "attacks/test_secrets.py::test_secrets_are_not_in_the_log",
+        "interledger/test_link.py::test_token_is_in_no_sentence_and_no_log",
+    ],
+    "secrets in answers": [
+        "attacks/test_secrets.py::test_secrets_are_not_in_refusals",
+        "routes/test_refusals.py::test_fault_is_answered_without_the_inside_and_logged_with_it",
+    ],
+    "secrets in files": [
+        "attacks/test_secrets.py::test_secrets_that_are_kept_as_hashes_are_not_in_the_database",
+        "attacks/test_secrets.py::test_secrets_are_in_no_file_that_others_can_read",
+        "cli/test_key.py::test_generate_keeps_the_public_half_and_writes_the_private_one",
+    ],
+    "secrets in the arguments of processes": [
+        "attacks/test_secrets.py::test_secrets_are_not_in_the_arguments_of_processes",
+        "cli/test_peer.py::test_tokens_come_from_files_and_standard_input",
+    ],
+    # Hostile input
+    "oversized and endless bodies": [
+        "attacks/test_hostile_input.py::test_oversized_body",
+        "attacks/test_hostile_input.py::test_endless_chunked_body",
+        "attacks/test_hostile_input.py::test_chunks_of_one_byte_and_chunk_extensions",
+        "routes/test_http_timing.py::test_body_that_does_not_end_is_refused",
+    ],
+    "endless headers": [
+        "routes/test_http_protocol.py::test_header_section_that_never_ends_is_refused_soon",
+        "routes/test_http_timing.py::test_header_section_that_does_not_end_is_refused",
+    ],
+    "hostile JSON": ["attacks/test_hostile_input.py::test_hostile_json"],
+    "duplicate JSON keys": [
+        "attacks/test_hostile_input.py::test_duplicate_json_keys",
+        "attacks/test_hostile_input.py::test_duplicate_json_keys_in_the_limits_of_a_grant",
+    ],
+    "duplicate headers": ["attacks/test_hostile_input.py::test_duplicate_headers"],
+    "request smuggling": ["attacks/test_hostile_input.py::test_request_smuggling"],
+    "pipelining": [
+        "attacks/test_hostile_input.py::test_pipelining",
+        "routes/test_http_protocol.py::test_requests_before_garbage_are_answered_first",
+    ],
+    "absolute-form targets": ["attacks/test_hostile_input.py::test_absolute_form_targets"],
+    "Host and X-Forwarded headers that lie": [
+        "attacks/test_hostile_input.py::test_host_and_forwarded_headers_that_lie",
+        "routes/test_urls.py::test_host_does_not_change_what_is_signed_or_answered",
+    ],
+    "confusion of the target URI": [
+        "attacks/test_hostile_input.py::test_target_uri_confusion",
+        "attacks/test_hostile_input.py::test_strange_targets",
+        "routes/test_urls.py::test_target_is_not_resolved_by_the_server",
+    ],
+    "fuzz of signatures and digests": [
+        "attacks/test_hostile_input.py::test_fuzz_of_signatures",
+        "attacks/test_hostile_input.py::test_fuzz_of_digests",
+    ],
+    "fuzz of JSON, keys and headers": [
+        "attacks/test_hostile_input.py::test_fuzz_of_json",
+        "attacks/test_hostile_input.py::test_fuzz_of_jwks",
+        "attacks/test_hostile_input.py::test_fuzz_of_headers",
+    ],
+    "fuzz of intervals": ["attacks/test_hostile_input.py::test_fuzz_of_intervals"],
+    "fuzz of packets and STREAM": [
+        "attacks/test_hostile_input.py::test_fuzz_of_oer_and_packets",
+        "attacks/test_hostile_input.py::test_fuzz_of_stream",
+    ],
+    "slow connections": [
+        "attacks/test_slow_connections.py::test_slow_connections_do_not_slow_the_others_down",
+        "routes/test_http_timing.py::test_bytes_that_drip_do_not_prolong_the_time",
+        "routes/test_http_timing.py::test_connections_are_limited",
+    ],
+    "floods of requests": [
+        "routes/test_rate_limits.py::test_address_may_ask_so_often_and_again_later",
+        "interledger/test_traffic.py::test_packets_a_second_are_limited_for_each_peer",
+    ],
+}
+
+
+@lru_cache
+def names_in(file: str) -> frozenset[str]:
+    """The names of the tests in a file below tests/."""
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return frozenset(node.name for node in functions if node.name.startswith("test_"))
+
+
+@pytest.mark.parametrize("attack", INVENTORY)
+def test_attack_has_the_tests_that_are_named(attack: str) -> None:
+    assert INVENTORY[attack]
+    for node in INVENTORY[attack]:
+        file, _, name = node.partition("::")
+        assert name in names_in(file), node
+
+
+def test_every_test_here_is_in_the_inventory() -> None:
+    listed = {node for nodes in INVENTORY.values() for node in nodes}
+    files = [path for path in (TESTS / HERE).glob("test_*.py") if path.name != Path(__file__).name]
+    found = {f"{HERE}/{path.name}::{name}" for path in files for name in names_in(f"{HERE}/{path.name}")}
+    assert found == {node for node in listed if node.startswith(f"{HERE}/")}
