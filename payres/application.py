@@ -157,12 +157,13 @@ async def _open(
     receivers_http = GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS)
     stack.push_async_callback(receivers_http.aclose)
     receivers = RemoteReceivers(receivers_http, identity, clock)
-    link_http = open_http(settings.allow_private_hosts)
-    stack.push_async_callback(link_http.aclose)
-    link, answers, ilp_address = Link(link_http, database), Answers(), settings.ilp_address
+    link, probe_link = (Link(open_http(settings.allow_private_hosts), database) for _ in range(2))
+    stack.push_async_callback(link.aclose)
+    stack.push_async_callback(probe_link.aclose)
+    answers, ilp_address = Answers(), settings.ilp_address
     recovery = Recovery(database, clock, link, answers)
     stack.push_async_callback(_stop, asyncio.create_task(recovery.run()))
-    outbounds = Outbounds(database, link, clock, identifiers, ilp_address)
+    outbounds = Outbounds(database, link, probe_link, clock, identifiers, ilp_address)
     remote_payments = RemotePayments(database, clock, receivers, outbounds, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
     stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))  # what it halts has started then

@@ -43,7 +43,21 @@ def fulfil(tx: Transaction, packet_id: str, delivered: int, now: int) -> bool:
 
     False when the packet's outcome was known before; then nothing changes.
     """
-    return _post(tx, packet_id, "fulfilled", delivered, now)
+    packet = packets.find_packet(tx, packet_id)
+    if packet is None or not packets.decide_packet(tx, packet_id, "fulfilled"):
+        return False
+    source, liquidity = _reservations(tx, packet)
+    target = peers.account_of_peer(tx, packet.to_peer_id)
+    if liquidity is None:
+        ledger.post(tx, source.id, target, packet.source_amount, "payment", now, packet_id=packet.id)
+    else:
+        _set_aside(tx, source, packet, now)
+        ledger.post(tx, liquidity.id, target, packet.amount, "payment", now, packet_id=packet.id)
+    if packet.outgoing_payment_id is not None:
+        # The receiver's word, of which STREAM can say more than a row can hold.
+        outgoing.add_sent(tx, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
+    peers.count_sent(tx, packet.to_peer_id)
+    return True
 
 
 def doubt(tx: Transaction, packet_id: str, now: int) -> bool:
@@ -56,9 +70,7 @@ def doubt(tx: Transaction, packet_id: str, now: int) -> bool:
     if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(tx, packet_id, "doubtful"):
         return False
     source, liquidity = _reservations(tx, packet)
-    asset_id = accounts.account_by_id(tx, source.account_id).asset_id
-    kept = ledger.operator_account(tx, asset_id, "liquidity")
-    ledger.post(tx, source.id, kept, packet.source_amount, "exchange", now, packet_id=packet.id)
+    _set_aside(tx, source, packet, now)
     if liquidity is not None:
         ledger.release(tx, liquidity.id)
     outgoing.add_sent(tx, packet.outgoing_payment_id, packet.source_amount, 0)
@@ -86,24 +98,10 @@ def _check_payment(tx: Transaction, payment_id: str) -> int:
     return accounts.account_by_id(tx, promised.account_id).asset_id
 
 
-def _post(tx: Transaction, packet_id: str, state: str, delivered: int, now: int) -> bool:
-    packet = packets.find_packet(tx, packet_id)
-    if packet is None or not packets.decide_packet(tx, packet_id, state):
-        return False
-    source, liquidity = _reservations(tx, packet)
-    target = peers.account_of_peer(tx, packet.to_peer_id)
-    if liquidity is None:
-        ledger.post(tx, source.id, target, packet.source_amount, "payment", now, packet_id=packet.id)
-    else:
-        asset_id = accounts.account_by_id(tx, source.account_id).asset_id
-        taken = ledger.operator_account(tx, asset_id, "liquidity")
-        ledger.post(tx, source.id, taken, packet.source_amount, "exchange", now, packet_id=packet.id)
-        ledger.post(tx, liquidity.id, target, packet.amount, "payment", now, packet_id=packet.id)
-    if packet.outgoing_payment_id is not None:
-        # The receiver's word, of which STREAM can say more than a row can hold.
-        outgoing.add_sent(tx, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
-    peers.count_sent(tx, packet.to_peer_id)
-    return True
+def _set_aside(tx: Transaction, source: ReservationRecord, packet: PacketRecord, now: int) -> None:
+    """The payer's side of the packet, into the liquidity of its asset."""
+    liquidity = ledger.operator_account(tx, accounts.account_by_id(tx, source.account_id).asset_id, "liquidity")
+    ledger.post(tx, source.id, liquidity, packet.source_amount, "exchange", now, packet_id=packet.id)
 
 
 def _reservations(tx: Transaction, packet: PacketRecord) -> tuple[ReservationRecord, ReservationRecord | None]:

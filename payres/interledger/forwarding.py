@@ -138,7 +138,10 @@ class Forwarder:
     async def _post(self, hop: Hop, packet: PacketRecord) -> Answered | NotSent | Lost:
         assert packet.prepare is not None
         seconds = self._seconds_until(packet.expires_at)
-        return await self._link.post(hop.peer, hop.token, packet.prepare, packet.id, seconds)
+        # A peer that cannot ask again is told the end at once. Then the next peer may not bring a fulfillment later, so
+        # it gets no number to ask about either.
+        number = None if packet.from_request_id is None else packet.id
+        return await self._link.post(hop.peer, hop.token, packet.prepare, number, seconds)
 
     async def _conclude(self, left: Departure, request: Request, outcome: Answered | NotSent | Lost) -> Reply:
         """Posts or releases the money before the answer goes back. Raises Declined, NoAnswerYet, Refusal."""

@@ -77,6 +77,10 @@ class Link:
             await self._remember(peer, result.repeatable)
         return result
 
+    async def aclose(self) -> None:
+        """Closes the connections to peers."""
+        await self._http.aclose()
+
     async def _remember(self, peer: PeerRecord, repeatable: bool) -> None:
         """Keeps whether the peer numbers its answers: only such a one may be asked again after a crash."""
         if self._repeating.get(peer.id, bool(peer.repeats_answers)) != repeatable:

@@ -40,6 +40,7 @@ class Outbounds:
         self,
         database: Database,
         link: Link,
+        probe_link: Link,
         clock: Clock,
         identifiers: Identifiers,
         ilp_address: str,
@@ -47,6 +48,7 @@ class Outbounds:
     ) -> None:
         self.database = database
         self.link = link
+        self.probe_link = probe_link  # apart, because anyone may ask for quotes, and their probes may hang
         self.clock = clock
         self.identifiers = identifiers
         self.ilp_address = ilp_address
@@ -72,7 +74,8 @@ class Outbound:
         except Declined as declined:
             return declined.reject(self._parts.ilp_address)
         # Numbered although nothing of it is kept, because the answer shows whether the peer repeats its answers.
-        outcome = await self._post(hop, prepare, encode(_onward(prepare, hop)), self._parts.identifiers.resource())
+        raw, number = encode(_onward(prepare, hop)), self._parts.identifiers.resource()
+        outcome = await self._post(self._parts.probe_link, hop, prepare, raw, number)
         if isinstance(outcome, Fulfill) and prepare.amount > 0:
             return self._reject(Code.WRONG_CONDITION, "a packet was fulfilled that nobody can fulfill")
         return outcome
@@ -88,7 +91,7 @@ class Outbound:
             return self._reject(Code.INSUFFICIENT_LIQUIDITY, "there is not enough liquidity for the exchange")
         except PaymentEnded:
             return self._reject(Code.BAD_REQUEST, "the payment has ended, or has nothing left to send")
-        outcome = await self._post(hop, prepare, raw, packet_id)
+        outcome = await self._post(self._parts.link, hop, prepare, raw, packet_id)
         if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
             outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
         if isinstance(outcome, Fulfill):
@@ -124,13 +127,13 @@ class Outbound:
         balances.prepare(tx, packet, hop.peer, self._parts.clock.now())
         return hop, raw
 
-    async def _post(self, hop: Hop, prepare: Prepare, raw: bytes, request_id: str | None) -> Outcome:
+    async def _post(self, link: Link, hop: Hop, prepare: Prepare, raw: bytes, request_id: str) -> Outcome:
         """The outcome as the sender has it; a failure is kept with the peer for its operator to see."""
         now = self._parts.clock.now()
         if now >= prepare.expires_at:
             return self._reject(Code.TRANSFER_TIMED_OUT, "the packet had expired before it left")
         seconds = (prepare.expires_at - now + MARGIN) / SECOND
-        posted = await self._parts.link.post(hop.peer, hop.token, raw, request_id, seconds)
+        posted = await link.post(hop.peer, hop.token, raw, request_id, seconds)
         if isinstance(posted, Answered):
             return posted.reply
         await note_failure(self._parts.database, hop.peer, posted.why, self._parts.clock.now())

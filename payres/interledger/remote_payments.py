@@ -9,11 +9,12 @@ import logging
 from fractions import Fraction
 from functools import partial
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from payres.amounts import Asset
-from payres.clock import Clock
+from payres.clock import DAY, Clock
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
@@ -31,6 +32,10 @@ from payres.store.packets import PacketRecord
 
 BATCH: Final = 128
 AT_ONCE: Final = 64  # payments that send packets at a time; the others wait for their turn
+AT_ONCE_FROM_WALLET: Final = 16  # of them, so that one wallet's slow receivers hold up no other wallet's payments
+LONGEST: Final = 7 * DAY  # after which a payment ends with what it has sent
+# Seconds that a payment keeps its turn; a receiver may take but a little from time to time.
+LONGEST_ATTEMPT: Final = 3600.0
 MAX_ATTEMPTS: Final = 5  # since something last arrived
 NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
@@ -83,6 +88,7 @@ class RemotePayments:
         self._woken = asyncio.Event()
         self._woken.set()  # the first round takes up what a crash left under way
         self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns_of_wallets: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self._sending: dict[str, asyncio.Task[None]] = {}
 
     def wake(self) -> None:
@@ -140,14 +146,24 @@ class RemotePayments:
         doubtful = await self._database.read(lambda tx: packets.packets_of_payment(tx, payment_id, "prepared"))
         if doubtful:
             await asyncio.gather(*map(self._clear_up, doubtful))
-        elif _finished(payment) or payment.attempts >= MAX_ATTEMPTS:
+        elif _finished(payment) or payment.attempts >= MAX_ATTEMPTS or self._is_overdue(payment):
             await self._end(payment_id, NOT_IN_FULL)
         else:
-            async with self._turns:  # held while packets leave, and not while the payment waits for something
-                setback = await self._attempt(payment)
+            setback = await self._attempt_in_turn(payment)
             if setback is not None:
                 await self._set_back(payment_id, setback)
         return True
+
+    def _is_overdue(self, payment: OutgoingRecord) -> bool:
+        return self._clock.now() >= payment.created_at + LONGEST
+
+    async def _attempt_in_turn(self, payment: OutgoingRecord) -> "_Setback | None":
+        """An attempt, when few enough others are under way."""
+        wallet_id = payment.wallet_address_id
+        turns = self._turns_of_wallets.setdefault(wallet_id, asyncio.Semaphore(AT_ONCE_FROM_WALLET))
+        # Held while packets leave, and not while the payment waits for something.
+        async with turns, self._turns:
+            return await self._attempt(payment)
 
     async def _attempt(self, payment: OutgoingRecord) -> "_Setback | None":
         """Reads the receiver and sends what is left. None when that went well, or ended with packets in doubt."""
@@ -167,7 +183,11 @@ class RemotePayments:
         source = Asset(wallet.asset_code, wallet.asset_scale)
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
         connection = Connection(self.outbounds.open(source, payment.id), destination, self.outbounds.timing)
-        result = await pay(connection, _plan(payment))
+        try:
+            async with asyncio.timeout(LONGEST_ATTEMPT):
+                result = await pay(connection, _plan(payment))
+        except TimeoutError:
+            return _Setback("the receiver takes the money too slowly", retryable=True)
         await close(connection)
         if result.failure is not None:
             return _Setback(result.failure.sentence, result.failure.retryable)

@@ -11,15 +11,18 @@ from payres.wire import Amount
 
 
 def rate_between(tx: Transaction, base: str, counter: str, now: int) -> Fraction:
-    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, the rate that is kept, or the
-    inverse of the rate the other way. Refuses with 400 when there is none, or it is too old."""
+    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, else the rate that is kept, or
+    the inverse of the rate the other way. Refuses with 400 when there is none, or it is too old."""
     if base == counter:
         return Fraction(1)
     there, back = assets.find_rate(tx, base, counter), assets.find_rate(tx, counter, base)
+    inverse = 1 / parse_rate(back.rate) if back is not None and back.holds_at(now) else None
     if there is not None and there.holds_at(now):
-        return parse_rate(there.rate)
-    if back is not None and back.holds_at(now):
-        return 1 / parse_rate(back.rate)
+        rate = parse_rate(there.rate)
+        # Of two rates that are rounded apart the one above 1 gives way, or there and back again would be a gain.
+        return min(rate, inverse) if inverse is not None and rate > 1 else rate
+    if inverse is not None:
+        return inverse
     expired = there or back
     if expired is not None:
         age = (now - expired.set_at) // SECOND

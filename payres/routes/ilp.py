@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from starlette.requests import Request
@@ -18,6 +19,7 @@ from payres.store.peers import PeerRecord
 
 MEDIA_TYPE: Final = "application/octet-stream"
 MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is what the JavaScript plugin sends
+PROMPT_SECONDS: Final = 0.05
 REQUEST_ID: Final = re.compile(r"[ -~]{1,64}")
 
 
@@ -39,8 +41,12 @@ async def receive(request: Request) -> Response:
 
 async def _reply(request: Request, request_id: str | None) -> bytes:
     """The reply packet. Refuses with 400, 401, 413 and 504."""
-    peer = await _peer(request)
+    token = _token(request)
+    peer = await _peer(request, token)
+    began = monotonic()
     body = await read_body(request, MAX_PACKET_BODY_BYTES)
+    if monotonic() - began > PROMPT_SECONDS:  # meanwhile the peer may have been removed, and must be out at once
+        peer = await _peer(request, token)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
         raise invalid_request(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
@@ -53,12 +59,16 @@ async def _reply(request: Request, request_id: str | None) -> bytes:
         raise invalid_request("The Request-Id was used for another packet before", field="Request-Id") from None
 
 
-async def _peer(request: Request) -> PeerRecord:
-    """Whose token the request shows; asked of the database each time, so that a removed peer is out at once."""
+def _token(request: Request) -> str:
     scheme, *token = request.headers.get("authorization", "").split(" ")
     if scheme.lower() != "bearer" or len(token) != 1 or not token[0]:
         raise _unauthorized("missing_token", "Send the token that was agreed on as Authorization: Bearer <token>")
-    unit = partial(peers.peer_by_token, token_hash=hash_secret(token[0]))
+    return token[0]
+
+
+async def _peer(request: Request, token: str) -> PeerRecord:
+    """Whose token the request shows; asked of the database each time."""
+    unit = partial(peers.peer_by_token, token_hash=hash_secret(token))
     peer = await context_of(request).database.read(unit)
     if peer is None:
         raise _unauthorized("unknown_token", "No peer has this token")

@@ -65,7 +65,8 @@ def _allowed_methods(request: Request) -> str:
 
 async def render_fault(request: Request, exception: Exception) -> Response:
     """The answer for a fault of ours; the log has the whole of it, the caller none."""
-    log.error("%s %s failed", request.method, request.url.path, exc_info=exception)
+    path = request.scope["raw_path"].decode("ascii", "backslashreplace")  # escaped as it came: it shall forge no line
+    log.error("%s %s failed", request.method, path, exc_info=exception)
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
     headers = {"Connection": "close", **answer_headers(request)}

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from argon2 import PasswordHasher
 
-from payres.store import wallets
+from payres.store import incoming, wallets
 from payres.store.database import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
@@ -276,7 +276,13 @@ def field(page: str, name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "path", ["/a%0aCRITICAL%20payres.store:%20forged", "/a%0d%0aforged", "/a%1b[2Jforged", "/a%e2%80%a8forged"]
+    "path",
+    [
+        "/incoming-payments/a%0aCRITICAL%20payres:%20forged",
+        "/incoming-payments/a%0d%0aforged",
+        "/a%1b[2Jforged",
+        "/a%e2%80%a8forged",
+    ],
 )
 def test_log_injection_by_the_path(
     shared: Instance,
@@ -291,6 +297,7 @@ def test_log_injection_by_the_path(
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(wallets, "find_wallet", broken)
+    monkeypatch.setattr(incoming, "find_incoming", broken)
     with caplog.at_level(logging.ERROR, "payres.routes"):
         assert stranger.get(shared.base_url + path).status_code == 500
     [message] = [record.getMessage() for record in caplog.records if record.name == "payres.routes"]

@@ -1,6 +1,6 @@
 """Many connections that are held open by doing next to nothing, while others want to be served.
 
-SLOW_CONNECTIONS says how many; from MAX_CONNECTIONS on, those beyond are turned away.
+SLOW_CONNECTIONS says how many; 10000 takes a while, and a machine that lets a process open as many files.
 """
 
 import json
@@ -10,7 +10,7 @@ import select
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.limits import MAX_CONNECTIONS
+from payres.limits import SPARE_FILES
 from tests.attacks.conftest import process
 
 SLOW_CONNECTIONS = int(os.environ.get("SLOW_CONNECTIONS", "500"))
@@ -34,14 +34,13 @@ BEGINNINGS = [
     REQUEST + b"GET /alice HTTP/1.1\r\n",
 ]
 SAMPLES = 60
-SPARE_FILES = 200
 
 
 @pytest.fixture
 def files_enough() -> Iterator[None]:
-    """Leave to open as many files as there will be connections. The server takes what it takes under the old limit."""
+    """Leave to open as many files as there will be connections, here and in the server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = SLOW_CONNECTIONS + SPARE_FILES
+    wanted = SLOW_CONNECTIONS + 2 * SPARE_FILES
     if hard != resource.RLIM_INFINITY and wanted > hard:
         pytest.skip(f"a process may open {hard} files here, and SLOW_CONNECTIONS wants {wanted}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
@@ -96,8 +95,11 @@ def turned_away(connections: list[socket.socket]) -> int:
     by_number = {connection.fileno(): connection for connection in connections}
     for number in by_number:
         poll.register(number, select.POLLIN)
-    heads = [by_number[number].recv(65536) for number, _ in poll.poll(0)]
-    return sum(head.startswith(b"HTTP/1.1 503 ") for head in heads)
+    found = 0
+    for number, _ in poll.poll(0):
+        with suppress(ConnectionError):
+            found += by_number[number].recv(65536).startswith(b"HTTP/1.1 503 ")
+    return found
 
 
 @pytest.mark.usefixtures("files_enough")
@@ -117,9 +119,6 @@ def test_slow_connections_do_not_slow_the_others_down(address: tuple[str, int]) 
         # The median and one of the slowest, with room for whatever else the machine does.
         assert among[SAMPLES // 2] < 5 * alone[SAMPLES // 2] + 0.01
         assert among[SAMPLES * 9 // 10] < 5 * alone[SAMPLES * 9 // 10] + 0.05
-        if SLOW_CONNECTIONS < MAX_CONNECTIONS:
-            with socket.create_connection(address, timeout=20) as newcomer:
-                assert ask(newcomer).startswith(b"HTTP/1.1 200 ")
-            assert turned_away(slow) == 0
-        else:
-            assert turned_away(slow) >= SLOW_CONNECTIONS - MAX_CONNECTIONS
+        with socket.create_connection(address, timeout=20) as newcomer:
+            assert ask(newcomer).startswith(b"HTTP/1.1 200 ")
+        assert turned_away(slow) == 0

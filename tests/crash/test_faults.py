@@ -128,7 +128,7 @@ def test_failing_disk(word: str, end: str, server: Server, failing_disk: Path) -
 
 
 def test_death_at_any_call_that_changes_the_files_keeps_every_answer(server: Server, failing_disk: Path) -> None:
-    """Between two writes of a commit, before it is confirmed, in the middle of a checkpoint: wherever the draw falls."""
+    """Between two writes of a commit, before it is confirmed, in a checkpoint: wherever the draw falls."""
     load.prepare(server, CLIENTS)
     chance = Random(SEED)
     try:

@@ -156,7 +156,8 @@ class Machine:
             changed = balances.doubt(self.tx, packet_id, NOW)
         else:
             changed = balances.reject(self.tx, packet_id)
-        assert changed is not known
+        # Only of our own packets may it stay unknown: for others' it is released by then.
+        assert changed is (not known and (how != "doubtful" or self.oracle.packets[packet_id].from_peer_id is None))
         if changed:
             self.oracle.states[packet_id] = how
 
@@ -175,7 +176,7 @@ class Machine:
             self._compare_payment(payment_id)
         for name in ONWARD:
             peer = require_peer(self.tx, name)
-            assert peer.balance == self.oracle.onward(PAID, to_peer_id=peer.id)
+            assert peer.balance == self.oracle.onward({"fulfilled"}, to_peer_id=peer.id)
             assert packets.in_flight(self.tx, peer.id)[1] == self.oracle.onward({"prepared"}, to_peer_id=peer.id)
         payer = require_peer(self.tx, INBOUND)
         assert payer.balance == -self.oracle.total(PAID, from_peer_id=payer.id) >= -CREDIT
@@ -215,7 +216,7 @@ class Machine:
         peer = next(
             require_peer(self.tx, name) for name in ONWARD if require_peer(self.tx, name).id == packet.to_peer_id
         )
-        exchanged = self.oracle.onward({*PAID, "prepared"}, to_peer_id=require_peer(self.tx, "euros").id)
+        exchanged = self.oracle.onward({"fulfilled", "prepared"}, to_peer_id=require_peer(self.tx, "euros").id)
         liquid = peer.name != "euros" or exchanged + packet.amount <= LIQUIDITY
         if fits and liquid:
             with savepoint(self.tx):

@@ -136,9 +136,15 @@ def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
 
 def test_rate_that_expired_one_way_is_the_inverse_of_the_other(tx: Transaction) -> None:
     assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", 1, 2))
-    assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.25", 1, 3))
+    assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.05", 1, 3))
     assert rate_between(tx, "USD", "EUR", 1) == Fraction(92, 100)
-    assert rate_between(tx, "USD", "EUR", 2) == Fraction(100, 125)
+    assert rate_between(tx, "USD", "EUR", 2) == Fraction(100, 105)
+
+
+def test_rates_that_were_rounded_apart_gain_nothing_there_and_back(tx: Transaction) -> None:
+    assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", 1, 3))
+    assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.0870", 1, 3))
+    assert rate_between(tx, "USD", "EUR", 1) * rate_between(tx, "EUR", "USD", 1) <= 1
 
 
 @pytest.mark.parametrize(("base", "counter"), [("USD", "EUR"), ("EUR", "USD")])

@@ -1,0 +1,170 @@
+"""The machine's clock jumps an hour, forward or back, under a server: once set wrong, and set right again."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.clock import HOUR, SECOND
+from payres.testing.instance import Instance, run_instance
+from payres.testing.peering import peer
+from tests.interledger.network import (
+    amount,
+    bill,
+    change,
+    check_books,
+    hurried,
+    received,
+    sent,
+    wait_for_packet,
+    wallet_money,
+)
+
+AN_HOUR = HOUR // SECOND
+FUNDS = 100_000
+JUMPS = [(AN_HOUR, -AN_HOUR), (-AN_HOUR, AN_HOUR), (AN_HOUR, AN_HOUR), (-AN_HOUR, -AN_HOUR)]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
+    """Two peers with clocks of their own; a payment between them takes many packets."""
+    with (
+        run_instance(tmp_path / "a.db", ilp_address="test.a", continue_wait=5) as a,
+        run_instance(tmp_path / "b.db", ilp_address="test.b") as b,
+    ):
+        peer(a, b)
+        change(b, "a", max_packet=50)
+        hurried(a, packet_lifetime=2 * SECOND, idle_timeout=SECOND, probe_timeout=SECOND)
+        yield a, b
+
+
+@pytest.mark.parametrize("jumps", JUMPS)
+def test_payments_here_go_on_after_each_jump(jumps: Sequence[int], pair: Sequence[Instance]) -> None:
+    a, _ = pair
+    spent = 0
+    for jump in (0, *jumps):
+        created = [pay_bob(a) for _ in range(5)]
+        a.clock.advance(jump)
+        spent += 5 * 100
+        assert {a.wait_for(one)["sentAmount"]["value"] for one in created} == {"100"}
+        created = [pay_bob(a)]  # with grants asked for after the jump
+        spent += 100
+        assert a.wait_for(created[0])["sentAmount"] == amount(100)
+        assert wallet_money(a, "alice") == (FUNDS - spent, 0)
+        check_well(a)
+
+
+@pytest.mark.parametrize("jumps", JUMPS)
+def test_token_is_good_or_can_be_rotated_after_each_jump(jumps: Sequence[int], pair: Sequence[Instance]) -> None:
+    a, _ = pair
+    item = {"type": "incoming-payment", "actions": ["create"], "identifier": a.wallet("bob")}
+    token = a.client.obtain_grant(item)["access_token"]
+    for jump in jumps:
+        a.clock.advance(jump)
+        answer = create(a, token)
+        if answer.status_code == 401:
+            assert answer.json()["error"]["details"]["reason"] == "expired_token"
+            token = a.client.post(token["manage"], token=token["value"]).json()["access_token"]
+            answer = create(a, token)
+        assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("jumps", JUMPS)
+def test_limit_of_an_hour_is_kept_in_each_hour_whatever_the_clock_does(
+    jumps: Sequence[int], pair: Sequence[Instance]
+) -> None:
+    a, _ = pair
+    start = datetime.fromtimestamp(a.clock.now() // HOUR * HOUR / SECOND - 5 * AN_HOUR, UTC)
+    limits = {"debitAmount": amount(250), "interval": f"R20/{start:%Y-%m-%dT%H:%M:%SZ}/PT1H"}
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": a.wallet("alice"), "limits": limits}
+    token = a.client.obtain_grant(item)["access_token"]
+    for jump in (0, *jumps):
+        a.clock.advance(jump)
+        token = a.client.post(token["manage"], token=token["value"]).json()["access_token"]
+        for _ in range(3):
+            quote = a.client.create_quote(a.wallet("alice"), bill(a, a.wallet("bob"), 100))
+            body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
+            assert a.client.post("/outgoing-payments", body, token["value"]).status_code in {201, 403}
+    windows = a.read(
+        lambda tx: tx.execute("SELECT window_start, sum(debit) FROM outgoing_payment GROUP BY 1").fetchall()
+    )
+    assert len(windows) == len({sum(jumps[:number]) for number in range(3)})
+    assert {debit for _, debit in windows} == {200}
+
+
+@pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
+def test_client_that_waits_for_consent_need_not_wait_for_the_hour(jump: int, pair: Sequence[Instance]) -> None:
+    a, _ = pair
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": a.wallet("alice")}
+    asked = a.client.request_grant(item, interact={"start": ["redirect"]}).json()
+    a.clock.advance(jump)
+    follow_up = asked["continue"]
+    polled = a.client.post(follow_up["uri"], token=follow_up["access_token"]["value"])
+    assert polled.status_code == (200 if jump < 0 else 401), polled.text
+    if jump > 0:
+        assert polled.json()["error"]["details"]["reason"] == "decision_expired"
+        return
+    a.approve(asked["interact"]["redirect"])
+    a.clock.advance(5)
+    assert "access_token" in a.client.post(follow_up["uri"], token=follow_up["access_token"]["value"]).json()
+
+
+@pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
+def test_payment_elsewhere_loses_nothing_when_the_clock_jumps_in_its_middle(
+    jump: int, pair: Sequence[Instance]
+) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), 3000)
+    created = a.client.pay(a.wallet("alice"), receiver)
+    wait_for_packet(a, "b")
+    a.clock.advance(jump)
+    assert sent(a, created).state == "sending"
+    check_well(a)
+    a.clock.advance(-jump)
+    a.wait_for(created, 60)
+    record = sent(a, created)
+    assert record.sent == record.delivered == received(b, receiver).received
+    assert (record.state == "completed") == (record.sent == 3000)
+    assert wallet_money(a, "alice") == (FUNDS - record.sent, 0)
+    check_books(a, b)
+
+
+@pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
+def test_payment_elsewhere_by_a_wrong_clock_is_refused_or_arrives(jump: int, pair: Sequence[Instance]) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"), 500)
+    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
+    body = {"walletAddress": a.wallet("alice"), "receiver": receiver, "method": "ilp"}
+    a.clock.advance(jump)
+    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
+    refused = a.client.post("/quotes", body, token)  # the other server takes no signature of another hour
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"]["reason"] in {"refused", "no_path"}
+    a.clock.advance(-jump)
+    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
+    assert a.client.post("/quotes", body, token).status_code == 201
+    paid = a.wait_for(a.client.pay(a.wallet("alice"), receiver))
+    assert paid["sentAmount"] == amount(500)
+    check_books(a, b)
+
+
+def pay_bob(a: Instance) -> dict[str, Any]:
+    """A payment of a dollar, just made."""
+    return a.client.pay(a.wallet("alice"), bill(a, a.wallet("bob"), 100))
+
+
+def create(a: Instance, token: dict[str, Any]) -> httpx2.Response:
+    """The answer to a request for an incoming payment."""
+    return a.client.post("/incoming-payments", {"walletAddress": a.wallet("bob")}, token["value"])
+
+
+def check_well(a: Instance) -> None:
+    """The books balance and the server says that it is ready, as it is."""
+    a.check_ledger()
+    for path in ("/healthz", "/readyz"):
+        assert httpx2.get(a.base_url + path).status_code == 200

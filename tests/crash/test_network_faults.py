@@ -1,0 +1,130 @@
+"""The way to another server goes wrong, before a payment and in the middle of it, and comes right again."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+
+import httpx2
+import pytest
+
+from payres.clock import SECOND
+from payres.federation import transport
+from payres.testing.instance import Instance, run_instance
+from payres.testing.peering import peer
+from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
+from tests.interledger.network import (
+    amount,
+    bill,
+    change,
+    check_books,
+    ended,
+    hurried,
+    received,
+    sent,
+    wait_for_packet,
+    wallet_money,
+)
+
+ALL = "FAULT_ROUNDS" in os.environ
+FUNDS = 100_000
+VALUE = 3_000
+ANSWER_SECONDS = 16  # for the refusal of a quote, beyond the time that a server has to answer in
+
+pytestmark = pytest.mark.timeout(180)
+
+Pair = tuple[Instance, Instance, FaultyLink]
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    """Two peers. All that the first asks of the second, and its packets too, go by a link that may go wrong."""
+    with ExitStack() as stack:
+        link = stack.enter_context(faulty_link())
+        monkeypatch.setattr(transport, "resolve", link.resolve)
+        a = stack.enter_context(run_instance(tmp_path / "a.db", ilp_address="test.a"))
+        there = f"http://localhost:{link.port}"
+        b = stack.enter_context(run_instance(tmp_path / "b.db", ilp_address="test.b", base_url=there))
+        link.beyond = b._server._listener.getsockname()[1]
+        peer(a, b)
+        change(b, "a", max_packet=50)
+        hurried(a, packet_lifetime=2 * SECOND, idle_timeout=SECOND, probe_timeout=2 * SECOND)
+        yield a, b, link
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_quote_is_refused_while_the_receiver_cannot_be_asked(mode: Mode, pair: Pair) -> None:
+    a, b, link = pair
+    receiver = bill(b, b.wallet("bob"), 500)
+    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
+    body = {"walletAddress": a.wallet("alice"), "receiver": receiver, "method": "ilp"}
+    link.become(mode)
+    began = monotonic()
+    refused = a.client.post("/quotes", body, token)
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert (error["code"], error["details"]["reason"]) in {
+        ("invalid_receiver", "unreachable"),
+        ("invalid_receiver", "bad_content"),
+    }
+    assert monotonic() - began < ANSWER_SECONDS
+    check_well(a)
+    link.become("fine")
+    assert a.client.post("/quotes", body, token).status_code == 201
+
+
+@pytest.mark.parametrize("mode", MODES if ALL else ["hang", "cut off"])
+def test_payment_ends_although_the_way_goes_wrong_in_its_middle(mode: Mode, pair: Pair) -> None:
+    a, b, link = pair
+    receiver = bill(b, b.wallet("bob"), VALUE)
+    created = a.client.pay(a.wallet("alice"), receiver)
+    wait_for_packet(a, "b")
+    link.become(mode)
+    check_well(a)
+    under_way = sent(a, created)
+    link.become("fine")
+    paid = ended_at_last(a, created)
+    assert under_way.state == "sending"
+    check_paid(a, b, paid, receiver)
+
+
+@pytest.mark.parametrize("mode", MODES if ALL else ["reset", "other server"])
+def test_payment_fails_and_its_money_is_free_when_the_way_stays_wrong(mode: Mode, pair: Pair) -> None:
+    a, b, link = pair
+    receiver = bill(b, b.wallet("bob"), 500)
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    link.become(mode)
+    created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
+    a.wait_for(created, 90)
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.sent) == ("failed", 0)
+    assert paid.record.failure
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+    check_well(a)
+    link.become("fine")
+    again = a.client.pay(a.wallet("alice"), receiver, receiveAmount=amount(500))
+    check_paid(a, b, ended_at_last(a, again), receiver, 500)
+
+
+def ended_at_last(a: Instance, created: dict[str, str]) -> str:
+    """The state of a payment at its end, which may come once its packets have expired."""
+    a.wait_for(created, 60)
+    return sent(a, created).state
+
+
+def check_paid(a: Instance, b: Instance, state: str, receiver: str, value: int = VALUE) -> None:
+    """The payment was sent and received in full, once, and both servers say so."""
+    assert state == "completed"
+    assert received(b, receiver).received == value
+    assert wallet_money(a, "alice") == (FUNDS - value, 0)
+    assert wallet_money(b, "bob") == (FUNDS + value, 0)
+    check_books(a, b)
+
+
+def check_well(a: Instance) -> None:
+    """A server is none the worse for what happens elsewhere, and says so."""
+    for path in ("/healthz", "/readyz"):
+        answer = httpx2.get(a.base_url + path)
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert received(a, bill(a, a.wallet("bob"), 1)).received == 0
