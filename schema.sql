@@ -283,6 +283,7 @@ create table packet (
   check ((state = 'prepared') = (prepare is not null))
 ) strict, without rowid;
 create index packet_prepared on packet (id) where state = 'prepared';
+create index packet_doubtful on packet (to_peer_id) where state = 'doubtful';
 create index packet_of_payment on packet (outgoing_payment_id, state) where outgoing_payment_id is not null;
 create index packet_of_request on packet (from_peer_id, from_request_id) where from_request_id is not null;
 

@@ -239,6 +239,7 @@ def describe(tx: Transaction, record: PeerRecord) -> Resource:
     """A peer as it is printed, without its tokens. Amounts are decimals; the balance is what we owe the peer."""
     asset = Asset(record.asset_code, record.asset_scale)
     count, amount = packets.in_flight(tx, record.id)
+    doubtful, doubt = packets.in_doubt(tx, record.id)
     left = ledger.free_balance(accounts.account_by_id(tx, record.account_id))
     return {
         "name": record.name,
@@ -253,6 +254,7 @@ def describe(tx: Transaction, record: PeerRecord) -> Resource:
         "left": format_decimal(left, asset),
         "reserved": format_decimal(record.reserved, asset),
         "inFlight": {"packets": count, "amount": format_decimal(amount, asset)},
+        "inDoubt": {"packets": doubtful, "amount": format_decimal(doubt, asset)},
         "maxPacket": record.max_packet,
         "packetsReceived": record.packets_received,
         "packetsSent": record.packets_sent,
@@ -265,7 +267,9 @@ def describe(tx: Transaction, record: PeerRecord) -> Resource:
 
 def _show(session: Session, resource: Resource) -> None:
     code, in_flight, routes = resource["assetCode"], resource["inFlight"], resource["routes"]
+    in_doubt = resource["inDoubt"]
     assert isinstance(in_flight, dict)
+    assert isinstance(in_doubt, dict)
     assert isinstance(routes, list)
     lines = [
         f"peer             {resource['name']}",
@@ -277,6 +281,7 @@ def _show(session: Session, resource: Resource) -> None:
         f"credit limit     {resource['creditLimit']} {code}; the peer can send {resource['left']} {code} more",
         f"under way        {in_flight['packets']} packets to it with {in_flight['amount']} {code};"
         f" {resource['reserved']} {code} reserved for packets from it",
+        f"in doubt         {in_doubt['packets']} packets that it never answered, with {in_doubt['amount']} {code}",
         f"max packet       {_bound(resource)}",
         f"packets          {resource['packetsReceived']} received, {resource['packetsSent']} sent",
         f"repeats answers  {'yes' if resource['repeatsAnswers'] else 'no'}",

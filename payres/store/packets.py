@@ -83,6 +83,15 @@ def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:
     )
 
 
+def in_doubt(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
+    """How many of our packets a peer never answered, and what they carried together, in the peer's asset."""
+    row = tx.execute(
+        "SELECT count(*), coalesce(sum(amount), 0) FROM packet WHERE state = 'doubtful' AND to_peer_id = ?",
+        (to_peer_id,),
+    ).fetchone()
+    return row[0], row[1]
+
+
 def in_flight(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
     """How many packets are under way to a peer, and what they carry together."""
     row = tx.execute(

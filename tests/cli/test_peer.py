@@ -3,6 +3,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import Result
 
@@ -45,6 +46,7 @@ def test_add_shows_the_whole_peer(as_json: Json) -> None:
         "left": "1000.00",
         "reserved": "0.00",
         "inFlight": {"packets": 0, "amount": "0.00"},
+        "inDoubt": {"packets": 0, "amount": "0.00"},
         "maxPacket": 5000,
         "packetsReceived": 0,
         "packetsSent": 0,
@@ -73,6 +75,7 @@ def test_show_tells_people_who_owes_whom(payres: Command, as_json: Json) -> None
         "balance          the peer owes us 12.00 USD",
         "credit limit     1000.00 USD; the peer can send 988.00 USD more",
         "under way        0 packets to it with 0.00 USD; 0.00 USD reserved for packets from it",
+        "in doubt         0 packets that it never answered, with 0.00 USD",
         "max packet       5000, which is 50.00 USD",
         "packets          0 received, 0 sent",
         "repeats answers  no",
@@ -86,11 +89,13 @@ def test_show_tells_what_the_server_noted(payres: Command, as_json: Json, tx: Tr
     peer_id = as_json(*ADD) and peers.list_peers(tx)[0].id
     packet = PacketRecord("p", peer_id, None, peer_id, None, 200, 200, b"prepare", 1, "prepared")
     packets.insert_packet(tx, packet)
+    packets.insert_packet(tx, msgspec.structs.replace(packet, id="q", prepare=None, state="doubtful", amount=300))
     peers.count_sent(tx, peer_id)
     peers.set_repeats_answers(tx, peer_id, True)
     peers.note_error(tx, peer_id, "The peer answered with HTTP status 502", 1_700_000_000_000_000)
     shown = as_json("peer", "show", "first-bank")
     assert (shown["inFlight"], shown["packetsSent"]) == ({"packets": 1, "amount": "2.00"}, 1)
+    assert shown["inDoubt"] == {"packets": 1, "amount": "3.00"}
     assert shown["repeatsAnswers"] is True
     assert (shown["lastError"], shown["lastErrorAt"]) == (
         "The peer answered with HTTP status 502",

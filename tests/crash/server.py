@@ -48,8 +48,14 @@ class CommandFailed(Exception):  # noqa: N818 - a state, found
 class Server:
     """A folder with a database, and the server on it. `settings` are PAYRES_* variables; `command` is what is run."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, command: Sequence[str] = SERVE) -> None:
-        self.port = free_port()
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        command: Sequence[str] = SERVE,
+        port: int | None = None,
+    ) -> None:
+        self.port = port or free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.database = folder / "payres.db"
         self.folder = folder
@@ -139,9 +145,9 @@ class Server:
         wallet = self.command("wallet", "show", path)
         return int(wallet["balance"].replace(".", "")), int(wallet["reserved"].replace(".", ""))
 
-    def select(self, query: str, *values: object) -> list[Any]:
-        """Rows of the database, as another program sees them."""
-        with FILES, closing(connect_reader(str(self.database))) as connection:
+    def select(self, query: str, *values: object, database: Path | None = None) -> list[Any]:
+        """Rows of the database or a copy of it, as another program sees them."""
+        with FILES, closing(connect_reader(str(database or self.database))) as connection:
             return connection.execute(query, values).fetchall()
 
     def execute(self, statement: str) -> None:

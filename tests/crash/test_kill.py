@@ -1,9 +1,7 @@
 """`payres serve` in a process of its own: killed, stopped, started again, and worked beside by commands.
 
-Payments stay within the server here; `test_remote_kill.py` kills in the middle of one that goes to another.
-
-Nothing sleeps: a moment is made certain, follows an answer, or is drawn from a seed. CRASH_SEED replays the draw that a
-failure names, CRASH_KILLS prolongs the series.
+Payments stay within the server here; `test_remote_kill.py` kills in the middle of one that goes to another, and
+`test_load.py` at moments drawn by chance. Here a moment is made certain, or follows an answer.
 """
 
 import http.client
@@ -12,7 +10,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -21,129 +18,44 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from time import monotonic
 from typing import Any
 
 import httpx2
 import pytest
-from click.testing import CliRunner
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from payres.cli import main
 from payres.clock import SystemClock
 from payres.signatures.base import Message
-from payres.signatures.jwk import jwk_from_pem
 from payres.signatures.sign import sign
-from payres.store.database import connect_reader, connect_writer
 from payres.store.migrations import migrations
 from payres.testing.client import Client
+from tests.crash.server import PATIENCE_SECONDS as PATIENCE_SECONDS
+from tests.crash.server import ROOT, Json, Server
+from tests.crash.server import SERVE as SERVE
+from tests.crash.server import free_port as free_port
 
-Json = dict[str, Any]
-
-KILLS = int(os.environ.get("CRASH_KILLS", "5"))
 PAYERS = 4
-PATIENCE_SECONDS = 20
-SERVE = (sys.executable, "-m", "payres", "serve", "--json")
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DEPOSIT = 1_000_000_00  # cents
 TABLES = {"/incoming-payments": "incoming_payment", "/outgoing-payments": "outgoing_payment"}
 
 
-class Deployment:
+class Deployment(Server):
     """A database made by commands, the server on it, and a shop that may pay bob's euros from alice's dollars."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        self.port = port
-        self.base_url = f"http://127.0.0.1:{port}"
-        self.alice, self.bob = f"{self.base_url}/alice", f"{self.base_url}/bob"
-        self.database = folder / "payres.db"
-        self._folder = folder
-        self._private_key = folder / "shop.pem"
-        self._process: subprocess.Popen[str] | None = None
+        super().__init__(folder, port=port)
+        self.alice, self.bob = self.wallet("alice"), self.wallet("bob")
 
     def prepare(self) -> None:
         """Wallets, money, a fee, a rate and the shop's key. Each payment then moves money in both currencies."""
-        self.command("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--name", "Alice")
-        self.command("wallet", "create", "bob", "--asset", "EUR", "--scale", "2", "--name", "Bob")
-        self.command("wallet", "create", "shop", "--asset", "USD", "--scale", "2", "--name", "Shop")
-        self.command("wallet", "deposit", "alice", f"{DEPOSIT // 100}.00")
+        self.open_wallet("alice", "USD", DEPOSIT // 100)
+        self.open_wallet("bob", "EUR")
+        self.open_client("shop")
         self.command("liquidity", "deposit", "EUR", "2", "1000000.00")
         self.command("rate", "set", "USD", "EUR", "0.5")
         self.command("fee", "set", "USD", "2", "--fixed", "0.10")
-        self.command("key", "generate", "shop", "--out", str(self._private_key), "--kid", "key-1")
-
-    def new_client(self) -> Client:
-        """The shop, which gets its users' consent from the command line."""
-        pem = self._private_key.read_bytes()
-        private_key = load_pem_private_key(pem, password=None)
-        assert isinstance(private_key, Ed25519PrivateKey)
-        jwk = jwk_from_pem("key-1", pem)
-        return Client(f"{self.base_url}/shop", private_key, jwk, self.base_url, SystemClock(), self._approve)
-
-    def command(self, *arguments: str) -> Json:
-        """What a command that must succeed prints. It has no part in the server but the file."""
-        result = CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        printed: Json = json.loads(result.stdout)
-        return printed
-
-    def start(self) -> None:
-        """Starts the server and returns when it answers."""
-        with self.log.open("a") as log:
-            self._process = subprocess.Popen(SERVE, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert self._process.stdout is not None
-        announced = any(line == "}\n" for line in self._process.stdout)  # by then it listens, and requests may queue
-        assert announced, self.log.read_text()
-        health = httpx2.get(f"{self.base_url}/healthz", timeout=PATIENCE_SECONDS)
-        assert health.json() == {"status": "ok"}
-
-    def signal(self, number: signal.Signals) -> None:
-        """Sends a signal and returns at once."""
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def wait(self) -> int:
-        """The exit code, once the server has ended."""
-        assert self._process is not None
-        with self._process as process:  # which closes its pipe
-            return process.wait(PATIENCE_SECONDS)
-
-    def kill(self) -> None:
-        """Ends the server where it stands, if it runs."""
-        if self._process is not None:
-            self._process.kill()
-            self.wait()
-
-    def balance(self, path: str) -> tuple[int, int]:
-        """What a wallet holds, and how much of it is reserved, in cents."""
-        wallet = self.command("wallet", "show", path)
-        return int(wallet["balance"].replace(".", "")), int(wallet["reserved"].replace(".", ""))
-
-    def select(self, query: str, database: Path | None = None) -> list[Any]:
-        """Rows of the database or a copy of it, as another program sees them."""
-        with closing(connect_reader(str(database or self.database))) as connection:
-            return connection.execute(query).fetchall()
-
-    def execute(self, statement: str) -> None:
-        """Changes the database from outside, and commits."""
-        with closing(connect_writer(str(self.database))) as connection:
-            connection.execute(statement)
-
-    @property
-    def log(self) -> Path:
-        """What the server has written to standard error."""
-        return self._folder / "server.log"
-
-    @property
-    def side_files(self) -> list[str]:
-        """Files that SQLite keeps beside the database, and removes when its last user closes it well."""
-        return sorted(file.name for file in self._folder.glob("payres.db-*"))
-
-    def _approve(self, redirect: str) -> str | None:
-        finished: str | None = self.command("grant", "approve", redirect)["redirect"]
-        return finished
 
 
 @dataclass
@@ -216,7 +128,9 @@ class Journal:
 
     def stored(self, path: str, database: Path | None = None) -> Counter[int]:
         """The numbers of the payments in the database or a copy of it, `path` being that of their collection."""
-        rows = self._deployment.select(f"SELECT json_extract(metadata, '$.number') FROM {TABLES[path]}", database)
+        rows = self._deployment.select(
+            f"SELECT json_extract(metadata, '$.number') FROM {TABLES[path]}", database=database
+        )
         return Counter(number for (number,) in rows)
 
     def acknowledged(self, path: str) -> Counter[int]:
@@ -297,7 +211,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Depl
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     deployment = Deployment(tmp_path, free_port())
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PAYRES_DATABASE", str(deployment.database))
     monkeypatch.setenv("PAYRES_PORT", str(deployment.port))
     deployment.prepare()
@@ -311,7 +225,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Depl
 @pytest.fixture
 def shop(deployment: Deployment) -> Iterator[Client]:
     """The client that pays."""
-    with closing(deployment.new_client()) as client:
+    with closing(deployment.client()) as client:
         yield client
 
 
@@ -319,14 +233,6 @@ def shop(deployment: Deployment) -> Iterator[Client]:
 def journal(deployment: Deployment, shop: Client) -> Journal:
     """An empty journal, and a token for all that it records."""
     return Journal(deployment, shop)
-
-
-def free_port() -> int:
-    """A port that stays free between two starts: below the range that outgoing connections are given theirs from."""
-    while True:
-        port = SystemRandom().randrange(20_000, 32_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 @contextmanager
@@ -397,28 +303,6 @@ def test_repeated_after_a_kill_each_request_with_a_key_has_been_done_once(
         stored = journal.stored(path)
         assert [stored[number] for number in numbers] == [1] * len(numbers)
     assert deployment.command("ledger", "check")["ok"]
-
-
-def test_kill_at_random_moments_keeps_every_answer(deployment: Deployment, journal: Journal) -> None:
-    seed = int(os.environ.get("CRASH_SEED") or SystemRandom().getrandbits(32))
-    chance = Random(seed)
-    try:
-        for _ in range(KILLS):
-            with paying(journal, chance):
-                try:
-                    journal.wait_for_answers(chance.randint(1, 40))
-                    threading.Timer(chance.uniform(0, 0.02), deployment.signal, [signal.SIGKILL]).start()
-                    assert deployment.wait() == -signal.SIGKILL
-                finally:
-                    deployment.kill()
-            deployment.start()
-            journal.check()
-        deployment.signal(signal.SIGTERM)
-        assert deployment.wait() == 0
-        assert deployment.side_files == []
-    except BaseException as error:
-        error.add_note(f"CRASH_SEED={seed} draws the same moments again")
-        raise
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)

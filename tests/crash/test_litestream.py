@@ -84,7 +84,7 @@ def lose_machine(deployment: Deployment, litestream: str, intervals: Intervals, 
     deployment.prepare()
     deployment.start()
     try:
-        with closing(deployment.new_client()) as shop:
+        with closing(deployment.client()) as shop:
             journal = Journal(deployment, shop)
             with replicating(litestream, config, folder / "replica") as replication, paying(journal, Random(1)):
                 try:

@@ -79,6 +79,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "packets.find_packet": lambda tx: packets.find_packet(tx, "1"),
     "packets.packet_of_request": lambda tx: packets.packet_of_request(tx, 1, "1"),
     "packets.packets_of_payment": lambda tx: packets.packets_of_payment(tx, "1", "prepared"),
+    "packets.in_doubt": lambda tx: packets.in_doubt(tx, 1),
     "packets.under_way": lambda tx: packets.under_way(tx, "1"),
     "packets.decide_packet": lambda tx: packets.decide_packet(tx, "1", "rejected"),
     "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
