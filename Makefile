@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PAYRES_DATABASE ?= ./var/payres.db
 PYTEST_WORKERS ?= 4
 
-.PHONY: help run test demo bench check format lock clean
+.PHONY: help run test torture demo bench check format lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -17,6 +17,9 @@ run: $(VENV)/.runtime ## Start the server on a file in ./var, with demo wallets 
 
 test: $(VENV)/.dev tests/interop/node_modules/.installed ## Run the whole test suite
 	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_FLAGS)
+
+torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hours of them, to the first violation
+	$(BIN)/python -m tests.torture $(TORTURE)
 
 demo: $(VENV)/.runtime ## Narrate one payment from grant to receipt
 	$(BIN)/python -m payres.demo

@@ -18,7 +18,7 @@ from payres.interledger.frames import PacketType, StreamMoney, StreamPacket
 from payres.interledger.packets import Prepare, encode
 from payres.interledger.stream import SharedSecret
 from payres.settings import Settings
-from payres.store.database import connect_writer
+from payres.store.connections import connect_writer
 from payres.store.secrets import ensure_secret
 
 AMOUNT = 100

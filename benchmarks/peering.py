@@ -5,7 +5,7 @@ import msgspec
 from payres.clock import SystemClock
 from payres.operator import peers
 from payres.operator.peers import NewPeer
-from payres.store.database import connect_writer
+from payres.store.connections import connect_writer
 
 CREDIT_LIMIT = 10**15
 

@@ -18,7 +18,8 @@ from payres.operator.keys import add_key
 from payres.operator.wallets import create_wallet, deposit
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import grants
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.incoming import COLUMNS
 from payres.urls import Urls, normalise

@@ -45,7 +45,7 @@ ENTRANCES: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 BEGINS_TRANSACTIONS = {
-    *("payres/cli/session.py", "payres/store/copies.py", "payres/store/database.py"),
+    *("payres/cli/session.py", "payres/store/connections.py", "payres/store/copies.py", "payres/store/database.py"),
     "payres/store/migrations/__init__.py",
 }
 MONEY = ("payres/amounts.py", "payres/ledger.py", "payres/payments/", "payres/store/")

@@ -16,7 +16,8 @@ from payres.store import accounts
 from payres.store.accounts import AccountRecord
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
-from payres.store.database import Transaction, connect_writer, savepoint
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction, savepoint
 from payres.store.incoming import IncomingRecord, insert_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing
 

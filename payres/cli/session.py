@@ -19,7 +19,8 @@ from payres.errors import Refusal
 from payres.identifiers import SystemIdentifiers
 from payres.ledger import LedgerBroken
 from payres.settings import Settings, SettingsError, load_settings
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.migrations import UnusableDatabase
 from payres.urls import Urls
 

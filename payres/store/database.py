@@ -11,14 +11,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
 
 from payres.errors import Refusal, unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
-from payres.store.migrations import migrate, refuse_unusable
+from payres.store.connections import connect_reader, connect_writer
 
 T = TypeVar("T")
 Transaction = sqlite3.Connection
@@ -26,7 +25,6 @@ Unit = Callable[[Transaction], Any]
 Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 READERS = 2
-BUSY_TIMEOUT_SECONDS = 5
 NOT_STORED = "The server could not store this; nothing was changed. Try again shortly"
 HALTED_SECONDS = 60  # until a caller may ask whether an operator has looked
 
@@ -366,59 +364,3 @@ def touch(tx: Transaction) -> None:
     """Writes one page, with nothing changed in it, so that there is something to commit; raises when it cannot."""
     (version,) = tx.execute("PRAGMA user_version").fetchone()
     tx.execute(f"PRAGMA user_version = {version}")
-
-
-def connect_writer(path: str) -> sqlite3.Connection:
-    """The one connection that writes; creates and migrates the file first. Raises UnusableDatabase, sqlite3.Error."""
-    if path != ":memory:":
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        if not Path(path).exists():
-            Path(path).touch(mode=0o600)  # it will hold secrets: never world-readable, not even for a moment
-    return _connect(path, _prepare_writer)
-
-
-def connect_reader(path: str) -> sqlite3.Connection:
-    """A connection that cannot write."""
-    return _connect(path, lambda connection: connection.execute("PRAGMA query_only = ON"))
-
-
-def _connect(path: str, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
-    # isolation_level=None: transactions begin where the code says so, never behind its back.
-    connection = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
-    try:
-        connection.execute("PRAGMA cache_size = -4096")  # 4 MiB for each connection
-        connection.execute("PRAGMA temp_store = MEMORY")
-        prepare(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare_writer(connection: sqlite3.Connection) -> None:
-    refuse_unusable(connection)  # before anything touches a file that is not for us
-    _enter_wal(connection)
-    connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
-    connection.execute("PRAGMA journal_size_limit = 67108864")
-    migrate(connection)
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _enter_wal(connection: sqlite3.Connection) -> None:
-    """Write-ahead logging, with which readers go on while the writer commits; the file remembers it.
-
-    SQLite does not always wait for the lock that the first change takes, so two programs that open a new file at once
-    would fail each other.
-    """
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise
-        else:
-            return
-        connection.execute("BEGIN EXCLUSIVE")  # this does wait for the others, and raises when that takes too long
-        connection.execute("COMMIT")

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from payres.cli import main
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 
 
 class Command(Protocol):

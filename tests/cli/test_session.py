@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from payres.store import database as store
+from payres.store import connections as store
 from payres.store.database import Transaction
 
 Command = Callable[..., Result]

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from payres.grants.passwords import verify_password
-from payres.store.database import connect_writer
+from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 
 Command = Callable[..., Result]

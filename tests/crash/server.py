@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from payres.cli import main
 from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
-from payres.store.database import connect_reader, connect_writer
+from payres.store.connections import connect_reader, connect_writer
 from payres.testing.client import Client
 
 Json = dict[str, Any]

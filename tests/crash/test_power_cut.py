@@ -16,7 +16,8 @@ import pytest
 
 from payres.identifiers import hash_secret
 from payres.operator import audit
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from tests.crash import load
 from tests.crash.load import Acknowledged, Load, last_segment
 from tests.crash.power_cut import Remains, cut_power

@@ -19,7 +19,8 @@ from payres.federation.http import Bounds, FetchFailed, GuardedClient
 from payres.federation.rates import RatesWorker, fetch_rates
 from payres.store import assets
 from payres.store.assets import RateRecord
-from payres.store.database import Database, Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Database, Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.site import Answer, Request, Site
 

@@ -11,7 +11,8 @@ from payres.clock import DAY, parse_time
 from payres.errors import Refusal
 from payres.grants.limits import NO_INTERVAL, PaymentTerms, Spent, check_limits, current_window, spent_in_window
 from payres.store.clients import ensure_client
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, add_spending, insert_grant
 from payres.wire import Amount, Limits
 

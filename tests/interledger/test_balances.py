@@ -22,7 +22,8 @@ from payres.payments.elsewhere import Path as Way
 from payres.payments.elsewhere import encode_path
 from payres.payments.settlement import end_elsewhere
 from payres.store import accounts, clients, outgoing, packets
-from payres.store.database import Transaction, connect_writer, savepoint
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction, savepoint
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 

@@ -10,7 +10,8 @@ from payres.interledger.conversion import converted
 from payres.interledger.declined import Declined
 from payres.interledger.packets import Code, parse_too_large
 from payres.operator.assets import set_rate
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 
 SCALES = st.integers(0, 18)
 

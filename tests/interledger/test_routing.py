@@ -8,7 +8,8 @@ from payres.interledger.addresses import covers
 from payres.interledger.routing import next_peer, prefixes_of
 from payres.operator.peers import NewPeer, add_peer
 from payres.store import peers
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 
 OWN = "test.node"
 SEGMENTS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=5)

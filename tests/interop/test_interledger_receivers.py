@@ -224,7 +224,7 @@ def test_lost_answers_cost_no_more_than_the_debit_amount(begin: Begin, version: 
     ended = case.pay().ended("completed")
     received = case.receiver.total()["received"]
     assert ended.delivered < 10_000 <= received <= ended.sent
-    assert case.peer.balance == ended.sent
+    assert case.peer.balance == ended.delivered < ended.sent  # without a fulfillment, a peer has no claim
 
 
 @BOTH

@@ -6,7 +6,8 @@ from payres.errors import Refusal
 from payres.operator import assets
 from payres.store import assets as asset_store
 from payres.store.assets import RateRecord
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 
 NOW = 1_700_000_000_000_000
 

@@ -14,7 +14,8 @@ from payres.payments.incoming import complete_incoming_payment, create_incoming_
 from payres.payments.outgoing import create_outgoing_payment
 from payres.payments.settlement import settle
 from payres.store import accounts, clients, grants, incoming, outgoing
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord

@@ -9,8 +9,8 @@ from payres.clock import SECOND
 from payres.operator.backups import BackupRefused, make_backup, restore_backup, stamp
 from payres.operator.wallets import create_wallet, deposit
 from payres.store import copies, migrations
+from payres.store.connections import connect_writer
 from payres.store.copies import examine
-from payres.store.database import connect_writer
 from payres.store.ledger_proofs import LEDGER_PROOFS
 from payres.store.migrations import UnusableDatabase, execute_script, is_newest, version_of
 from payres.store.server_lock import DatabaseServed, server_lock

@@ -7,7 +7,8 @@ from payres.errors import Refusal
 from payres.operator import liquidity, wallets
 from payres.store import accounts
 from payres.store.assets import AssetRecord
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 
 NOW = 1_700_000_000_000_000
 

@@ -11,7 +11,8 @@ from payres.operator import audit, peers
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store import accounts, assets, packets, secrets
 from payres.store import peers as peer_store
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.packets import PacketRecord
 
 NOW = 1_700_000_000_000_000

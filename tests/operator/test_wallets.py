@@ -8,7 +8,8 @@ from payres.grants.passwords import verify_password
 from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 
 NOW = 1_700_000_000_000_000
 MAX_LEDGER_DECIMAL = "92233720368547758.07"

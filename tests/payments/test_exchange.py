@@ -16,7 +16,8 @@ from payres.operator.liquidity import deposit_liquidity
 from payres.payments.exchange import rate_between, value_in
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.testing.instance import Instance
 from payres.wire import Amount
 

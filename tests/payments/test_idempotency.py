@@ -18,7 +18,8 @@ from payres.payments.idempotency import (
     keep_answer,
 )
 from payres.store.clients import ensure_client
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 
 ASKED = KeyedRequest(1, "key", "/quotes", b'{"walletAddress": "https://pay.example/alice"}')
 

@@ -34,7 +34,8 @@ from payres.payments.quotes import create_quote
 from payres.payments.settlement import fail, settle
 from payres.store import accounts, outgoing
 from payres.store.clients import ensure_client
-from payres.store.database import Transaction, connect_writer, savepoint
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction, savepoint
 from payres.store.grants import GrantRecord, insert_grant
 from payres.testing.client import Client
 from payres.testing.instance import Instance

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from payres.store.clients import NONCE_MARGIN, ensure_client, use_nonce
-from payres.store.database import connect_writer
+from payres.store.connections import connect_writer
 
 AGE = 300
 

@@ -16,18 +16,10 @@ from hypothesis import strategies as st
 
 from payres.errors import Refusal, not_found
 from payres.limits import MAX_UNITS_PER_COMMIT
+from payres.store import connections
 from payres.store import database as database_module
-from payres.store.database import (
-    READERS,
-    Database,
-    Lane,
-    OwnedConnection,
-    Transaction,
-    connect_reader,
-    connect_writer,
-    run_units,
-    savepoint,
-)
+from payres.store.connections import connect_reader, connect_writer
+from payres.store.database import READERS, Database, Lane, OwnedConnection, Transaction, run_units, savepoint
 
 PATIENCE = 20.0  # seconds until a test that waits for another thread fails instead
 Unit = Callable[[Transaction], object]
@@ -351,7 +343,7 @@ async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database,
 
 
 async def test_locked_file_answers_everyone_and_recovers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
     database = await Database.open(path)
     with closing(take_lock(path)):
         writes = [database.write(keep(str(n))) for n in range(50)]
@@ -364,7 +356,7 @@ async def test_locked_file_answers_everyone_and_recovers(path: str, monkeypatch:
 
 
 async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.5)
     database = await Database.open(path)
     with closing(take_lock(path)):
         first = asyncio.create_task(database.write(keep("first")))
@@ -692,7 +684,7 @@ def test_first_change_to_write_ahead_logging_waits_for_other_programs(
             other.execute("COMMIT")
             waited.set()
 
-    monkeypatch.setattr(database_module, "refuse_unusable", lambda connection: connection.set_trace_callback(trace))
+    monkeypatch.setattr(connections, "refuse_unusable", lambda connection: connection.set_trace_callback(trace))
     with closing(other), closing(connect_writer(path)) as connection:
         assert waited.is_set()
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -703,7 +695,7 @@ def test_first_change_to_write_ahead_logging_waits_for_other_programs(
 def test_first_change_to_write_ahead_logging_waits_no_longer_than_allowed(
     path: str, hold: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database_module, "BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.executescript("CREATE TABLE of_another (x); PRAGMA user_version = 1")
         for statement in hold.split("; "):

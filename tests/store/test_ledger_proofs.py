@@ -11,7 +11,8 @@ from payres.interledger import balances
 from payres.operator import liquidity, wallets
 from payres.operator.peers import NewPeer, add_peer
 from payres.store import clients, outgoing
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.ledger_proofs import LEDGER_PROOFS, Proof, breaches, count, sums_to
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord

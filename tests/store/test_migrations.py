@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from payres.store import migrations
-from payres.store.database import Database, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Database
 from payres.store.migrations import DamagedDatabase, ForeignDatabase, NewerDatabase, execute_script, migrate
 
 SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
 NEWEST = max(migrations.migrations())
 OPEN_WHEN_TOLD = """
 import sys
-from payres.store.database import connect_writer
+from payres.store.connections import connect_writer
 print("ready", flush=True)
 sys.stdin.readline()
 connection = connect_writer(sys.argv[1])

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord, insert_incoming, page_of_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing, page_of_outgoing
 from payres.store.pages import PageBounds, PageQuery

@@ -23,7 +23,8 @@ from payres.store import (
     wallets,
 )
 from payres.store.assets import RateRecord
-from payres.store.database import Transaction, connect_writer
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
 from payres.store.pages import PageQuery
 
 Query = Callable[[Transaction], object]
