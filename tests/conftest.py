@@ -28,6 +28,9 @@ FIGURES = {
     "cases": "requests made by schemathesis",
     "flips": "signed requests with one bit changed",
     "flips_refused": "of these refused",
+    "kills": "kills under load",
+    "acknowledged": "answers held against what was there afterwards",
+    "power_cuts": "power cuts under load",
 }
 
 

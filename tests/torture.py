@@ -1,4 +1,4 @@
-"""`make torture`: what `make test` does in seconds, for hours. It names the seed first and stops at the first violation.
+"""`make torture`: what `make test` does in seconds, for hours. It names its seed and stops at the first violation.
 
 Each variable can be set to make its series longer or shorter, and TORTURE_SEED to draw everything again. Arguments are
 the names of series; without any, all are run.
@@ -46,7 +46,7 @@ def main(names: Sequence[str]) -> int:
     print(f"TORTURE_SEED={seed}", flush=True)
     for name in names or ALL:
         lengths, tests = ALL[name]
-        variables = {variable: seed for variable in SEEDS} | dict(lengths)
+        variables = dict.fromkeys(SEEDS, seed) | dict(lengths)
         variables |= {variable: os.environ[variable] for variable in variables if variable in os.environ}
         shown = " ".join(f"{variable}={variables[variable]}" for variable in lengths)
         print(f"\n{name}: {shown} {' '.join(tests)}", flush=True)

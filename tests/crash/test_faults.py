@@ -177,6 +177,20 @@ def test_full_disk(server: Server) -> None:
         server.kill()
 
 
+def test_start_on_a_disk_that_became_read_only_is_refused_in_a_sentence(server: Server) -> None:
+    with small_disk(server.folder):
+        server.open_wallet("bob", "USD")
+        remount(server.folder, "ro")
+        refused = server.run()
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("Error: ")
+        assert len(refused.stderr.splitlines()) == 1
+        remount(server.folder, "rw")
+        server.start()
+        assert ready(server)
+        server.kill()
+
+
 def test_database_locked_by_another_program(server: Server) -> None:
     load.prepare(server, CLIENTS)
     go_through(Locked(server), killed=False)
@@ -243,6 +257,10 @@ def wait_until(holds: Any, otherwise: str) -> None:
     while not holds():
         assert monotonic() < deadline, otherwise
         sleep(0.05)
+
+
+def remount(folder: Path, way: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{way}", str(folder)], check=True)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ POWER_CUTS prolongs the series; POWER_CUT_SEED draws the work and the cuts again
 """
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,7 +26,7 @@ from tests.crash.server import PATIENCE_SECONDS, UNLIMITED, Json, Server
 
 CUTS = int(os.environ.get("POWER_CUTS", "6"))
 SEED = int(os.environ.get("POWER_CUT_SEED") or SystemRandom().getrandbits(32))
-STARTED = 10  # one in so many gets a server
+RENEWED = 10  # one in so many gets a server, and then the journals begin anew
 ROWS = {
     "/incoming-payments": ("incoming_payment", "incoming_value", ["incomingAmount"]),
     "/quotes": ("quote", "debit_value || ' ' || receive_value", ["debitAmount", "receiveAmount"]),
@@ -54,16 +55,18 @@ def test_power_cut_under_load_leaves_a_database_with_all_that_was_acknowledged(
     seen: Counter[str] = Counter()
     try:
         with closing(Load(server, chance, [])) as at_work:
-            with at_work.running():
-                for number in range(CUTS):
+            for number in range(CUTS):
+                folder = tmp_path / "cut"
+                with at_work.running():
                     at_work.wait_for_answers(chance.randint(1, 60))
                     known = at_work.acknowledged()  # before the copy begins
-                    remains = cut_power(server.database, tmp_path / f"cut{number}", chance)
-                    seen[f"{remains.order}, log {remains.damage}, {'whole' if remains.whole else 'short'}"] += 1
-                    check(remains, known)
-                    if number % STARTED == 0:
-                        check_served(remains)
-            at_work.check()
+                    remains = cut_power(server.database, folder, chance)
+                seen[f"{remains.order}, log {remains.damage}, {'whole' if remains.whole else 'short'}"] += 1
+                check(remains, known)
+                if number % RENEWED == 0:
+                    check_served(remains)
+                    at_work.check()
+                shutil.rmtree(folder)
     except BaseException as error:
         error.add_note(f"POWER_CUT_SEED={SEED} draws the same again")
         raise

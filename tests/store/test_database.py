@@ -669,7 +669,7 @@ def test_failed_open_does_not_outlast_its_loop(path: str) -> None:
     for _ in range(20):  # an exception of the thread would be a warning, and so an error, of this test
         with pytest.raises(sqlite3.DatabaseError, match="not a database"):
             asyncio.run(Database.open(path))
-        assert threading.active_count() == before
+        assert threading.active_count() <= before  # one of another test may have been about to end
 
 
 def test_first_change_to_write_ahead_logging_waits_for_other_programs(
