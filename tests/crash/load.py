@@ -95,7 +95,8 @@ class Load:
         self.unavailable = threading.Semaphore(0)
         self.receivers_elsewhere = receivers_elsewhere
         self.numbers = count()
-        self.figures: Counter[str] = Counter()
+        self.figures: Counter[str] = Counter()  # of answers
+        self.cut_off: Counter[str] = Counter()
         self.stopped = threading.Event()
         self._asked: dict[str, set[int]] = {path: set() for path in TABLES}
         self._answers = threading.Semaphore(0)
@@ -374,7 +375,7 @@ class Shopper:
             self._load.answered("payments past a limit refused")
         else:
             assert code in UNPAYABLE, response.text
-            self._load.figures["receivers away"] += 1
+            self._load.answered("receivers away")
 
     def _have_tokens(self) -> None:
         """Asks for the grants that are missing."""
@@ -448,7 +449,7 @@ class Shopper:
             response = self._client.post(asked.path, asked.body, self._token(self._spending))
         assert response.status_code == (409 if made else 201), response.text
         asked.answer = None if made else response.json()
-        self._load.figures["cut off and made" if made else "cut off and not made"] += 1
+        self._load.cut_off["made" if made else "not made"] += 1
 
     @staticmethod
     def _token(token: Json | None) -> str:

@@ -101,7 +101,7 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
         raise
     record_property("kills", KILLS)
     record_property("acknowledged", at_work.figures.total())
-    print(f"CRASH_SEED={SEED}", dict(at_work.figures))  # noqa: T201 - pytest -s shows what a long series has done
+    print(f"CRASH_SEED={SEED}", dict(at_work.figures), "cut off:", dict(at_work.cut_off))  # noqa: T201 - pytest -s shows what a long series has done
 
 
 def check_both(a: Server, b: Server) -> None:
