@@ -18,8 +18,8 @@ from payres.interledger.hops import Hop, next_hop
 from payres.interledger.link import Answered, Link, Lost, NotSent
 from payres.interledger.oer import MILLISECOND
 from payres.interledger.outbound import note_failure
-from payres.interledger.packets import Code, Fulfill, Prepare, Reply, encode
-from payres.interledger.recovery import Recovery, fulfil_forwarded, fulfills
+from payres.interledger.packets import Code, Fulfill, Prepare, Reply, encode, fulfills
+from payres.interledger.recovery import Recovery, fulfil_forwarded
 from payres.ledger import NotEnough
 from payres.store import packets
 from payres.store.database import Database, Transaction
@@ -89,7 +89,7 @@ class Forwarder:
         if not isinstance(outcome, Answered):
             await self._note(hop, outcome.why)
             raise self._unanswered(outcome, expires_at)
-        if isinstance(outcome.reply, Fulfill) and not fulfills(outcome.reply, prepare.condition):
+        if isinstance(outcome.reply, Fulfill) and not fulfills(outcome.reply.fulfillment, prepare.condition):
             await self._note(hop, "A fulfillment does not fit its condition")
             raise Declined(Code.WRONG_CONDITION)
         return outcome.reply
@@ -150,7 +150,7 @@ class Forwarder:
             await self._note(left.hop, outcome.why)
             raise NoAnswerYet
         if isinstance(outcome, Answered) and isinstance(outcome.reply, Fulfill):
-            if fulfills(outcome.reply, request.condition):
+            if fulfills(outcome.reply.fulfillment, request.condition):
                 return await self._fulfil(left.packet, outcome.reply)
             await self._release(left.packet)
             await self._note(left.hop, "A fulfillment does not fit its condition")

@@ -1,5 +1,7 @@
 """ILPv4 packets (RFC 27): what connectors send to each other, and the two ways to answer it."""
 
+import hashlib
+import hmac
 import struct
 from enum import StrEnum
 from typing import Final
@@ -111,6 +113,11 @@ def decode_reply(data: bytes) -> Reply:
     if kind == _REJECT:
         return _read_reject(Reader(Reader(data, 1).var_octets()))
     raise CodecError("the packet is neither Fulfill nor Reject")
+
+
+def fulfills(fulfillment: bytes, condition: bytes) -> bool:
+    """Whether the fulfillment is the preimage of the condition (RFC 27)."""
+    return hmac.compare_digest(hashlib.sha256(fulfillment).digest(), condition)
 
 
 def too_large_data(received: int, maximum: int) -> bytes:

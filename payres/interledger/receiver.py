@@ -4,8 +4,6 @@ Nothing here moves money or looks anything up: a packet that would move some com
 delivers the money then takes its `fulfill` or declines it.
 """
 
-import hashlib
-import hmac
 import os
 from collections.abc import Callable
 from typing import Final
@@ -23,7 +21,7 @@ from payres.interledger.frames import (
     StreamPacket,
 )
 from payres.interledger.oer import CodecError
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, fulfills
 from payres.interledger.stream import IV_BYTES
 
 CLOSE: Final = ConnectionClose(CloseCode.NO_ERROR, "")
@@ -61,7 +59,7 @@ class Receiver:
         details = _asset_details(asked, opened)
         fulfillment = opened.shared_secret.fulfillment(prepare.data)
         # One code for all that is understood and not fulfilled: there are senders that give up at any other.
-        if arrived < asked.prepare_amount or not _fits(fulfillment, prepare.condition):
+        if arrived < asked.prepare_amount or not fulfills(fulfillment, prepare.condition):
             return reply.reject(*details)
         fulfill = reply.fulfill(fulfillment, *details)
         return Payable(fulfill, reply) if arrived else fulfill
@@ -98,7 +96,3 @@ def _asset_details(asked: StreamPacket, opened: Opened) -> tuple[Frame, ...]:
     if not introduced or opened.asset is None:
         return ()
     return (ConnectionAssetDetails(opened.asset.code, opened.asset.scale),)
-
-
-def _fits(fulfillment: bytes, condition: bytes) -> bool:
-    return hmac.compare_digest(hashlib.sha256(fulfillment).digest(), condition)

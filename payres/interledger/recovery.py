@@ -5,8 +5,6 @@ about the first. Only peers that have numbered their answers before are asked: o
 """
 
 import asyncio
-import hashlib
-import hmac
 import logging
 from fractions import Fraction
 from functools import partial
@@ -20,7 +18,7 @@ from payres.errors import Refusal
 from payres.interledger import balances
 from payres.interledger.answers import Answers, Request
 from payres.interledger.link import BOUNDS, Answered, Link
-from payres.interledger.packets import Fulfill, decode_prepare, encode
+from payres.interledger.packets import Fulfill, decode_prepare, encode, fulfills
 from payres.payments.elsewhere import decode_path
 from payres.store import outgoing, packets, peers
 from payres.store.database import Database, Transaction
@@ -99,7 +97,9 @@ class Recovery:
             answer = await self._link.post(peer, token, packet.prepare, packet.id, BOUNDS.seconds)
         if not isinstance(answer, Answered):
             return Resolved("unknown", for_good=False, why=answer.why)
-        if isinstance(answer.reply, Fulfill) and fulfills(answer.reply, decode_prepare(packet.prepare).condition):
+        if isinstance(answer.reply, Fulfill) and fulfills(
+            answer.reply.fulfillment, decode_prepare(packet.prepare).condition
+        ):
             return Resolved("fulfilled", answer.reply)  # that is proof, whoever says it
         if not answer.repeatable:
             return Resolved("unknown", why="The peer no longer repeats answers")
@@ -196,8 +196,3 @@ def _expected(tx: Transaction, packet: PacketRecord) -> int:
     assert payment is not None, "the foreign key holds it"
     assert payment.path is not None, "payments with packets have one"
     return floor(packet.source_amount * Fraction(decode_path(payment.path).low))
-
-
-def fulfills(fulfill: Fulfill, condition: bytes) -> bool:
-    """Whether the fulfillment is the preimage of the condition."""
-    return hmac.compare_digest(hashlib.sha256(fulfill.fulfillment).digest(), condition)
