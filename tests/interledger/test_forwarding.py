@@ -360,3 +360,11 @@ async def test_many_packets_at_once_keep_the_books(node: Node) -> None:
     assert len(await node.under_way()) == unknown
     assert await node.balance("far") == -await node.balance("near") == 100 * fulfilled
     assert 100 * (fulfilled + unknown) <= 5_000
+
+
+async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node) -> None:
+    """Or the next peer could bring a fulfillment that nobody can be told of any more."""
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        near = await pair(node, far)
+        assert await node.send(near, far_prepare(node, 400, FULFILLMENT)) == THANKS
+    assert [request.request_id for request in far.requests] == [None]
