@@ -43,7 +43,7 @@ def init(session: Session) -> None:
     lines = [
         f"{CONFIG}: {'written, with every setting explained' if is_written else 'there already, left as it is'}",
         f"{database}: {'created' if is_new else 'there already, left as it is'}",
-        "Next: payres wallet create alice --asset USD --scale 2 --name Alice --password ...; then: payres serve",
+        "Next: payres wallet create alice --asset USD --scale 2; payres wallet password alice; then: payres serve",
     ]
     session.show(resource, "\n".join(lines))
 

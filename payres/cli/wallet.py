@@ -28,13 +28,17 @@ def wallet() -> None:
 @click.option(
     "--name", metavar="TEXT", help="The name that others see, and that an app shows when it asks for consent."
 )
-@click.option("--password", metavar="TEXT", help="What the owner signs in with to give consent.")
+@click.option(
+    "--password",
+    metavar="TEXT",
+    help="What the owner signs in with; others can read it here with ps. `payres wallet password` asks for it.",
+)
 @with_session
 def create(session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None) -> None:
     """Open a wallet and print its wallet address. The database is made when there is none.
 
     \b
-    Example: payres wallet create alice --asset USD --scale 2 --name Alice --password secret
+    Example: payres wallet create alice --asset USD --scale 2 --name Alice
     """
 
     def unit(tx: Transaction) -> Resource:
@@ -133,7 +137,9 @@ def activate(session: Session, path: str) -> None:
 
 @wallet.command()
 @click.argument("path")
-@click.option("--password", metavar="TEXT", help="The new password; asked for when left out.")
+@click.option(
+    "--password", metavar="TEXT", help="The new password, which others can read here with ps; asked for when left out."
+)
 @with_session
 def password(session: Session, path: str, password: str | None) -> None:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again.
