@@ -73,15 +73,18 @@ create table wallet_key (
 create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
 create index wallet_key_of_wallet on wallet_key (wallet_address_id);
 
--- Who asks: a client is its wallet address (normalised), or the RFC 7638 thumbprint of the key it came with.
+-- Who asks: a client is its wallet address (normalised), or the RFC 7638 thumbprint of the key it came with. forget_at is
+-- when to see whether anything refers to the client; null when that need not be looked into.
 create table client (
   id integer primary key,
   identity text not null unique,
   wallet_address text,
   jwk text,
   created_at integer not null,
+  forget_at integer,
   check ((wallet_address is null) <> (jwk is null))
 ) strict;
+create index client_to_forget on client (forget_at) where forget_at is not null;
 
 -- Keys of clients without a wallet here: as last fetched from the jwks.json on another server, or, of a client known by
 -- its key alone, that key with each of the last kids it was presented with.
@@ -104,7 +107,8 @@ create table signature_nonce (
 create index signature_nonce_expiry on signature_nonce (expires_at);
 
 -- Grants. access is the JSON array of access items exactly as granted. States move one way:
--- pending -> approved -> issued, pending -> denied, and any but denied -> revoked.
+-- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. forget_at is when the row may be
+-- deleted; null, and the grant stays, once its owner has approved it or something was created with it.
 create table "grant" (
   id text primary key,
   client_id integer not null references client,
@@ -116,9 +120,12 @@ create table "grant" (
   continue_hash blob not null,
   waits_from integer not null,
   created_at integer not null,
-  ended_at integer
+  ended_at integer,
+  forget_at integer
 ) strict, without rowid;
 create index grant_by_state on "grant" (state, id);
+create index grant_of_client on "grant" (client_id);
+create index grant_to_forget on "grant" (forget_at) where forget_at is not null;
 
 -- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one use.
 create table interaction (
@@ -168,7 +175,7 @@ create table incoming_payment (
   completed_at integer
 ) strict, without rowid;
 create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, id);
-create index incoming_payment_of_client on incoming_payment (wallet_address_id, client_id, id);
+create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
 
 -- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the way
 -- to it found, as JSON.
@@ -187,6 +194,7 @@ create table quote (
   expires_at integer not null,
   path text
 ) strict, without rowid;
+create index quote_of_client on quote (client_id);
 
 -- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
 -- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
@@ -219,7 +227,8 @@ create table outgoing_payment (
   check ((state = 'sending') = (ended_at is null))
 ) strict, without rowid;
 create index outgoing_payment_of_wallet on outgoing_payment (wallet_address_id, id);
-create index outgoing_payment_of_client on outgoing_payment (wallet_address_id, client_id, id);
+create index outgoing_payment_of_client on outgoing_payment (client_id, wallet_address_id, id);
+create index outgoing_payment_of_grant on outgoing_payment (grant_id) where grant_id is not null;
 create index outgoing_payment_sending on outgoing_payment (id) where state = 'sending';
 
 -- What a grant has spent (or has reserved) in each window of its interval, in the sender's asset and each receiver's.

@@ -49,6 +49,8 @@ MAX_ACCESS_ITEMS: Final = 3
 MAX_METADATA_DEPTH: Final = 128
 # Characters of an interval in the limits of a grant.
 MAX_INTERVAL_LENGTH: Final = 256
+# Characters of an Idempotency-Key, its quotes not counted.
+MAX_IDEMPOTENCY_KEY_LENGTH: Final = 255
 # Characters of a password.
 MAX_PASSWORD_LENGTH: Final = 1024
 

@@ -14,6 +14,7 @@ from payres import limits
 from payres.errors import Refusal
 from payres.grants.intervals import parse_interval
 from payres.grants.passwords import hash_password
+from payres.routes.idempotency import idempotency_key
 from payres.routes.page_query import page_query
 from payres.settings import Settings
 from payres.signatures.digest import content_digest, digest_problem
@@ -84,6 +85,14 @@ def holds(taking: Callable[[int], object]) -> Callable[[int], bool]:
     return is_taken
 
 
+def bare_key(size: int) -> object:
+    return idempotency_key([(b"idempotency-key", b"a" * size)])
+
+
+def quoted_key(size: int) -> object:
+    return idempotency_key([(b"idempotency-key", b'"' + b"\\\\" * size + b'"')])
+
+
 def access_items(count: int) -> object:
     items = b",".join([b'{"type":"quote","actions":["read"]}'] * count)
     return decode(msgspec.json.Decoder(AccessTokenRequest), b'{"access":[%b]}' % items)
@@ -138,6 +147,8 @@ def interact_ref(size: int) -> object:
 
 HELD: list[tuple[str, Callable[[int], bool]]] = [
     ("MAX_ACCESS_ITEMS", holds(access_items)),
+    ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(bare_key)),
+    ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(quoted_key)),
     ("MAX_INTERVAL_LENGTH", holds(interval)),
     ("MAX_KEYID_LENGTH", holds(keyid)),
     ("MAX_KEYID_LENGTH", holds(kid)),

@@ -9,7 +9,7 @@ import msgspec
 from payres.amounts import Asset, format_decimal
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
-from payres.errors import not_found, wrong_state
+from payres.errors import invalid_request, not_found, wrong_state
 from payres.grants import consent, tokens
 from payres.store import clients, grants, wallets
 from payres.store.database import Transaction
@@ -119,6 +119,11 @@ def _decide(session: Session, ref: str, approve: bool) -> None:
 
 def _find(session: Session, tx: Transaction, ref: str) -> GrantRecord:
     if "://" in ref:
+        if not session.urls.is_ours(ref):
+            raise invalid_request(
+                f"{ref} is not under this server's base_url, which is {session.urls.base} by the settings here. Give"
+                " the id of the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
+            )
         identifier, _, nonce = normalise(ref).removeprefix(f"{session.urls.normal_base}/interact/").partition("/")
         return consent.find_pending(tx, identifier, nonce).grant
     record = grants.find_grant(tx, ref)

@@ -1,15 +1,14 @@
 """`payres peer`: Interledger peers, what they may owe, and what was settled with them elsewhere."""
 
 from collections.abc import Sequence
-from typing import IO
 
 import click
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.cli.secret_files import SecretFile, read_secret
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
-from payres.errors import invalid_request
 from payres.operator import assets, movements, peers
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store import accounts, packets
@@ -17,8 +16,6 @@ from payres.store import assets as asset_store
 from payres.store import peers as peer_store
 from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
-
-TokenFile = IO[bytes] | None
 
 
 @click.group()
@@ -59,9 +56,9 @@ def add(
     scale: int,
     url: str,
     outgoing_token: str | None,
-    outgoing_token_file: TokenFile,
+    outgoing_token_file: SecretFile,
     incoming_token: str | None,
-    incoming_token_file: TokenFile,
+    incoming_token_file: SecretFile,
     max_packet: int | None,
     credit_limit: str,
     routes: Sequence[str],
@@ -117,9 +114,9 @@ def change(
     name: str,
     url: str | None,
     outgoing_token: str | None,
-    outgoing_token_file: TokenFile,
+    outgoing_token_file: SecretFile,
     incoming_token: str | None,
-    incoming_token_file: TokenFile,
+    incoming_token_file: SecretFile,
     max_packet: int | None,
     credit_limit: str | None,
     add_routes: Sequence[str],
@@ -303,22 +300,13 @@ def _last_error(resource: Resource) -> str:
 
 
 def _read_tokens(
-    outgoing: str | None, outgoing_file: TokenFile, incoming: str | None, incoming_file: TokenFile
+    outgoing: str | None, outgoing_file: SecretFile, incoming: str | None, incoming_file: SecretFile
 ) -> tuple[str | None, str | None]:
     """The two tokens, each from its flag or a line of its file. In standard input the outgoing one comes first."""
-    return _read_token("outgoing", outgoing, outgoing_file), _read_token("incoming", incoming, incoming_file)
-
-
-def _read_token(which: str, token: str | None, file: TokenFile) -> str | None:
-    if file is None:
-        return token
-    if token is not None:
-        raise click.UsageError(f"Give the {which} token once, with --{which}-token-file or with --{which}-token")
-    try:
-        return file.readline().decode("ascii").strip()
-    except UnicodeDecodeError:
-        # Without its cause, which would show what the file holds.
-        raise invalid_request(f"The file with the {which} token holds more than ASCII characters") from None
+    return (
+        read_secret("outgoing-token", outgoing, outgoing_file),
+        read_secret("incoming-token", incoming, incoming_file),
+    )
 
 
 def _mind_plain_http(session: Session, url: str | None) -> None:

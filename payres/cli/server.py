@@ -57,7 +57,7 @@ def init(session: Session) -> None:
 def serve(session: Session, demo: bool) -> None:
     """Run the server.
 
-    It stops on SIGTERM or Ctrl-C, after finishing the requests under way.
+    It stops on SIGTERM or Ctrl-C, after finishing the requests under way; Ctrl-C again cuts them.
 
     \b
     Example: payres serve --port 8080 --demo
@@ -148,6 +148,7 @@ def _build(settings: Settings) -> "uvicorn.Server":
     import uvicorn
 
     from payres.application import create_app
+    from payres.cli.http_server import HttpServer
     from payres.routes.http_protocol import HttpProtocol
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -168,7 +169,7 @@ def _build(settings: Settings) -> "uvicorn.Server":
         proxy_headers=True,  # X-Forwarded-For, of these alone
         forwarded_allow_ips=settings.trusted_proxies,
     )
-    return uvicorn.Server(config)
+    return HttpServer(config)
 
 
 def _stop(*_: object) -> NoReturn:

@@ -3,6 +3,7 @@
 import click
 
 from payres.amounts import Asset, format_decimal
+from payres.cli.secret_files import SecretFile, read_secret
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
 from payres.operator import wallets
@@ -31,19 +32,29 @@ def wallet() -> None:
 @click.option(
     "--password",
     metavar="TEXT",
-    help="What the owner signs in with; others can read it here with ps. `payres wallet password` asks for it.",
+    help="What the owner signs in with. Here others can see it in ps; `payres wallet password` asks for it.",
 )
+@click.option("--password-file", type=click.File("rb"), metavar="FILE", help="The same from a file, - for stdin.")
 @with_session
-def create(session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None) -> None:
+def create(
+    session: Session,
+    path: str,
+    asset: str,
+    scale: int,
+    name: str | None,
+    password: str | None,
+    password_file: SecretFile,
+) -> None:
     """Open a wallet and print its wallet address. The database is made when there is none.
 
     \b
     Example: payres wallet create alice --asset USD --scale 2 --name Alice
     """
+    secret = read_secret("password", password, password_file)
 
     def unit(tx: Transaction) -> Resource:
         now = session.clock.now()
-        opened = wallets.create_wallet(tx, session.wallet_path(path), asset, scale, name, password, now)
+        opened = wallets.create_wallet(tx, session.wallet_path(path), asset, scale, name, secret, now)
         return describe(session, tx, opened)
 
     resource = session.write(unit, create=True)
@@ -138,21 +149,23 @@ def activate(session: Session, path: str) -> None:
 @wallet.command()
 @click.argument("path")
 @click.option(
-    "--password", metavar="TEXT", help="The new password, which others can read here with ps; asked for when left out."
+    "--password-file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="A file whose first line is the new password, - for stdin; asked for when left out.",
 )
 @with_session
-def password(session: Session, path: str, password: str | None) -> None:
+def password(session: Session, path: str, password_file: SecretFile) -> None:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again.
 
     \b
     Example: payres wallet password alice
     """
-
-    # The prompt goes to standard error: standard output belongs to the resource.
-    text = password or click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True)
+    given = read_secret("password", None, password_file)
+    secret = _ask_password() if given is None else given
 
     def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.set_password(tx, session.wallet_path(path), text))
+        return describe(session, tx, wallets.set_password(tx, session.wallet_path(path), secret))
 
     _show(session, session.write(unit))
 
@@ -173,6 +186,11 @@ def describe(session: Session, tx: Transaction, record: WalletRecord) -> Resourc
         "canSignIn": record.password_hash is not None,
         "createdAt": format_time(record.created_at),
     }
+
+
+def _ask_password() -> str:
+    # The prompt goes to standard error: standard output belongs to the resource.
+    return str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
 
 
 def _show(session: Session, resource: Resource) -> None:

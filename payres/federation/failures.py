@@ -5,8 +5,8 @@ from typing import Literal
 # What each word means:
 #   bad_url            the URL is not https (or http, where private hosts are allowed), or cannot be parsed
 #   bad_request        the request cannot be written as HTTP, such as a header value with a line break
-#   unresolvable       the name has no address
-#   forbidden_address  every address of the name is one that may not be reached
+#   unresolvable       the name has no address; for a server that asks public ones only: none of these
+#   forbidden_address  every address of the name is one that may not be reached even where private ones may
 #   connection_failed  no connection, or it broke; TLS with a certificate that does not prove the name included
 #   timeout            the exchange took too long
 #   busy               too many exchanges are under way, with this host or in all

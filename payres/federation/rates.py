@@ -92,7 +92,13 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
     out, because it may carry a key.
     """
     asked = f"{url}{'&' if '?' in url else '?'}base={quote(base, safe='')}"
-    response = await http.request("GET", asked, {"Accept": "application/json"})
+    try:
+        response = await http.request("GET", asked, {"Accept": "application/json"})
+    except FetchFailed as error:
+        if asked not in error.sentence:
+            raise
+        sentence = "The URL in rates_url cannot be asked: it must start with https:// and name a host"
+        raise FetchFailed(error.reason, sentence) from error
     if response.status != 200:
         sentence = f"The rates service answered {response.status} instead of 200"
         raise FetchFailed("bad_status", sentence, response.status)

@@ -4,6 +4,7 @@ Importing it imports httpx2, which takes a while; `payres.federation.http` does 
 """
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ from payres.federation.failures import FetchFailed
 
 # Looks a host and port up: IP addresses in their usual text form, best first. Raises OSError or ValueError.
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+
+log = logging.getLogger("payres.federation")
 
 MAX_ADDRESSES = 8
 # Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
@@ -65,16 +68,27 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         return _Opened(await self._opener.connect_tcp(addresses[-1], port, share, local_address, socket_options))
 
     async def _permitted(self, host: str, port: int) -> list[str]:
-        try:
-            found = list(dict.fromkeys(await self._resolver(host, port)))
-        except (OSError, ValueError) as error:
-            raise FetchFailed("unresolvable", f"The name {host} has no address") from error
-        if not found:
-            raise FetchFailed("unresolvable", f"The name {host} has no address")
+        found = await self._looked_up(host, port)
         permitted = [address for address in found if is_permitted(address, self._allow_private_hosts)]
-        if not permitted:
-            raise FetchFailed("forbidden_address", f"{host} is not at a public address, and others are not asked")
-        return permitted[:MAX_ADDRESSES]
+        if permitted:
+            return permitted[:MAX_ADDRESSES]
+        if not self._allow_private_hosts:
+            # One answer for both cases: the other one would tell strangers which names there are inside the network.
+            log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
+            raise FetchFailed("unresolvable", f"{host} has no public address; name a host that all the net can reach")
+        if found:
+            raise FetchFailed(
+                "forbidden_address", f"{host} is at an address that is never asked, such as link-local ones"
+            )
+        raise FetchFailed("unresolvable", f"The name {host} has no address")
+
+    async def _looked_up(self, host: str, port: int) -> list[str]:
+        """The addresses of a host; none also when the lookup fails."""
+        try:
+            return list(dict.fromkeys(await self._resolver(host, port)))
+        except (OSError, ValueError) as error:
+            log.debug("the lookup of %s failed: %s", host, error)
+            return []
 
 
 class _Opened(httpcore2.AsyncNetworkStream):

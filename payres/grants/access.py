@@ -30,6 +30,7 @@ class Permission(msgspec.Struct, frozen=True):
     token_id: str
     action: Action
     items: tuple[Access, ...]
+    grant_stays: bool = False
 
     def item_for(self, wallet_address: str) -> Access:
         """The first item that covers this wallet address. Refuses with 403."""
@@ -83,7 +84,7 @@ def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Permission:
     )
     if not items:
         raise _missing(kind, action)
-    return Permission(holder.client_id, holder.grant_id, holder.token_id, action, items)
+    return Permission(holder.client_id, holder.grant_id, holder.token_id, action, items, bool(holder.grant_stays))
 
 
 def encode_access(items: list[Access]) -> str:

@@ -9,6 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from payres.errors import Refusal
+from payres.grants.forgetting import IDLE_FOR, forget_clients
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, parse_jwk, thumbprint
 from payres.store import clients, wallets
@@ -75,7 +76,12 @@ def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
 def remember(tx: Transaction, client: Client, now: int) -> ClientRecord:
     """The client's row, made on its first request. A key that comes with another kid keeps its last few kids: tokens
     were given to the client that signs with them."""
-    record = clients.ensure_client(tx, client.identity, client.wallet_address, client.jwk, now)
+    record = clients.find_client(tx, client.identity)
+    if record is None:
+        forget_clients(tx, now)
+    if record is None or record.jwk != client.jwk:
+        about = (client.identity, client.wallet_address, client.jwk)
+        record = clients.ensure_client(tx, *about, now, now + IDLE_FOR)
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
         clients.keep_presented_key(tx, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, now)

@@ -6,6 +6,7 @@ import msgspec
 
 from payres.errors import Refusal, wrong_state
 from payres.grants.finish import finish_url, interaction_hash
+from payres.grants.forgetting import DENIED_FOR
 from payres.identifiers import Identifiers
 from payres.store import grants
 from payres.store.database import Transaction
@@ -69,6 +70,10 @@ def decide(
     )
     assert changed
     grants.decide_interaction(tx, interaction.id, reference, now)
+    if approve:
+        grants.keep_grant(tx, grant.id)
+    else:
+        grants.set_forget_at(tx, grant.id, now + DENIED_FOR)
     return Decision(grant.id, approve, _redirect(urls, interaction, reference))
 
 
@@ -93,7 +98,8 @@ def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None)
 
 def _with_grant(tx: Transaction, interaction: InteractionRecord) -> Pending:
     grant = grants.find_grant(tx, interaction.grant_id)
-    assert grant is not None, "the foreign key holds it"
+    if grant is None:  # forgotten since the interaction was read
+        raise _unknown()
     return Pending(grant, interaction)
 
 

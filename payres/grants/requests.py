@@ -6,6 +6,7 @@ from payres.amounts import Asset
 from payres.errors import Refusal, invalid_request
 from payres.grants.access import encode_access
 from payres.grants.clients import Client, remember
+from payres.grants.forgetting import UNUSED_FOR, forget_grants
 from payres.grants.limit_request import check_requested_limits
 from payres.grants.tokens import issue_token
 from payres.identifiers import Identifiers, hash_secret
@@ -48,6 +49,8 @@ def request_grant(
     owner = _check(tx, urls, request, client, asked, now)
     items = _plain_items(urls, asked)
     continue_value = identifiers.secret()
+    usable_for = settings.access_token_lifetime if owner is None else settings.interaction_lifetime
+    forget_grants(tx, now)
     grant = GrantRecord(
         id=identifiers.resource(),
         client_id=remember(tx, client, now).id,
@@ -60,6 +63,7 @@ def request_grant(
         waits_from=now,
         created_at=now,
         ended_at=None,
+        forget_at=now + usable_for * MICROSECONDS + UNUSED_FOR,
     )
     grants.insert_grant(tx, grant)
     follow_up = Continue(

@@ -14,7 +14,7 @@ from payres.interledger.declined import Declined
 from payres.interledger.packets import Code
 from payres.ledger import NotEnough, operator_account
 from payres.payments import incoming as incoming_rules
-from payres.store import incoming, wallets
+from payres.store import incoming, peers, wallets
 from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord
 from payres.store.peers import PeerRecord
@@ -40,6 +40,8 @@ def deliver(tx: Transaction, arrival: Arrival, now: int) -> None:
     """Moves the money. Raises Declined or TakesNoMore, after which nothing of the unit may stay."""
     if now >= arrival.expires_at:
         raise Declined(Code.TRANSFER_TIMED_OUT, "The packet has expired")
+    if peers.peer_by_id(tx, arrival.peer.id) is None:  # removed a moment ago, and nothing was owed then
+        raise Declined(Code.UNREACHABLE, "The link that the packet came over has been closed")
     wallet, payment = _payee(tx, arrival, now)
     if payment is not None and not _fits(payment, arrival.arrived):
         raise TakesNoMore

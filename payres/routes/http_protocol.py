@@ -1,28 +1,32 @@
 """HTTP/1.1 as the servers of `payres serve` and payres.testing speak it: uvicorn's, with refusals like all others.
 
 uvicorn answers what is no HTTP in plain text and ahead of the answers that are still due, reads header sections without
-end, waits for ever, and takes any number of connections.
+end, waits for ever, takes any number of connections, and writes a line into the log for each request that is none.
 """
 
 import asyncio
+import logging
 import resource
 from http import HTTPStatus
 from typing import Any, Final
 
+import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from payres.errors import Refusal, unavailable
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_CONNECTIONS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.routes.header_limit import section_bytes, too_long
 from payres.routes.refusals import refusal_response
+from payres.routes.request_head import MALFORMED, ambiguity
+
+log = logging.getLogger("payres.routes")
 
 LINGER_SECONDS: Final = 2
 # A section that begins inside a piece is measured from the next one on: by so much at most, it may be noticed late.
 PIECE_BYTES: Final = 4096
 NEW: Final = -1.0
-MALFORMED: Final = "The request is not HTTP/1.1: mend its request line, its headers, or the chunks of its body"
 
 
 def most_connections() -> int:
@@ -43,11 +47,12 @@ class HttpProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._unfinished = 0  # bytes that came since the parser last had something to hand on
-        self._is_too_long = False
+        self._fault: Refusal | None = None  # of the head that the parser was stopped at
         self._last_words: bytes | None = None
         self._coming: float | None = HEADER_SECONDS  # how long what is coming may take; None when nothing is
         self._watched: float | None = None  # what the watch was set for
         self._begun = False  # a request has, and is not complete
+        self._running: RequestResponseCycle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -60,8 +65,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._set_watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets the connection."""
+        """Forgets the connection, and tells the request under way, which need not be the latest as uvicorn takes it."""
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True  # or it would write, and fail
+            self._running.message_event.set()
         self._coming = None
         self._set_watch()
         if self._unread is not None:
@@ -74,7 +82,7 @@ class HttpProtocol(HttpToolsProtocol):
                 return
             piece = data[start : start + PIECE_BYTES]
             self._unfinished += len(piece)
-            super().data_received(piece)
+            self._parse(piece)
             if self._unfinished > MAX_HEADER_BYTES and self._last_words is None:
                 self._refuse(too_long())
         if self._coming is None and self._unfinished:  # empty lines before a request
@@ -82,22 +90,18 @@ class HttpProtocol(HttpToolsProtocol):
         if self._coming != self._watched:
             self._set_watch()
 
-    def send_400_response(self, msg: str) -> None:
-        """uvicorn calls it when the parser gives up, and `msg` is its text."""
-        self._refuse(too_long() if self._is_too_long else Refusal(400, "invalid_request", MALFORMED))
-
     def on_message_begin(self) -> None:
         """Begins a request."""
         self._begun, self._coming, self._watched = True, HEADER_SECONDS, NEW
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Makes a request of a header section, unless that is too long."""
+        """Makes a request of a header section, unless that is too long or ambiguous."""
         self._unfinished = 0
         self._coming = BODY_SECONDS
-        if section_bytes(self.parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
-            self._is_too_long = True
-            raise ValueError("the header section is too long")  # the parser stops at it, and nothing is dispatched
+        self._fault = self._fault_of_head()
+        if self._fault is not None:
+            raise ValueError("the head is refused")  # the parser stops at it, and nothing is dispatched
         super().on_headers_complete()
         self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
 
@@ -131,6 +135,41 @@ class HttpProtocol(HttpToolsProtocol):
             self._unread.cancel()
             self._unread = None
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        async def run(scope: Any, receive: Any, send: Any) -> None:
+            try:
+                await app(scope, receive, send)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or not task.cancelling():
+                    raise  # a fault of ours, of which uvicorn makes a 500
+                # The server stops and waits no longer. What has become of the request is not known: no answer says it.
+                cycle.disconnected = True
+                self.transport.close()
+
+        self._running = cycle
+        super()._start_asgi_task(cycle, run)
+
+    def _fault_of_head(self) -> Refusal | None:
+        parser = self.parser
+        if section_bytes(parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
+            return too_long()
+        return ambiguity(parser.get_http_version(), self.headers, parser.should_upgrade())
+
+    def _parse(self, data: bytes) -> None:
+        """uvicorn's data_received, which loses what follows an offer of another protocol."""
+        self._unset_keepalive_if_required()
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:  # it is passed over (RFC 9110 section 7.8)
+                data = data[offer.args[0] :]
+            except httptools.HttpParserError:
+                self._refuse(self._fault or Refusal(400, "invalid_request", MALFORMED))
+                return
+            else:
+                return
+
     def _set_watch(self) -> None:
         """Watches that what is coming comes in time. What comes in one piece, as nearly all does, is not watched."""
         if self._watch is not None:
@@ -155,6 +194,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answers with a refusal as soon as the requests before it have their answers, and hangs up."""
+        # No higher than that: a stranger could fill the log.
+        log.debug("refused what came from %s: %s", self.client, refusal.description)
         self._coming = None
         self._set_watch()
         self._last_words = self._answer(refusal)
@@ -169,6 +210,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.pipeline.popleft()
             return
         self.cycle.disconnected = True
+        self.cycle.waiting_for_100_continue = False
         self.cycle.message_event.set()
         if self.cycle.response_started:
             self.transport.close()

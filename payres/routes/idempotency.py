@@ -13,17 +13,18 @@ from starlette.responses import Response
 from payres.errors import Refusal, invalid_request
 from payres.grants.access import Permission
 from payres.grants.tokens import require_token_in_force
+from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.payments.idempotency import KeyedRequest, find_answer, keep_answer
 from payres.routes.context import context_of
 from payres.routes.messages import json_response
 from payres.store.database import Transaction
+from payres.store.grants import keep_grant
 from payres.store.idempotency import KeptAnswer
 from payres.wire import Resource, encode
 
 T = TypeVar("T")
 
 HEADER: Final = b"idempotency-key"
-MAX_KEY_LENGTH: Final = 255
 BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)
 CREATED: Final = 201
 
@@ -78,9 +79,14 @@ class Creation:
         """
         permission, keyed = self._permission, self._keyed
 
+        def create_with_grant(tx: Transaction) -> T:
+            if not permission.grant_stays:
+                keep_grant(tx, permission.grant_id)
+            return unit(tx)
+
         def create_only(tx: Transaction) -> T:
             require_token_in_force(tx, permission, now)
-            return unit(tx)
+            return create_with_grant(tx)
 
         if keyed is None:
             made = await self._context.database.write(create_only)
@@ -91,7 +97,7 @@ class Creation:
             kept = find_answer(tx, keyed, now)
             if kept is not None:
                 return None, _repeated(kept)
-            made = unit(tx)
+            made = create_with_grant(tx)
             answer = encode(show(made))
             keep_answer(tx, keyed, CREATED, answer, now)
             return made, json_response(msgspec.Raw(answer), CREATED)
@@ -110,8 +116,8 @@ def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
     if len(values) > 1:
         raise _malformed("Send one Idempotency-Key only")
     key = _string(values[0]) if values[0].startswith(b'"') else values[0].decode("latin-1")
-    if not key or len(key) > MAX_KEY_LENGTH:
-        raise _malformed(f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
+    if not key or len(key) > MAX_IDEMPOTENCY_KEY_LENGTH:
+        raise _malformed(f"An Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} characters")
     if not values[0].startswith(b'"') and not BARE_KEY.fullmatch(values[0]):
         raise _malformed("The Idempotency-Key has characters that it can only have in quotes, or not at all")
     return key

@@ -29,6 +29,8 @@ class ClientKeyRecord(msgspec.Struct, frozen=True):
 
 
 COLUMNS = "id, identity, wallet_address, jwk"
+# Where a row says that its client is needed.
+NEEDING_CLIENT = ("grant", "incoming_payment", "quote", "outgoing_payment", "idempotency_key")
 
 
 def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
@@ -41,13 +43,21 @@ def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
 
 
 def ensure_client(
-    tx: Transaction, identity: str, wallet_address: str | None, jwk: str | None, now: int
+    tx: Transaction,
+    identity: str,
+    wallet_address: str | None,
+    jwk: str | None,
+    now: int,
+    forget_at: int | None = None,
 ) -> ClientRecord:
-    """The client, remembered from its first request on; of a key that came with another kid, the newest counts."""
+    """The client, remembered from its first request on; of a key that came with another kid, the newest counts.
+
+    `forget_at` is when to see whether a new one is needed any more; None when nobody need look before it had a grant.
+    """
     tx.execute(
-        "INSERT INTO client (identity, wallet_address, jwk, created_at) VALUES (?, ?, ?, ?)"
+        "INSERT INTO client (identity, wallet_address, jwk, created_at, forget_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET jwk = excluded.jwk WHERE jwk <> excluded.jwk",
-        (identity, wallet_address, jwk, now),
+        (identity, wallet_address, jwk, now, forget_at),
     )
     client = find_client(tx, identity)
     assert client is not None
@@ -97,3 +107,33 @@ def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at:
         (client_id, kid, nonce, expires_at, now),
     )
     return cursor.rowcount == 1
+
+
+def clients_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[int]:
+    """The ids of clients of which it is time to see whether they are needed, the earliest first."""
+    rows = tx.execute("SELECT id FROM client WHERE forget_at <= ? ORDER BY forget_at LIMIT ?", (now, limit))
+    return [client_id for (client_id,) in rows]
+
+
+def set_forget_at(tx: Transaction, client_id: int, time: int | None) -> None:
+    """Sets when to see whether the client is needed; None while something of it stays."""
+    tx.execute("UPDATE client SET forget_at = ? WHERE id = ?", (time, client_id))
+
+
+def has_grants_or_resources(tx: Transaction, client_id: int) -> bool:
+    """Whether the client has a grant, or has made something."""
+    ways = [f'EXISTS (SELECT 1 FROM "{table}" WHERE client_id = :client)' for table in NEEDING_CLIENT]
+    row = tx.execute(f"SELECT {' OR '.join(ways)}", {"client": client_id}).fetchone()
+    return bool(row[0])
+
+
+def has_nonces(tx: Transaction, client_id: int) -> bool:
+    """Whether signatures of the client are remembered, so that nobody can repeat them."""
+    row = tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = ?)", (client_id,)).fetchone()
+    return bool(row[0])
+
+
+def delete_client(tx: Transaction, client_id: int) -> None:
+    """Deletes a client that nothing but its keys refers to, and those."""
+    tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
+    tx.execute("DELETE FROM client WHERE id = ?", (client_id,))

@@ -2,21 +2,27 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from payres.store.migrations import migrate, refuse_unusable
+from payres.store.migrations import is_outdated, migrate, refuse_unusable
+from payres.store.server_lock import DatabaseServed, server_lock
 
 BUSY_TIMEOUT_SECONDS: Final = 5
 
 
-def connect_writer(path: str) -> sqlite3.Connection:
-    """The one connection that writes; creates and migrates the file first. Raises UnusableDatabase, sqlite3.Error."""
+def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
+    """A connection that writes; creates and migrates the file first. `is_locked`: the caller has the server_lock.
+
+    Otherwise an older file is migrated under that lock. Raises DatabaseServed when a server has it, UnusableDatabase,
+    sqlite3.Error.
+    """
     if path != ":memory:":
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if not Path(path).exists():
             Path(path).touch(mode=0o600)  # it will hold secrets: never world-readable, not even for a moment
-    return _connect(path, _prepare_writer)
+    return _connect(path, partial(_prepare_writer, path, is_locked))
 
 
 def connect_reader(path: str) -> sqlite3.Connection:
@@ -39,13 +45,30 @@ def _connect(path: str, prepare: Callable[[sqlite3.Connection], object]) -> sqli
     return connection
 
 
-def _prepare_writer(connection: sqlite3.Connection) -> None:
+def _prepare_writer(path: str, is_locked: bool, connection: sqlite3.Connection) -> None:
     refuse_unusable(connection)  # before anything touches a file that is not for us
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
     connection.execute("PRAGMA journal_size_limit = 67108864")
-    migrate(connection)
+    if is_locked or not is_outdated(connection):
+        migrate(connection)
+    else:
+        _migrate_unserved(path, connection)
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _migrate_unserved(path: str, connection: sqlite3.Connection) -> None:
+    """Migrates a file that no server has: one of the older version would go on with statements for another schema."""
+    try:
+        with server_lock(path):
+            migrate(connection)
+    except DatabaseServed as error:
+        if not is_outdated(connection):  # who had the lock was just migrating it
+            return
+        raise DatabaseServed(
+            f"The database {path} is of an older version, and a payres serves it, or restores or migrates it: restart"
+            " the server with this version first, then try again"
+        ) from error
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:

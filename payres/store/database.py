@@ -59,13 +59,13 @@ class Database:
 
     @classmethod
     async def open(cls, path: str) -> "Database":
-        """Opens the file, creating or migrating it as needed.
+        """Opens the file, creating or migrating it as needed. A server holds the file's server_lock meanwhile and on.
 
         Raises UnusableDatabase when it is not this program's, sqlite3.Error when it cannot be used.
         """
         lanes: list[Lane] = []
         try:
-            lanes.append(Lane(await OwnedConnection.open(partial(connect_writer, path)), run_units))
+            lanes.append(Lane(await OwnedConnection.open(partial(connect_writer, path, is_locked=True)), run_units))
             for _ in range(READERS):
                 lanes.append(Lane(await OwnedConnection.open(partial(connect_reader, path)), run_reads))
         except BaseException:

@@ -8,7 +8,10 @@ from payres.store.database import Transaction
 
 
 class GrantRecord(msgspec.Struct, frozen=True):
-    """A row of `grant`. access and subject are JSON texts; wallet_address_id is whose owner must consent."""
+    """A row of `grant`. access and subject are JSON texts; wallet_address_id is whose owner must consent.
+
+    forget_at is None for a grant that stays.
+    """
 
     id: str
     client_id: int
@@ -21,6 +24,7 @@ class GrantRecord(msgspec.Struct, frozen=True):
     waits_from: int
     created_at: int
     ended_at: int | None
+    forget_at: int | None = None
 
 
 class InteractionRecord(msgspec.Struct, frozen=True):
@@ -48,14 +52,14 @@ class SpendingRecord(msgspec.Struct, frozen=True):
 
 GRANT_COLUMNS = (
     "id, client_id, client_name, state, access, subject, wallet_address_id, continue_hash, waits_from, created_at,"
-    " ended_at"
+    " ended_at, forget_at"
 )
 INTERACTION_COLUMNS = "id, grant_id, nonce, finish_uri, client_nonce, server_nonce, reference, expires_at, decided_at"
 
 
 def insert_grant(tx: Transaction, grant: GrantRecord) -> None:
     tx.execute(
-        f'INSERT INTO "grant" ({GRANT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
+        f'INSERT INTO "grant" ({GRANT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
         msgspec.structs.astuple(grant),
     )
 
@@ -86,6 +90,34 @@ def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_
 
 def set_waits_from(tx: Transaction, grant_id: str, now: int) -> None:
     tx.execute('UPDATE "grant" SET waits_from = ? WHERE id = ?', (now, grant_id))
+
+
+def keep_grant(tx: Transaction, grant_id: str) -> None:
+    """From now on the grant stays, whatever becomes of it."""
+    tx.execute('UPDATE "grant" SET forget_at = NULL WHERE id = ? AND forget_at IS NOT NULL', (grant_id,))
+
+
+def put_off_forgetting(tx: Transaction, grant_id: str, time: int) -> None:
+    """Sets another time for forgetting the grant, unless it stays."""
+    tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ? AND forget_at IS NOT NULL', (time, grant_id))
+
+
+def set_forget_at(tx: Transaction, grant_id: str, time: int) -> None:
+    """Sets when the grant may be forgotten."""
+    tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ?', (time, grant_id))
+
+
+def grants_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[tuple[str, int]]:
+    """The ids of grants whose time to be forgotten has come, the earliest first, each with its client's id."""
+    return tx.execute(
+        'SELECT id, client_id FROM "grant" WHERE forget_at <= ? ORDER BY forget_at LIMIT ?', (now, limit)
+    ).fetchall()
+
+
+def delete_grant(tx: Transaction, grant_id: str) -> None:
+    """Deletes a grant, whose tokens are gone, with its interaction."""
+    tx.execute("DELETE FROM interaction WHERE grant_id = ?", (grant_id,))
+    tx.execute('DELETE FROM "grant" WHERE id = ?', (grant_id,))
 
 
 def insert_interaction(tx: Transaction, interaction: InteractionRecord) -> None:

@@ -10,12 +10,12 @@ from payres.store.migrations import UnusableDatabase
 
 
 class DatabaseServed(UnusableDatabase):
-    """A server has the database, or a restore; the text says what to do."""
+    """A server has the database, or a restore or a migration; the text says what to do."""
 
 
 @contextmanager
 def server_lock(database: str) -> Iterator[None]:
-    """Held for the block. Commands that work beside a server do not take it.
+    """Held for the block. Commands that work beside a server do not take it, but to migrate.
 
     Raises DatabaseServed at once when someone else holds it, OSError when the file cannot be made.
     """

@@ -17,7 +17,10 @@ class TokenRecord(msgspec.Struct, frozen=True):
 
 
 class TokenHolder(msgspec.Struct, frozen=True):
-    """An access token with what must be known to judge a request made with it."""
+    """An access token with what must be known to judge a request made with it.
+
+    grant_stays is 1 when the grant will not be forgotten, and then for ever.
+    """
 
     token_id: str
     expires_at: int
@@ -29,6 +32,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_identity: str
     client_wallet_address: str | None
     client_jwk: str | None
+    grant_stays: int = 0
 
     def in_force(self, now: int) -> bool:
         """Whether the token is good: neither it nor its grant has ended."""
@@ -50,7 +54,8 @@ def find_token(tx: Transaction, token_id: str) -> TokenRecord | None:
 def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
     """Found by the hash, so the time this takes says nothing about the token."""
     row = tx.execute(
-        "SELECT t.id, t.expires_at, t.revoked_at, g.id, g.state, g.access, c.id, c.identity, c.wallet_address, c.jwk"
+        "SELECT t.id, t.expires_at, t.revoked_at, g.id, g.state, g.access, c.id, c.identity, c.wallet_address, c.jwk,"
+        " g.forget_at IS NULL"
         ' FROM access_token t JOIN "grant" g ON g.id = t.grant_id JOIN client c ON c.id = g.client_id'
         " WHERE t.value_hash = ?",
         (value_hash,),
@@ -59,13 +64,16 @@ def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
 
 
 def token_state(tx: Transaction, token_id: str) -> tuple[int, int | None, str]:
-    """When the token expires, when it was revoked if it was, and the state of its grant."""
-    row: tuple[int, int | None, str] = tx.execute(
+    """When the token expires, when it was revoked if it was, and the state of its grant.
+
+    One that is no longer there has ended long ago.
+    """
+    row: tuple[int, int | None, str] | None = tx.execute(
         'SELECT t.expires_at, t.revoked_at, g.state FROM access_token t JOIN "grant" g ON g.id = t.grant_id'
         " WHERE t.id = ?",
         (token_id,),
     ).fetchone()
-    return row
+    return (0, 0, "revoked") if row is None else row
 
 
 def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:
@@ -76,3 +84,20 @@ def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:
 
 def revoke_tokens_of_grant(tx: Transaction, grant_id: str, now: int) -> None:
     tx.execute("UPDATE access_token SET revoked_at = ? WHERE grant_id = ? AND revoked_at IS NULL", (now, grant_id))
+
+
+def delete_ended_tokens(tx: Transaction, grant_id: str, keep: int, limit: int) -> None:
+    """Deletes tokens of the grant that were revoked, but not the newest `keep` of them, at most `limit`."""
+    surplus = tx.execute(
+        "SELECT id FROM access_token WHERE grant_id = ? AND revoked_at IS NOT NULL"
+        " ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
+        (grant_id, limit, keep),
+    ).fetchall()
+    tx.executemany("DELETE FROM access_token WHERE id = ?", surplus)
+
+
+def delete_tokens_of_grant(tx: Transaction, grant_id: str, limit: int) -> bool:
+    """Deletes at most `limit` tokens of the grant; whether none is left."""
+    found = tx.execute("SELECT id FROM access_token WHERE grant_id = ? LIMIT ?", (grant_id, limit + 1)).fetchall()
+    tx.executemany("DELETE FROM access_token WHERE id = ?", found[:limit])
+    return len(found) <= limit

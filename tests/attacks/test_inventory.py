@@ -123,8 +123,14 @@ INVENTORY: dict[str, list[str]] = {
         "federation/test_incoming_payments.py::test_private_receivers_are_not_asked",
         "federation/test_incoming_payments.py::test_forbidden_auth_server_is_not_asked",
     ],
-    "SSRF through a peer": ["interledger/test_link.py::test_private_peer_is_not_reached_unless_that_is_allowed"],
-    "SSRF through the rates service": ["federation/test_rates.py::test_private_service_needs_permission"],
+    "SSRF through a peer": [
+        "attacks/test_ssrf_by_configuration.py::test_ssrf_through_a_peer",
+        "interledger/test_link.py::test_private_peer_is_not_reached_unless_that_is_allowed",
+    ],
+    "SSRF through the rates service": [
+        "attacks/test_ssrf_by_configuration.py::test_ssrf_through_the_rates_service",
+        "federation/test_rates.py::test_private_service_needs_permission",
+    ],
     "SSRF by spellings of an address": [
         "attacks/test_ssrf.py::test_ssrf_to_loopback",
         "federation/test_addresses.py::test_is_permitted_refuses_what_is_not_public",
@@ -133,9 +139,21 @@ INVENTORY: dict[str, list[str]] = {
     ],
     "SSRF by DNS that changes between check and connect": [
         "attacks/test_ssrf.py::test_ssrf_by_a_name_that_points_inside",
+        "attacks/test_ssrf_by_configuration.py::test_ssrf_through_a_peer_whose_name_changes",
+        "attacks/test_ssrf_by_configuration.py::test_ssrf_through_a_peer_that_is_inside_and_outside",
+        "attacks/test_ssrf_by_configuration.py::test_ssrf_through_a_rates_service_whose_name_changes",
         "federation/test_http.py::test_get_json_connects_to_the_very_address_it_checked",
     ],
-    "SSRF by redirects": ["federation/test_http.py::test_request_returns_a_redirect_and_does_not_follow_it"],
+    "SSRF by redirects": [
+        "attacks/test_ssrf_by_configuration.py::test_ssrf_through_a_peer_that_redirects",
+        "attacks/test_ssrf_by_configuration.py::test_ssrf_through_a_rates_service_that_redirects",
+        "federation/test_http.py::test_request_returns_a_redirect_and_does_not_follow_it",
+    ],
+    "search for names inside the network through the server": [
+        "attacks/test_ssrf.py::test_ssrf_does_not_tell_which_names_there_are_inside",
+        "federation/test_http.py::test_get_json_does_not_tell_names_inside_from_names_that_are_not_there",
+        "federation/test_incoming_payments.py::test_private_receivers_look_like_ones_that_are_not_there",
+    ],
     "scan of ports through the server": ["attacks/test_ssrf.py::test_ssrf_answers_never_carry_what_was_found"],
     "jwks bombs": [
         "attacks/test_bombs.py::test_jwks_bombs",
@@ -144,6 +162,9 @@ INVENTORY: dict[str, list[str]] = {
     ],
     "one slow server that takes the places of all": [
         "federation/test_places.py::test_place_waiting_for_a_slow_host_takes_nothing_from_the_others",
+        "interledger/test_turns.py::test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waiting",
+        "interledger/test_turns.py::test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting",
+        "interledger/test_turns.py::test_probes_that_hang_fill_no_place_that_money_needs",
     ],
     # Texts and positions
     "SQL injection through every string": [
@@ -182,6 +203,11 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_ilp.py::test_fifty_packets_at_once_complete_the_payment_and_no_more",
     ],
     "replayed packet": ["routes/test_ilp.py::test_repeated_request_moves_money_once"],
+    "packet of a peer that is removed meanwhile": [
+        "interledger/test_removed_peer.py::test_packet_whose_body_comes_after_the_removal_is_not_paid",
+        "interledger/test_removed_peer.py::test_packet_that_is_decided_after_the_removal_is_not_delivered",
+        "interledger/test_removed_peer.py::test_packet_that_is_decided_after_the_removal_is_not_passed_on",
+    ],
     "wrong fulfillment": ["interledger/test_forwarding.py::test_wrong_preimage_is_no_fulfillment"],
     "negative and wrapped amounts": [
         "attacks/test_money.py::test_negative_and_wrapped_amounts",
@@ -234,7 +260,11 @@ INVENTORY: dict[str, list[str]] = {
         "attacks/test_hostile_input.py::test_duplicate_json_keys_in_the_limits_of_a_grant",
     ],
     "duplicate headers": ["attacks/test_hostile_input.py::test_duplicate_headers"],
-    "request smuggling": ["attacks/test_hostile_input.py::test_request_smuggling"],
+    "request smuggling": [
+        "attacks/test_hostile_input.py::test_request_smuggling",
+        "routes/test_http_protocol.py::test_what_is_no_http_is_refused_in_json_and_nothing_after_it_is_read",
+        "routes/test_http_protocol.py::test_body_behind_an_offer_is_never_read_as_a_request",
+    ],
     "pipelining": [
         "attacks/test_hostile_input.py::test_pipelining",
         "routes/test_http_protocol.py::test_requests_before_garbage_are_answered_first",
@@ -243,6 +273,7 @@ INVENTORY: dict[str, list[str]] = {
     "Host and X-Forwarded headers that lie": [
         "attacks/test_hostile_input.py::test_host_and_forwarded_headers_that_lie",
         "routes/test_urls.py::test_host_does_not_change_what_is_signed_or_answered",
+        "routes/test_request_head.py::test_ambiguity_refuses_two_hosts",
     ],
     "confusion of the target URI": [
         "attacks/test_hostile_input.py::test_target_uri_confusion",
@@ -267,6 +298,12 @@ INVENTORY: dict[str, list[str]] = {
         "attacks/test_slow_connections.py::test_slow_connections_do_not_slow_the_others_down",
         "routes/test_http_timing.py::test_bytes_that_drip_do_not_prolong_the_time",
         "routes/test_http_timing.py::test_connections_are_limited",
+    ],
+    "floods of lines in the log": ["cli/test_server.py::test_serve_logs_nothing_that_strangers_send"],
+    "floods of what is kept": [
+        "grants/test_forgetting.py::test_what_strangers_ask_for_is_bounded",
+        "grants/test_forgetting.py::test_what_one_client_asks_for_is_bounded",
+        "grants/test_forgetting.py::test_of_rotated_tokens_the_newest_are_remembered",
     ],
     "floods of requests": [
         "routes/test_rate_limits.py::test_address_may_ask_so_often_and_again_later",

@@ -1,5 +1,7 @@
 """Server-side request forgery: URLs by which a stranger would make the server ask inside its own network."""
 
+import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,7 @@ def test_ssrf_to_the_metadata_of_a_cloud(guarded: Instance, shared: Instance, wa
     for instance in (guarded, shared):
         status, error = way(instance, f"https://{host}")
         assert status in {400, 401}
-        told = ("not at a public address", "not an absolute", "must be", "parsed", "has no address")
+        told = ("no public address", "never asked", "not an absolute", "must be", "parsed", "has no address")
         assert any(words in error["description"] for words in told), error
 
 
@@ -111,8 +113,24 @@ def test_ssrf_by_a_name_that_points_inside(tmp_path: Path, monkeypatch: pytest.M
             for name in ("inside.example", "cloud.example"):
                 status, error = way(instance, f"https://{name}:{trap.port}")
                 assert status in {400, 401}
-                assert "not at a public address" in error["description"], error
+                assert "has no public address" in error["description"], error
     assert trap.visits == 0
+
+
+def test_ssrf_does_not_tell_which_names_there_are_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name of the operator's network and one that nobody has get the same refusal."""
+
+    async def resolve(host: str, port: int) -> list[str]:
+        if host == "wiki.corp.example":
+            return ["10.0.0.7"]
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("payres.federation.transport.resolve", resolve)
+    with run_instance(tmp_path / "payres.db", allow_private_hosts=False) as instance:
+        for way in WAYS_IN:
+            inside, nowhere = (way(instance, f"https://{name}.corp.example") for name in ("wiki", "none"))
+            assert inside[0] == nowhere[0]
+            assert json.dumps(inside[1]) == json.dumps(nowhere[1]).replace("none.corp", "wiki.corp")
 
 
 def test_ssrf_answers_never_carry_what_was_found(guarded: Instance, trap: Trap) -> None:

@@ -147,12 +147,27 @@ def test_revoke_ends_the_grant_and_its_tokens(as_json: Json, asked: Asked, tx: T
 
 
 @pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
-@pytest.mark.parametrize("ref", ["unknown", f"{BASE}/interact/unknown/nonce", "https://other.example/interact/a/b"])
+@pytest.mark.parametrize("ref", ["unknown", f"{BASE}/interact/unknown/nonce"])
 def test_unknown_ref_is_said_in_one_sentence(payres: Command, asked: Asked, command: str, ref: str) -> None:
     result = payres("grant", command, ref)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("Error: There is no ")
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
+@pytest.mark.parametrize("origin", ["http://localhost:8080", "http://127.0.0.1:8081", "https://127.0.0.1:8080"])
+def test_url_elsewhere_is_told_the_base_url(
+    payres: Command, as_json: Json, asked: Asked, command: str, origin: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = asked.redirect.replace(BASE, origin)
+    result = payres("grant", command, url)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error: {url} is not under this server's base_url, which is {BASE} by the")
+    assert len(result.stderr.splitlines()) == 1
+    assert as_json("grant", "show", asked.id)["state"] == "pending"
+    monkeypatch.setenv("PAYRES_BASE_URL", origin)
+    assert payres("grant", command, url).exit_code == 0
 
 
 def test_redirect_url_with_a_wrong_nonce_is_unknown(payres: Command, asked: Asked) -> None:

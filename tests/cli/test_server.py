@@ -3,14 +3,16 @@ import os
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,6 +54,19 @@ def announcement(process: subprocess.Popen[str]) -> Any:
         if line == "}\n":
             return json.loads("".join(lines))
     raise AssertionError(process.communicate())
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def wait_until_refused(port: int) -> None:
+    """Returns when nobody listens on the port any more."""
+    deadline = monotonic() + 10
+    with suppress(ConnectionRefusedError, ConnectionResetError):
+        while monotonic() < deadline:
+            socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        raise AssertionError("the server still takes connections")
 
 
 def fetch(url: str) -> Any:
@@ -109,16 +124,65 @@ def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
 
 
 @pytest.mark.usefixtures("database")
+def test_serve_told_twice_cuts_what_is_under_way() -> None:
+    """The request gets no answer, which would have to say what became of it; the log gets no traceback."""
+    with serving("--json") as process:
+        address = urlsplit(announcement(process)["baseUrl"])
+        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+            head = b"POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
+            connection.sendall(head + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+            assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"  # the endpoint waits for the body
+            process.send_signal(signal.SIGINT)
+            wait_until_refused(address.port or 0)
+            process.send_signal(signal.SIGINT)
+            assert read_to_end(connection) == b""
+        _, errors = process.communicate(timeout=5)  # it would wait longer for the body
+    assert (process.returncode, errors) == (0, "")
+    assert not [*Path().glob("payres.db-*")]  # SQLite's files, which a database closed well has not
+
+
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(("sent", "status"), [(b"garbage\r\n\r\n", 400), (b"GET /" + b"a" * 2**16, 431)])
 def test_serve_refuses_in_json_what_is_no_request(sent: bytes, status: int) -> None:
     with serving("--json") as process:
         address = urlsplit(announcement(process)["baseUrl"])
         with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
             connection.sendall(sent)
-            received = b"".join(iter(lambda: connection.recv(65536), b""))
+            received = read_to_end(connection)
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert json.loads(body)["error"]["description"]
+
+
+def strange_connections() -> Iterator[tuple[bytes, str]]:
+    """What somebody may send without any right to, and when he hangs up."""
+    start = b"POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
+    offer = b"GET /healthz HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+    refused = [b"garbage\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n", b"GET /" + b"a" * 2**16]
+    yield from ((sent, "at the end") for sent in [*refused, offer + b"garbage\r\n\r\n"])
+    yield start + b"expect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\nno length\r\n", "at the end"
+    yield start + b"content-length: 100\r\n\r\n{", "at once"
+    yield start + b"expect: 100-continue\r\ncontent-length: 100\r\n\r\n", "in the middle"
+    yield b"GET /alice HTTP/1.1\r\nhost: h\r\n\r\n" * 100, "in the middle"
+
+
+@pytest.mark.usefixtures("database")
+def test_serve_logs_nothing_that_strangers_send() -> None:
+    """A line for each, and anybody could fill the disk; a traceback for each, and nobody would find the others."""
+    with serving("--json", "--demo") as process:
+        address = urlsplit(announcement(process)["baseUrl"])
+        for sent, end in [*strange_connections()] * 5:
+            with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+                connection.sendall(sent)
+                if end == "at the end":
+                    assert b"HTTP/1.1 4" in read_to_end(connection)
+                    continue
+                if end == "in the middle":
+                    connection.recv(1)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # with a reset
+        process.terminate()
+        _, errors = process.communicate(timeout=15)
+    assert (process.returncode, errors) == (0, "")
 
 
 def test_serve_sees_what_a_command_commits(payres: Command, database: Path) -> None:

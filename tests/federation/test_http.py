@@ -1,6 +1,7 @@
 import asyncio
 import gzip
 import json
+import logging
 import socket
 import ssl
 import subprocess
@@ -423,7 +424,8 @@ async def test_request_refuses_header_values_that_would_be_several(serve: Any, h
 async def test_get_json_refuses_hosts_that_are_not_public_as_the_system_reads_them(host: str) -> None:
     detour = Detour(1)
     failure = await failure_of(GuardedClient(False, opener=detour), f"https://{host}/latest/meta-data")
-    assert failure.reason == "forbidden_address"
+    assert failure.reason == "unresolvable"
+    assert "has no public address" in failure.sentence
     assert detour.addresses == []
 
 
@@ -437,7 +439,7 @@ async def test_get_json_connects_to_the_very_address_it_checked(tls: "Tls", serv
         # The name points elsewhere now: the next connection is checked anew.
         with pytest.raises(FetchFailed) as caught:
             await client.get_json("https://wallet.example/")
-    assert caught.value.reason == "forbidden_address"
+    assert caught.value.reason == "unresolvable"
     assert detour.addresses == ["93.184.216.34"]
     assert "127.0.0.1" not in caught.value.sentence
 
@@ -469,8 +471,34 @@ async def test_get_json_fails_for_a_name_without_addresses() -> None:
         raise OSError("no such name")
 
     for resolver in (nothing, Lookups([])):
-        failure = await failure_of(GuardedClient(False, resolver=resolver), "https://wallet.example/")
-        assert failure.reason == "unresolvable"
+        for allowed in (False, True):
+            failure = await failure_of(GuardedClient(allowed, resolver=resolver), "https://wallet.example/")
+            assert failure.reason == "unresolvable"
+
+
+async def test_get_json_does_not_tell_names_inside_from_names_that_are_not_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever could tell them apart would learn the names in the operator's network; the operator's log may."""
+
+    async def nothing(host: str, port: int) -> Sequence[str]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    told = set()
+    with caplog.at_level(logging.DEBUG, "payres.federation"):
+        for resolver in (nothing, Lookups([]), Lookups(["10.0.0.7"]), Lookups(["127.0.0.1", "fd00::7"])):
+            failure = await failure_of(GuardedClient(False, resolver=resolver), "https://wiki.corp.example/")
+            told.add((failure.reason, failure.sentence, failure.status, failure.unsent))
+    assert len(told) == 1
+    assert "not known" in caplog.text
+    assert "10.0.0.7" in caplog.text
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "0.0.0.0"])
+async def test_get_json_names_an_address_that_is_never_asked_where_private_ones_are(address: str) -> None:
+    failure = await failure_of(GuardedClient(True, resolver=Lookups([address])), "http://wallet.example/")
+    assert failure.reason == "forbidden_address"
+    assert address not in failure.sentence
 
 
 # TLS

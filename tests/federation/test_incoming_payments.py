@@ -462,7 +462,20 @@ async def test_server_that_is_down_is_unreachable(receivers: RemoteReceivers, un
 )
 async def test_private_receivers_are_not_asked(host: str, clock: MovableClock) -> None:
     async with GuardedClient(allow_private_hosts=False) as http:
-        await failure(make_receivers(http, clock), f"https://{host}{PATH}", "unreachable", permanent=True)
+        await failure(make_receivers(http, clock), f"https://{host}{PATH}", "unreachable", permanent=False)
+
+
+@pytest.mark.parametrize("addresses", [[], ["10.0.0.7"]])
+async def test_private_receivers_look_like_ones_that_are_not_there(clock: MovableClock, addresses: list[str]) -> None:
+    """In `permanent` too: else a payment that fails at once instead of being tried again would tell."""
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return addresses
+
+    async with GuardedClient(allow_private_hosts=False, resolver=resolve) as http:
+        url = f"https://wiki.corp.example{PATH}"
+        error = await failure(make_receivers(http, clock), url, "unreachable", permanent=False)
+    assert error.sentence == "wiki.corp.example has no public address; name a host that all the net can reach"
 
 
 async def test_plain_http_is_not_asked(site: Site, clock: MovableClock) -> None:

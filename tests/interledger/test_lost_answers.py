@@ -3,18 +3,23 @@
 LOSSY_SEEDS prolongs the series.
 """
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from payres.amounts import format_decimal
+from payres.cli import main
 from payres.clock import SECOND
 from payres.store import packets
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.lossy_link import lossy_link
 from tests.interledger.network import (
+    USD,
     Json,
     amount,
     bill,
@@ -93,6 +98,30 @@ def test_payment_to_a_peer_that_repeats_its_answers_arrives_whole_in_spite_of_lo
     assert wallet_money(a, "alice") == (FUNDS - 2000, 0)
     assert count_packets(a, paid.record.id)["doubtful"] == 0
     check_books(*pair)
+
+
+def test_operator_is_shown_what_is_in_doubt_with_a_peer_that_answers_nothing(pair: Sequence[Instance]) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"))
+    assert in_doubt(a) == {"packets": 0, "amount": "0.00"}
+    with lossy_link(f"{b.base_url}/ilp", seed=1, numbered=False) as link:
+        change(a, "b", url=link.url)
+        quoted = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(250))
+        link.loss = 1.0
+        created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
+        a.wait_for(created, 30)
+    paid = ended(a, created)
+    doubtful = a.read(lambda tx: packets.packets_of_payment(tx, paid.record.id, "doubtful"))
+    assert paid.record.sent == sum(packet.amount for packet in doubtful) > 0
+    assert in_doubt(a) == {"packets": len(doubtful), "amount": format_decimal(paid.record.sent, USD)}
+    assert peer_of(a, "b").balance == 0
+
+
+def in_doubt(instance: Instance) -> Json:
+    """What `payres peer show` says of packets to the peer that were never answered."""
+    command = ["peer", "show", "test.b", "--json", "--database", instance.context.settings.database]
+    shown: Json = json.loads(CliRunner().invoke(main, command).stdout)["inDoubt"]
+    return shown
 
 
 def count_packets(instance: Instance, payment_id: str) -> dict[str, int]:

@@ -91,9 +91,23 @@ def dispatched(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
         b"GET / HTTP/1.1\r\nna me: v\r\n\r\n",
         b"GET / HTTP/1.1\r\nx: a\x00b\r\n\r\n",
+        b"GET /healthz HTTP/1.1\nhost: h\n\n",
+        b"GET /healthz HTTP/1.1\r\nhost: h\nx: y\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: h\r\nx: y\r\n z\r\n\r\n",
+        b"GET /healthz\r\n\r\n",
+        b"GET /healthz HTTP/2.0\r\nhost: h\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET http://h/healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: h\r\nhost: h\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: h\r\nHost: other\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: h other\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1, 1\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
     ids=repr,
 )
@@ -104,6 +118,13 @@ def test_what_is_no_http_is_refused_in_json_and_nothing_after_it_is_read(
     [answer] = read_to_end(connection)
     check_refusal(answer, 400, "invalid_request")
     assert not dispatched
+
+
+@pytest.mark.parametrize("host", [b"host: h\r\n", b""])
+def test_older_http_needs_no_host(connection: socket.socket, host: bytes) -> None:
+    connection.sendall(b"GET /healthz HTTP/1.0\r\n" + host + b"\r\n")
+    [answer] = read_to_end(connection)
+    assert answer.status == 200
 
 
 def test_requests_before_garbage_are_answered_first(connection: socket.socket, dispatched: list[str]) -> None:
@@ -228,6 +249,28 @@ def test_offer_of_another_protocol_is_passed_over(connection: socket.socket, off
     assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
     connection.sendall(GET)
     assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_requests_behind_an_offer_are_answered(connection: socket.socket, pieces: int) -> None:
+    offer = GET.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+    last = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+    send_in_pieces(connection, offer * 3 + last, pieces)
+    assert [answer.status for answer in read_to_end(connection)] == [200] * 4
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize(
+    "body", [b"content-length: %d\r\n\r\n" % len(GET) + GET, b"transfer-encoding: chunked\r\n\r\n"]
+)
+def test_body_behind_an_offer_is_never_read_as_a_request(
+    connection: socket.socket, dispatched: list[str], body: bytes, pieces: int
+) -> None:
+    """The parser takes it for the other protocol."""
+    send_in_pieces(connection, POST + b"connection: upgrade\r\nupgrade: h2c\r\n" + body, pieces)
+    [answer] = read_to_end(connection)
+    check_refusal(answer, 400, "invalid_request")
+    assert not dispatched
 
 
 def send_in_pieces(connection: socket.socket, data: bytes, pieces: int) -> None:

@@ -17,9 +17,10 @@ from payres.clock import HOUR
 from payres.errors import Refusal
 from payres.grants.tokens import revoke_token
 from payres.identifiers import hash_secret
+from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
 from payres.routes import idempotency
-from payres.routes.idempotency import MAX_KEY_LENGTH, idempotency_key
+from payres.routes.idempotency import idempotency_key
 from payres.signatures.base import Message, signature_base
 from payres.signatures.digest import content_digest
 from payres.store import tokens
@@ -397,14 +398,14 @@ GOOD_KEYS = [
     (b'"key";version=1', "key"),
     (b"a", "a"),
     (b"QUJD/+=:~.!#$%&'*^_`|@", "QUJD/+=:~.!#$%&'*^_`|@"),
-    (b"a" * MAX_KEY_LENGTH, "a" * MAX_KEY_LENGTH),
-    (b'"' + b"a" * MAX_KEY_LENGTH + b'"', "a" * MAX_KEY_LENGTH),
+    (b"a" * MAX_IDEMPOTENCY_KEY_LENGTH, "a" * MAX_IDEMPOTENCY_KEY_LENGTH),
+    (b'"' + b"a" * MAX_IDEMPOTENCY_KEY_LENGTH + b'"', "a" * MAX_IDEMPOTENCY_KEY_LENGTH),
 ]
 BAD_KEYS = [
     [b""],
     [b'""'],
-    [b"a" * (MAX_KEY_LENGTH + 1)],
-    [b'"' + b"a" * (MAX_KEY_LENGTH + 1) + b'"'],
+    [b"a" * (MAX_IDEMPOTENCY_KEY_LENGTH + 1)],
+    [b'"' + b"a" * (MAX_IDEMPOTENCY_KEY_LENGTH + 1) + b'"'],
     [b"a b"],
     [b"a,b"],
     [b"a;b"],

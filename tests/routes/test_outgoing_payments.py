@@ -122,7 +122,7 @@ def test_payments_in_parts_complete_the_receiver_with_the_last(shared: Instance,
         assert (payment["receivedAmount"], payment["completed"]) == (usd(received), completed)
     body = {"walletAddress": sender, "incomingPayment": receiver, "debitAmount": usd(1)}
     late = shared.client.post("/outgoing-payments", body, token_for(shared, sender))
-    refused(late, 400, "invalid_receiver", field="incomingPayment")
+    refused(late, 400, "invalid_receiver", field="incomingPayment", reason="completed")
     assert shared.balance("piecemeal") == "5.00"
     shared.check_ledger()
 
@@ -216,7 +216,7 @@ def test_quote_pays_only_what_its_receiver_still_takes(shared: Instance, payer: 
     completed = shared.client.grant({"type": "incoming-payment", "actions": ["complete"]})
     shared.client.post(f"{receiver}/complete", None, completed)
     answer = shared.client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": late}, token)
-    refused(answer, 400, "invalid_receiver")
+    refused(answer, 400, "invalid_receiver", field="receiver", reason="completed")
 
 
 def test_receiver_that_expired_is_not_paid(shared: Instance, payer: str, refused: Refused) -> None:
@@ -224,7 +224,7 @@ def test_receiver_that_expired_is_not_paid(shared: Instance, payer: str, refused
     shared.clock.advance(10)
     body = {"walletAddress": payer, "incomingPayment": receiver, "debitAmount": usd(1)}
     answer = shared.client.post("/outgoing-payments", body, token_for(shared, payer))
-    refused(answer, 400, "invalid_receiver", field="incomingPayment")
+    refused(answer, 400, "invalid_receiver", field="incomingPayment", reason="expired")
 
 
 def test_wallet_pays_no_more_than_it_has(shared: Instance, refused: Refused) -> None:

@@ -210,8 +210,29 @@ def test_create_refuses_a_receiver_that_takes_no_more(shared: Instance, refused:
     token = shared.client.grant({"type": "incoming-payment", "actions": ["complete"]})
     shared.client.post(f"{completed}/complete", None, token)
     shared.clock.advance(10)
-    for receiver in (completed, expired, gone):
-        refused(create(shared, receiver, debitAmount=usd(1)), 400, "invalid_receiver", field="receiver")
+    for receiver, reason in ((completed, "completed"), (expired, "expired"), (gone, None)):
+        answer = create(shared, receiver, debitAmount=usd(1))
+        refused(answer, 400, "invalid_receiver", field="receiver")
+        assert answer.json()["error"]["details"].get("reason") == reason
+
+
+@pytest.mark.parametrize("path", ["/incoming-payments/none", "/quotes/incoming-payments/1"])
+def test_create_refuses_a_receiver_that_this_server_does_not_know(
+    shared: Instance, refused: Refused, path: str
+) -> None:
+    answer = create(shared, shared.base_url + path, debitAmount=usd(1))
+    refused(answer, 400, "invalid_receiver", field="receiver", reason="not_found")
+
+
+def test_create_refuses_a_completed_receiver_as_completed_when_its_time_is_over_too(
+    shared: Instance, refused: Refused
+) -> None:
+    receiver = receiver_of(shared, expiresAt=format_time(shared.clock.now() + 10 * SECOND))
+    token = shared.client.grant({"type": "incoming-payment", "actions": ["complete"]})
+    shared.client.post(f"{receiver}/complete", None, token)
+    shared.clock.advance(10)
+    answer = create(shared, receiver, debitAmount=usd(1))
+    refused(answer, 400, "invalid_receiver", field="receiver", reason="completed")
 
 
 def test_create_refuses_a_currency_without_a_rate(shared: Instance, refused: Refused) -> None:

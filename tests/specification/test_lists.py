@@ -1,6 +1,7 @@
 """Parts 2.6, 4.1 and 4.2: lists and their pages."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 from urllib.parse import quote
 from uuid import UUID
 
@@ -121,140 +122,211 @@ def of_inactive_wallet(collection: str) -> Send:
     return send
 
 
+class Rules(NamedTuple):
+    """Which parts of the specification a list follows: whose payments it has, and how its pages are asked for."""
+
+    mine: str
+    counts: str
+    back: str
+    cursors: str
+
+
+RULES = {INCOMING: Rules("4.2.1", "4.2.2", "4.2.2", "4.2.2"), OUTGOING: Rules("4.1.1", "4.1.3", "4.1.4", "4.1.5")}
+
+
 def rows_of(collection: str) -> list[Row]:
     """The rows that both lists share."""
-    mine = "4.2.1" if collection == INCOMING else "4.1.1"
-    counts, back, cursors = ("4.2.2",) * 3 if collection == INCOMING else ("4.1.3", "4.1.4", "4.1.5")
-    shape = INCOMING_PAYMENT if collection == INCOMING else OUTGOING_PAYMENT
+    return [
+        *rows_of_pages_onward(collection),
+        *rows_of_pages_back(collection),
+        *rows_of_refused_pages(collection),
+        *rows_of_clients(collection),
+        *rows_of_wallets(collection),
+        *rows_of_grants(collection),
+    ]
+
+
+def named(collection: str, name: str) -> str:
+    return f"{collection}: {name}"
+
+
+def bad(collection: str, rules: str, name: str, query: str, field: str) -> Row:
+    """A page that is refused for what `field` of the query is."""
+    send = refused_page(collection, query)
+    return breaks(f"{rules} 7.4", named(collection, name), send, 400, "invalid_request", field=field)
+
+
+def rows_of_pages_onward(collection: str) -> list[Row]:
+    """Pages towards the older payments."""
+    rules, shape = RULES[collection], INCOMING_PAYMENT if collection == INCOMING else OUTGOING_PAYMENT
     whole = {"pagination.hasNextPage": False, "pagination.hasPreviousPage": False}
-
-    def named(name: str) -> str:
-        return f"{collection}: {name}"
-
-    def bad(rules: str, name: str, query: str, field: str) -> Row:
-        return breaks(f"{rules} 7.4", named(name), refused_page(collection, query), 400, "invalid_request", field=field)
 
     return [
         keeps(
-            f"{mine} 4.1.2 2.6.1",
-            named("all, newest first"),
+            f"{rules.mine} 4.1.2 2.6.1",
+            named(collection, "all, newest first"),
             page(collection, 3, "", slice(0, 3)),
             200,
             values=whole,
             shapes={"result": shape},
         ),
         keeps(
-            f"{mine} 2.6.1",
-            named("nothing"),
+            f"{rules.mine} 2.6.1",
+            named(collection, "nothing"),
             page(collection, 0, "", slice(0, 0)),
             200,
             values={"result": [], **whole},
             absent="pagination.startCursor pagination.endCursor",
         ),
         keeps(
-            f"{counts} 2.6.2",
-            named("the first two of three"),
+            f"{rules.counts} 2.6.2",
+            named(collection, "the first two of three"),
             page(collection, 3, "first=2", slice(0, 2)),
             200,
             values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": False},
         ),
         keeps(
-            f"{counts} 2.6.2",
-            named("two after the newest"),
+            f"{rules.counts} 2.6.2",
+            named(collection, "two after the newest"),
             page(collection, 4, "first=2&cursor={0}", slice(1, 3)),
             200,
             values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": True},
         ),
         keeps(
-            f"{counts} 2.6.2",
-            named("what comes after a cursor"),
+            f"{rules.counts} 2.6.2",
+            named(collection, "what comes after a cursor"),
             page(collection, 3, "cursor={1}", slice(2, 3)),
             200,
             values={"pagination.hasNextPage": False, "pagination.hasPreviousPage": True},
         ),
         keeps(
-            f"{counts} 2.6.2",
-            named("nothing comes after the oldest"),
+            f"{rules.counts} 2.6.2",
+            named(collection, "nothing comes after the oldest"),
             page(collection, 2, "cursor={1}", slice(0, 0)),
             200,
             values={"pagination.hasNextPage": False, "pagination.hasPreviousPage": True},
         ),
         keeps(
-            counts,
-            named("twenty of twenty-one by default"),
+            rules.counts,
+            named(collection, "twenty of twenty-one by default"),
             page(collection, 21, "", slice(0, 20)),
             200,
             values={"pagination.hasNextPage": True},
         ),
-        keeps(counts, named("a hundred"), page(collection, 1, "first=100", slice(0, 1)), 200, values=whole),
         keeps(
-            f"{back} 2.6.2",
-            named("two before the oldest"),
+            rules.counts,
+            named(collection, "a hundred"),
+            page(collection, 1, "first=100", slice(0, 1)),
+            200,
+            values=whole,
+        ),
+    ]
+
+
+def rows_of_pages_back(collection: str) -> list[Row]:
+    """Pages towards the newer payments, both ways in turn, and cursors of no payment."""
+    rules = RULES[collection]
+    return [
+        keeps(
+            f"{rules.back} 2.6.2",
+            named(collection, "two before the oldest"),
             page(collection, 4, "last=2&cursor={3}", slice(1, 3)),
             200,
             values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": True},
         ),
         keeps(
-            f"{back} 2.6.2",
-            named("nothing comes before the newest"),
+            f"{rules.back} 2.6.2",
+            named(collection, "nothing comes before the newest"),
             page(collection, 2, "last=2&cursor={0}", slice(0, 0)),
             200,
             values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": False},
         ),
         keeps(
-            f"{counts} {back} 2.6.2",
-            named("there and back in pages"),
+            f"{rules.counts} {rules.back} 2.6.2",
+            named(collection, "there and back in pages"),
             all_pages(collection),
             200,
             values={"pagination.hasNextPage": False},
         ),
         keeps(
-            f"{cursors} 2.6.3",
-            named("a cursor that is nobody's"),
+            f"{rules.cursors} 2.6.3",
+            named(collection, "a cursor that is nobody's"),
             with_cursor_of_nothing(collection),
             200,
             present="result.1",
         ),
-        bad(back, "last without cursor", "last=1", "cursor"),
-        bad(f"{counts} {back}", "first and last", "first=1&last=1&cursor={0}", "last"),
+    ]
+
+
+def rows_of_refused_pages(collection: str) -> list[Row]:
+    """Numbers and cursors that no page can be made of."""
+    rules = RULES[collection]
+    return [
+        bad(collection, rules.back, "last without cursor", "last=1", "cursor"),
+        bad(collection, f"{rules.counts} {rules.back}", "first and last", "first=1&last=1&cursor={0}", "last"),
         *(
-            bad(counts, f"first is {text!r}", f"first={text}", "first")
+            bad(collection, rules.counts, f"first is {text!r}", f"first={text}", "first")
             for text in ("0", "101", "-1", "1.5", "one", "", "%2B1", "1e1", "9" * 30)
         ),
-        *(bad(back, f"last is {text!r}", f"cursor={{0}}&last={text}", "last") for text in ("0", "101", "x")),
         *(
-            bad(f"{cursors} 2.6.3", f"cursor is {text!r}", f"cursor={text}", "cursor")
+            bad(collection, rules.back, f"last is {text!r}", f"cursor={{0}}&last={text}", "last")
+            for text in ("0", "101", "x")
+        ),
+        *(
+            bad(collection, f"{rules.cursors} 2.6.3", f"cursor is {text!r}", f"cursor={text}", "cursor")
             for text in ("", "x", "%00", "{{{0}}}", "urn:uuid:{0}", "{0}0")
         ),
-        *(bad(counts, f"{name} twice", f"{name}=1&{name}=1", name) for name in ("first", "last")),
+        *(bad(collection, rules.counts, f"{name} twice", f"{name}=1&{name}=1", name) for name in ("first", "last")),
+    ]
+
+
+def rows_of_clients(collection: str) -> list[Row]:
+    """Payments that another client made."""
+    return [
         keeps(
-            "4.1.6", named("another client's, with list"), other_client(collection, "list"), 200, values={"result": []}
+            "4.1.6",
+            named(collection, "another client's, with list"),
+            other_client(collection, "list"),
+            200,
+            values={"result": []},
         ),
         keeps(
             "4.1.6",
-            named("another client's, with list-all"),
+            named(collection, "another client's, with list-all"),
             other_client(collection, "list-all"),
             200,
             present="result.0",
             absent="result.1",
         ),
+    ]
+
+
+def rows_of_wallets(collection: str) -> list[Row]:
+    """Ways to say whose payments are wanted."""
+    mine = RULES[collection].mine
+    return [
         keeps(
             mine,
-            named("of a wallet address with a slash"),
+            named(collection, "of a wallet address with a slash"),
             of_wallet(collection, "wallet-address={wallet}%2F"),
             200,
             present="result",
         ),
         keeps(
             mine,
-            named("with a parameter that nobody knows"),
+            named(collection, "with a parameter that nobody knows"),
             of_wallet(collection, "wallet-address={wallet}&x=1"),
             200,
             present="result",
         ),
         *(
             breaks(
-                f"{mine} 7.4", named(name), of_wallet(collection, query), 400, "invalid_request", field="wallet-address"
+                f"{mine} 7.4",
+                named(collection, name),
+                of_wallet(collection, query),
+                400,
+                "invalid_request",
+                field="wallet-address",
             )
             for name, query in {
                 "of nobody": "first=1",
@@ -264,24 +336,31 @@ def rows_of(collection: str) -> list[Row]:
             }.items()
         ),
         breaks(
+            f"{mine} 2.2.3",
+            named(collection, "of an inactive one"),
+            of_inactive_wallet(collection),
+            400,
+            "invalid_request",
+            field="wallet-address",
+        ),
+    ]
+
+
+def rows_of_grants(collection: str) -> list[Row]:
+    """Lists that the grant is not for."""
+    mine = RULES[collection].mine
+    return [
+        breaks(
             f"{mine} 7.6",
-            named("of another than the grant's"),
+            named(collection, "of another than the grant's"),
             of_wallet(collection, "wallet-address={other}"),
             403,
             "insufficient_access",
             reason="identifier",
         ),
         breaks(
-            f"{mine} 2.2.3",
-            named("of an inactive one"),
-            of_inactive_wallet(collection),
-            400,
-            "invalid_request",
-            field="wallet-address",
-        ),
-        breaks(
             f"{mine} 7.6",
-            named("without list"),
+            named(collection, "without list"),
             lambda world: world.client.get(
                 f"/{collection}?wallet-address={quote(world.taker, '')}",
                 world.token(collection.removesuffix("s"), "create", wallet=world.taker),

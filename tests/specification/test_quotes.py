@@ -235,8 +235,8 @@ ROWS: list[Row] = [
         "invalid_receiver",
         field="receiver",
     ),
-    breaks("4.7.3 3.3", "a completed one", quoted_for_that("completed"), 400, "invalid_receiver", field="receiver"),
-    breaks("4.7.3 3.2", "an expired one", quoted_for_that("expired"), 400, "invalid_receiver", field="receiver"),
+    breaks("4.7.3 3.3", "a completed one", quoted_for_that("completed"), 400, "invalid_receiver", reason="completed"),
+    breaks("4.7.3 3.2", "an expired one", quoted_for_that("expired"), 400, "invalid_receiver", reason="expired"),
     breaks(
         "4.7.3 2.2.3",
         "one of an inactive wallet address",

@@ -649,27 +649,41 @@ async def test_open_keeps_what_an_earlier_run_stored(path: str) -> None:
     assert kept_in_file(path) == {"0", "1", "2"}
 
 
-async def test_failed_open_leaves_nothing_open(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = threading.enumerate()
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads of the connections that the test opens; others of the process come and go as they like."""
+    found: list[threading.Thread] = []
+    make = OwnedConnection.__init__
 
+    def note(connection: OwnedConnection, connector: Callable[[], sqlite3.Connection]) -> None:
+        make(connection, connector)
+        found.append(connection._thread)
+
+    monkeypatch.setattr(OwnedConnection, "__init__", note)
+    return found
+
+
+async def test_failed_open_leaves_nothing_open(
+    path: str, monkeypatch: pytest.MonkeyPatch, threads: list[threading.Thread]
+) -> None:
     def fail(path: str) -> sqlite3.Connection:
         raise sqlite3.OperationalError("unable to open database file")
 
     monkeypatch.setattr(database_module, "connect_reader", fail)
     with pytest.raises(sqlite3.OperationalError, match="unable"):
         await Database.open(path)
-    for thread in set(threading.enumerate()) - set(before):
+    assert threads
+    for thread in threads:
         thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
-def test_failed_open_does_not_outlast_its_loop(path: str) -> None:
+def test_failed_open_does_not_outlast_its_loop(path: str, threads: list[threading.Thread]) -> None:
     Path(path).write_bytes(b"not a database, but long enough to look for one in it" * 100)
-    before = threading.active_count()
     for _ in range(20):  # an exception of the thread would be a warning, and so an error, of this test
         with pytest.raises(sqlite3.DatabaseError, match="not a database"):
             asyncio.run(Database.open(path))
-        assert threading.active_count() <= before  # one of another test may have been about to end
+        assert not any(thread.is_alive() for thread in threads)
 
 
 def test_first_change_to_write_ahead_logging_waits_for_other_programs(

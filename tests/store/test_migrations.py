@@ -161,7 +161,7 @@ def test_older_database_is_copied_before_it_is_migrated(path: str, request: pyte
             ("kept", b"\x01"),
             ("newest", b"\x02"),
         ]
-    assert names(path) == {"payres.db", kept.name}
+    assert names(path) == {"payres.db", "payres.db.lock", kept.name}
 
 
 def test_failed_migration_names_the_copy_and_makes_no_more_of_them(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_failed_migration_names_the_copy_and_makes_no_more_of_them(path: str, mo
     )
     assert "nonsense" in str(failure.value)
     assert Path(path).read_bytes() == before
-    assert names(path) == {"payres.db", Path(kept).name}
+    assert names(path) == {"payres.db", "payres.db.lock", Path(kept).name}
 
 
 def test_damaged_database_is_not_migrated(path: str, request: pytest.FixtureRequest) -> None:
@@ -193,7 +193,7 @@ def test_damaged_database_is_not_migrated(path: str, request: pytest.FixtureRequ
     ):
         connect_writer(path)
     assert Path(path).read_bytes() == before
-    assert names(path) == {"payres.db"}
+    assert names(path) == {"payres.db", "payres.db.lock"}
 
 
 def test_copy_of_a_database_is_migrated_where_it_is(path: str, one_more: int) -> None:
@@ -344,3 +344,75 @@ def test_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
     with pytest.raises(ForeignDatabase, match="another program"):
         connect_writer(str(path))
     assert path.read_bytes() == before
+
+
+def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> None:
+    """Of the grants of version 3 it is not known which were used: all of a client that has made something stay."""
+    day = 86_400_000_000
+    clients = {"maker": 1, "quoter": 2, "payer": 3, "stranger": 4, "idle": 5}
+    grants = {  # with the client, the state, the end, and when the interaction was decided, if there was one
+        "free": ("stranger", "issued", None, None),
+        "free, revoked": ("stranger", "revoked", 3, None),
+        "free, of a maker": ("maker", "issued", None, None),
+        "free, of a quoter": ("quoter", "revoked", 3, None),
+        "free, of a payer": ("payer", "issued", None, None),
+        "undecided": ("maker", "pending", None, (700, None)),
+        "cancelled": ("stranger", "revoked", 3, (800, None)),
+        "denied": ("stranger", "denied", 4, (900, 4)),
+        "approved": ("stranger", "approved", None, (900, 4)),
+        "consented": ("stranger", "issued", None, (900, 4)),
+        "consented, revoked": ("stranger", "revoked", 5, (900, 4)),
+    }
+    with plain(path) as connection:
+        at_version(connection, 3)
+        connection.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2)")
+        connection.execute("INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1)")
+        connection.execute(
+            "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1)"
+        )
+        for name, number in clients.items():
+            connection.execute(
+                "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (?, ?, ?, ?)",
+                (number, name, f"https://{name}.example", number),
+            )
+        for name, (client, state, ended_at, interaction) in grants.items():
+            connection.execute(
+                'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, ended_at)'
+                " VALUES (?, ?, ?, '[]', x'', 1, 1, ?)",
+                (name, clients[client], state, ended_at),
+            )
+            if interaction is not None:
+                connection.execute(
+                    "INSERT INTO interaction (id, grant_id, nonce, server_nonce, expires_at, decided_at)"
+                    " VALUES (?, ?, '', '', ?, ?)",
+                    (name, name, *interaction),
+                )
+            if state == "issued" or interaction is None:
+                connection.executemany(
+                    "INSERT INTO access_token (id, grant_id, value_hash, created_at, expires_at)"
+                    " VALUES (?, ?, ?, 1, ?)",
+                    [(f"{name} {end}", name, f"{name} {end}".encode(), end) for end in (600, 500)],
+                )
+        connection.execute(
+            "INSERT INTO incoming_payment (id, wallet_address_id, client_id, created_at, expires_at)"
+            " VALUES ('i', 1, 1, 1, 2)"
+        )
+        connection.execute(
+            "INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,"
+            " receive_scale, fee_value, created_at, expires_at) VALUES ('q', 1, 2, '', '1', '1', 'EUR', 2, '0', 1, 2)"
+        )
+        connection.execute(
+            "INSERT INTO outgoing_payment (id, wallet_address_id, client_id, receiver, debit, receive, receive_code,"
+            " receive_scale, fee, state, created_at) VALUES ('o', 1, 3, '', 1, 1, 'EUR', 2, 0, 'sending', 1)"
+        )
+    with closing(connect_writer(path)) as connection:
+        due = dict(connection.execute('SELECT id, forget_at FROM "grant" WHERE forget_at IS NOT NULL').fetchall())
+        looks = dict(connection.execute("SELECT identity, forget_at FROM client").fetchall())
+    assert due == {
+        "free": 600 + day,
+        "free, revoked": 600 + day,
+        "undecided": 700 + day,
+        "cancelled": 800 + day,
+        "denied": 4 + 30 * day,
+    }
+    assert looks == {name: number + day for name, number in clients.items()}

@@ -61,6 +61,11 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0),
     "clients.keep_presented_key": lambda tx: clients.keep_presented_key(tx, 1, "kid", "x", 1, 0),
     "clients.use_nonce": lambda tx: clients.use_nonce(tx, 1, "kid", "nonce", 2, 1),
+    "clients.clients_to_forget": lambda tx: clients.clients_to_forget(tx, 1, 5),
+    "clients.set_forget_at": lambda tx: clients.set_forget_at(tx, 1, None),
+    "clients.has_grants_or_resources": lambda tx: clients.has_grants_or_resources(tx, 1),
+    "clients.has_nonces": lambda tx: clients.has_nonces(tx, 1),
+    "clients.delete_client": lambda tx: clients.delete_client(tx, 1),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
     "grants.list_grants": lambda tx: grants.list_grants(tx, "pending", 5),
     "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
@@ -69,6 +74,11 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.interaction_of_grant": lambda tx: grants.interaction_of_grant(tx, "1"),
     "grants.decide_interaction": lambda tx: grants.decide_interaction(tx, "1", None, 1),
     "grants.use_reference": lambda tx: grants.use_reference(tx, "1"),
+    "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
+    "grants.put_off_forgetting": lambda tx: grants.put_off_forgetting(tx, "1", 1),
+    "grants.set_forget_at": lambda tx: grants.set_forget_at(tx, "1", 1),
+    "grants.grants_to_forget": lambda tx: grants.grants_to_forget(tx, 1, 5),
+    "grants.delete_grant": lambda tx: grants.delete_grant(tx, "1"),
     "idempotency.find_answer": lambda tx: idempotency.find_answer(tx, 1, "key"),
     "idempotency.delete_answers_until": lambda tx: idempotency.delete_answers_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
@@ -106,6 +116,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "tokens.find_holder": lambda tx: tokens.find_holder(tx, b"1"),
     "tokens.revoke_token": lambda tx: tokens.revoke_token(tx, "1", 1),
     "tokens.revoke_tokens_of_grant": lambda tx: tokens.revoke_tokens_of_grant(tx, "1", 1),
+    "tokens.token_state": lambda tx: tokens.token_state(tx, "1"),
+    "tokens.delete_tokens_of_grant": lambda tx: tokens.delete_tokens_of_grant(tx, "1", 5),
     "wallets.find_wallet": lambda tx: wallets.find_wallet(tx, "alice"),
     "wallets.wallet_by_id": lambda tx: wallets.wallet_by_id(tx, 1),
     "wallets.find_key": lambda tx: wallets.find_key(tx, "alice", "key"),
@@ -190,7 +202,7 @@ def test_query_searches_an_index(connection: RecordingConnection, name: str) -> 
 @pytest.mark.parametrize("name", PAGES)
 def test_page_uses_the_index_of_exactly_its_list(connection: RecordingConnection, name: str) -> None:
     of = "client" if ", own, " in name else "wallet"
-    columns = "wallet_address_id=? AND client_id=? AND id" if of == "client" else "wallet_address_id=? AND id"
+    columns = "client_id=? AND wallet_address_id=? AND id" if of == "client" else "wallet_address_id=? AND id"
     for sql, plan in plans(connection, PAGES[name]).items():
         searches = [step for step in plan if step.startswith("SEARCH")]
         assert len(searches) == 1
@@ -208,6 +220,40 @@ def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: Reco
     assert plan == ["SEARCH outgoing_payment USING INDEX outgoing_payment_sending (id>?)"]
     partial = connection.execute("SELECT partial FROM pragma_index_list('outgoing_payment') WHERE name LIKE '%sending'")
     assert partial.fetchall() == [(1,)], "it holds the payments under way and no others"
+
+
+def test_ended_tokens_of_one_grant_alone_are_sorted(connection: RecordingConnection) -> None:
+    (plan,) = plans(connection, lambda tx: tokens.delete_ended_tokens(tx, "1", 1, 1)).values()
+    assert plan == [
+        "SEARCH access_token USING INDEX access_token_of_grant (grant_id=?)",
+        "USE TEMP B-TREE FOR ORDER BY",
+    ]
+
+
+@pytest.mark.parametrize("table", ["grant", "client", "access_token", "interaction", "session", "idempotency_key"])
+def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: RecordingConnection, table: str) -> None:
+    """SQLite looks for rows that refer to the one that goes, in every table that may have some."""
+    connection.execute("PRAGMA foreign_keys = ON")
+    names = dict(connection.execute("SELECT rootpage, name FROM sqlite_schema WHERE rootpage > 0").fetchall())
+    (key,) = connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk = 1", (table,)).fetchone()
+    opened: dict[int, str] = {}
+    walked = []
+    for _, operation, cursor, second, *_ in connection.execute(f'EXPLAIN DELETE FROM "{table}" WHERE {key} = ?', (1,)):
+        if operation in {"OpenRead", "OpenWrite"}:
+            opened[cursor] = names[second]
+        elif operation == "Rewind":
+            walked.append(opened[cursor])
+    connection.execute("PRAGMA foreign_keys = OFF")
+    assert walked == []
+    if table == "grant":
+        assert "outgoing_payment_of_grant" in opened.values()
+        assert "outgoing_payment" not in opened.values()
+
+
+def test_what_stays_is_not_in_the_indexes_of_what_goes(connection: RecordingConnection) -> None:
+    for table in ("grant", "client"):
+        partial = f"SELECT partial FROM pragma_index_list('{table}') WHERE name = '{table}_to_forget'"
+        assert connection.execute(partial).fetchall() == [(1,)]
 
 
 def test_spending_sorts_nothing_but_one_window(connection: RecordingConnection) -> None:

@@ -1,13 +1,20 @@
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from payres.application import create_app
 from payres.settings import Settings
+from payres.store import connections
+from payres.store.connections import connect_writer
+from payres.store.migrations import execute_script, migrate, migrations, version_of
 from payres.store.server_lock import DatabaseServed, server_lock
 
+NEWEST = max(migrations())
 HOLD_UNTIL_KILLED = """
 import sys
 from payres.store.server_lock import server_lock
@@ -76,3 +83,107 @@ async def test_application_that_starts_holds_it_and_one_that_cannot_does_not_ope
             await second.router.lifespan_context(second).__aenter__()
     async with second.router.lifespan_context(second):
         pass
+
+
+@contextmanager
+def served_by_another(database: str) -> Iterator[None]:
+    """Another process holds the lock, as a server does."""
+    command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def of_version(database: str, number: int) -> str:
+    """Makes a database as an earlier payres left it."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        for step in range(1, number + 1):
+            execute_script(connection, migrations()[step])
+        connection.execute(f"PRAGMA user_version = {number}")
+    return database
+
+
+def version(database: str) -> int:
+    with closing(sqlite3.connect(database)) as connection:
+        return version_of(connection)
+
+
+@pytest.mark.parametrize("number", range(1, NEWEST))
+def test_older_database_is_not_migrated_under_a_server_of_another_process(tmp_path: Path, number: int) -> None:
+    database = of_version(str(tmp_path / "payres.db"), number)
+    with (
+        served_by_another(database),
+        pytest.raises(DatabaseServed, match=r"older version, .* restart the server with this version first"),
+    ):
+        connect_writer(database)
+    assert version(database) == number
+    assert {file.name for file in tmp_path.iterdir()} <= {
+        "payres.db",
+        "payres.db-shm",
+        "payres.db-wal",
+        "payres.db.lock",
+    }
+    connect_writer(database).close()
+    assert version(database) == NEWEST
+
+
+def test_command_says_to_restart_the_server_first(tmp_path: Path) -> None:
+    database = of_version(str(tmp_path / "payres.db"), 1)
+    command = [sys.executable, "-m", "payres", "wallet", "list", "--database", database]
+    with served_by_another(database):
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"Error: The database {database} is of an older version, and a payres serves it, or restores or migrates it:"
+        " restart the server with this version first, then try again\n"
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert (done.returncode, version(database)) == (0, NEWEST)
+
+
+def test_command_works_beside_a_server_of_its_own_version(tmp_path: Path) -> None:
+    database = str(tmp_path / "payres.db")
+    connect_writer(database).close()
+    with served_by_another(database), closing(connect_writer(database)) as connection:
+        assert version_of(connection) == NEWEST
+
+
+def test_lock_is_held_while_a_command_migrates_and_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = of_version(str(tmp_path / "payres.db"), 1)
+    held = []
+
+    def migrate_and_try(connection: sqlite3.Connection) -> None:
+        with pytest.raises(DatabaseServed):
+            server_lock(database).__enter__()
+        held.append(True)
+        migrate(connection)
+
+    monkeypatch.setattr(connections, "migrate", migrate_and_try)
+    with closing(connect_writer(database)), server_lock(database):
+        assert held == [True]
+
+
+def test_one_that_was_migrated_while_the_lock_was_tried_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = of_version(str(tmp_path / "payres.db"), 1)
+
+    def lock_of_one_who_migrates(path: str) -> AbstractContextManager[None]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            migrate(other)
+        raise DatabaseServed("someone migrates it")
+
+    monkeypatch.setattr(connections, "server_lock", lock_of_one_who_migrates)
+    with closing(connect_writer(database)) as connection:
+        assert version_of(connection) == NEWEST
+
+
+async def test_server_migrates_under_the_lock_that_it_has(tmp_path: Path) -> None:
+    database = of_version(str(tmp_path / "payres.db"), 1)
+    app = create_app(Settings(database=database))
+    async with app.router.lifespan_context(app):
+        assert version(database) == NEWEST

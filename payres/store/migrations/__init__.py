@@ -122,6 +122,11 @@ def is_newest(connection: sqlite3.Connection) -> bool:
     return version_of(connection) == max(migrations())
 
 
+def is_outdated(connection: sqlite3.Connection) -> bool:
+    """Whether an earlier payres made the database, so that opening it for writing would migrate it."""
+    return 0 < version_of(connection) < max(migrations())
+
+
 def execute_script(connection: sqlite3.Connection, script: str) -> None:
     """Runs the statements inside the open transaction; `executescript` would commit it first."""
     statement = ""

@@ -1,0 +1,95 @@
+"""An internet made up for a test: names that change, and a public address behind which a server of the test answers."""
+
+import ssl
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import httpcore2
+import pytest
+
+from payres.federation import transport
+
+PUBLIC = "93.184.216.34"
+
+
+class Internet:
+    """Every connection that a server asks for, by address. Only loopback and what is `reached` are really there."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.connections: list[str] = []
+        self.lookups: Counter[str] = Counter()
+        self.reached: dict[str, int] = {}
+        self._names: dict[str, Sequence[Sequence[str]]] = {}
+        self._resolve = transport.resolve
+        self._connect = httpcore2.AnyIOBackend.connect_tcp
+        connect, internet = self._connect, self
+
+        async def connect_tcp(
+            backend: httpcore2.AnyIOBackend, host: str, port: int, *options: Any
+        ) -> httpcore2.AsyncNetworkStream:
+            internet.connections.append(host)
+            if host in internet.reached:
+                return await connect(backend, "127.0.0.1", internet.reached[host], *options)
+            if host == PUBLIC:
+                raise httpcore2.ConnectError("nobody is there")
+            return await connect(backend, host, port, *options)
+
+        patch.setattr(transport, "resolve", self.resolve)
+        patch.setattr(httpcore2.AnyIOBackend, "connect_tcp", connect_tcp)
+
+    def point(self, name: str, *answers: Sequence[str]) -> None:
+        """What the lookups of a name give in turn, and the last one from then on."""
+        self._names[name] = answers
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        if host not in self._names:
+            return await self._resolve(host, port)
+        answers = self._names[host]
+        self.lookups[host] += 1
+        return answers[min(self.lookups[host], len(answers)) - 1]
+
+
+class RedirectingServer(ThreadingHTTPServer):
+    """Answers everything with the status and the Location that it has at the moment."""
+
+    daemon_threads = True
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        super().__init__(("127.0.0.1", 0), _Redirect)
+        self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.status, self.location = 307, ""
+        self.requests = 0
+
+
+class _Redirect(BaseHTTPRequestHandler):
+    server: RedirectingServer
+
+    def do_GET(self) -> None:
+        self.server.requests += 1
+        self.rfile.read(int(self.headers.get("content-length", "0")))
+        self.send_response(self.server.status)
+        self.send_header("Location", self.server.location)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: the tests say what they need to."""
+
+
+@contextmanager
+def redirecting_server(tls: ssl.SSLContext) -> Iterator[RedirectingServer]:
+    with RedirectingServer(tls) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

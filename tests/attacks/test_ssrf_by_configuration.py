@@ -1,0 +1,359 @@
+"""Server-side request forgery by URLs that an operator was talked into: those of peers, and of the rates service."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+
+from payres import ledger
+from payres.amounts import Asset
+from payres.cli import main
+from payres.clock import SECOND
+from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
+from payres.operator.peers import NewPeer, add_peer
+from payres.operator.wallets import require_wallet
+from payres.payments.elsewhere import Path as Way
+from payres.payments.elsewhere import encode_path
+from payres.store import assets as asset_store
+from payres.store import clients, outgoing
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
+from payres.store.outgoing import OutgoingRecord
+from payres.testing.instance import Instance, run_instance
+from tests.attacks.conftest import Trap
+from tests.attacks.internet import PUBLIC, Internet, redirecting_server
+from tests.federation.test_http import Tls
+from tests.interledger.network import amount, hurried, wallet_money
+
+TOKEN = "what-the-near-peer-shows"
+INSIDE, CLOUD, BOTH, CHANGING = "inside.example", "cloud.example", "both.example", "changing.example"
+REFUSED = "has no public address"
+# Where a URL leads that is never to be asked, and what is said of it.
+URLS = {
+    "loopback": ("https://127.0.0.1:{port}", REFUSED),
+    "loopback by name": ("https://localhost:{port}", REFUSED),
+    "v4-mapped loopback": ("https://[::ffff:127.0.0.1]:{port}", REFUSED),
+    "metadata of a cloud": ("https://169.254.169.254:{port}", REFUSED),
+    "name of loopback": (f"https://{INSIDE}:{{port}}", REFUSED),
+    "name of the metadata": (f"https://{CLOUD}:{{port}}", REFUSED),
+    "plain http": ("http://127.0.0.1:{port}", "must start with https://"),
+}
+# Every status that redirects, and every kind of URL inside.
+REDIRECTS = [
+    (301, "https://127.0.0.1:{port}/"),
+    (302, "http://127.0.0.1:{port}/"),
+    (303, "https://[::ffff:127.0.0.1]:{port}/"),
+    (307, "http://127.0.0.1:{port}/"),
+    (308, "https://localhost:{port}/"),
+]
+NUMBERS = count(1)
+FUNDS = 100_000
+
+
+@pytest.fixture
+def internet(monkeypatch: pytest.MonkeyPatch) -> Internet:
+    made = Internet(monkeypatch)
+    made.point(INSIDE, ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+    made.point(CLOUD, ["169.254.169.254", "fd00:ec2::254"])
+    made.point(BOTH, ["127.0.0.1", PUBLIC, "169.254.169.254"])
+    made.point(CHANGING, [PUBLIC], ["127.0.0.1"])
+    return made
+
+
+@pytest.fixture
+def server(internet: Internet, tmp_path: Path) -> Iterator[Instance]:
+    """Asks public addresses only; the peer `near` sends packets to it."""
+    with run_instance(tmp_path / "payres.db", allow_private_hosts=False, ilp_address="test.here") as instance:
+        hurried(instance, probe_timeout=SECOND // 4, probe_linger=0, idle_timeout=SECOND // 20, close_timeout=1)
+        link(instance, "near", "https://near.example/ilp", incoming_token=TOKEN)
+        yield instance
+
+
+def forwarded(server: Instance, peer: str) -> str:
+    """A packet with money, passed on for another peer."""
+    reply = passed_on(server, peer, 500)
+    assert reply.code == Code.PEER_UNREACHABLE
+    return last_error(server, peer)
+
+
+def forwarded_without_money(server: Instance, peer: str) -> str:
+    """A packet of which nothing is kept."""
+    reply = passed_on(server, peer, 0)
+    assert reply.code == Code.PEER_UNREACHABLE
+    return last_error(server, peer)
+
+
+def quoted(server: Instance, peer: str) -> str:
+    """The probe of a quote, which goes over a client of its own; what became of it is noted if there was time."""
+    before = last_error(server, peer)
+
+    def noted() -> bool:
+        answer = quote(server, peer)
+        assert (answer.status_code, answer.json()["error"]["details"]["reason"]) == (400, "no_path")
+        return last_error(server, peer) != before
+
+    wait_until(noted)
+    return last_error(server, peer)
+
+
+def paid(server: Instance, peer: str) -> str:
+    """A payment whose quote found the way while the peer was elsewhere."""
+    payment_id = begin_payment(server)
+    put_receiver_beyond(server, peer)
+    server.context.remote_payments.wake()
+    wait_until(lambda: record(server, payment_id).state != "sending")
+    ended = record(server, payment_id)
+    assert (ended.state, ended.sent) == ("failed", 0)
+    return last_error(server, peer)
+
+
+WAYS = [forwarded, forwarded_without_money, quoted, paid]
+Send = Callable[[Instance, str], str]
+
+
+@pytest.mark.parametrize(("url", "sentence"), URLS.values(), ids=URLS.keys())
+def test_ssrf_through_a_peer(server: Instance, internet: Internet, trap: Trap, url: str, sentence: str) -> None:
+    for send in WAYS:
+        peer = f"far-{next(NUMBERS)}"
+        link(server, peer, f"{url.format(port=trap.port)}/ilp")
+        assert sentence in send(server, peer), send
+    assert (internet.connections, trap.visits) == ([], 0)
+    check_that_the_rest_is_well(server)
+
+
+@pytest.mark.parametrize("send", WAYS)
+def test_ssrf_through_a_peer_whose_name_changes(server: Instance, internet: Internet, trap: Trap, send: Send) -> None:
+    """Each connection is to an address that was looked up for it and checked, never to what a second lookup gives."""
+    link(server, "far", f"https://{CHANGING}:{trap.port}/ilp")
+    internet.lookups.clear()
+    assert "failed" in forwarded(server, "far")
+    assert (internet.connections, internet.lookups[CHANGING]) == ([PUBLIC], 1)
+    assert REFUSED in send(server, "far")
+    assert (internet.connections, trap.visits) == ([PUBLIC], 0)
+    check_that_the_rest_is_well(server)
+
+
+@pytest.mark.parametrize("send", WAYS)
+def test_ssrf_through_a_peer_that_is_inside_and_outside(
+    server: Instance, internet: Internet, trap: Trap, send: Send
+) -> None:
+    link(server, "far", f"https://{BOTH}:{trap.port}/ilp")
+    assert "failed" in send(server, "far")
+    assert (set(internet.connections), trap.visits) == ({PUBLIC}, 0)
+
+
+def test_ssrf_through_a_peer_that_redirects(
+    server: Instance, internet: Internet, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = Tls(tmp_path)
+    with redirecting_server(tls.server("outside.example")) as outside:
+        trust(tls, outside.server_port, internet, monkeypatch)
+        link(server, "far", "https://outside.example/ilp")
+        for status, location in REDIRECTS:
+            outside.status, outside.location = status, location.format(port=trap.port)
+            # What did not reach it would be unreachable.
+            assert passed_on(server, "far", 500).code == Code.INTERNAL_ERROR
+            assert passed_on(server, "far", 0).code == Code.INTERNAL_ERROR
+            assert quote(server, "far").status_code == 400
+            assert f"HTTP status {status}" in last_error(server, "far")
+    assert (set(internet.connections), trap.visits) == ({PUBLIC}, 0)
+    check_that_the_rest_is_well(server)
+
+
+@pytest.mark.parametrize(("url", "sentence"), URLS.values(), ids=URLS.keys())
+def test_ssrf_through_the_rates_service(
+    internet: Internet, trap: Trap, tmp_path: Path, caplog: pytest.LogCaptureFixture, url: str, sentence: str
+) -> None:
+    with asking_rates(tmp_path, f"{url.format(port=trap.port)}/rates?key=a-key") as server:
+        wait_until(lambda: caplog.text.count("no exchange rates from") == 2)
+        assert caplog.text.count(sentence) == 2
+        assert "a-key" not in caplog.text
+        assert (internet.connections, trap.visits) == ([], 0)
+        check_that_the_rest_is_well(server)
+        answer = exchange(server)
+        assert (answer.status_code, answer.json()["error"]["details"]["reason"]) == (400, "no_exchange_rate")
+
+
+def test_ssrf_through_a_rates_service_whose_name_changes(
+    internet: Internet, trap: Trap, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with asking_rates(tmp_path, f"https://{CHANGING}:{trap.port}/rates") as server:
+        wait_until(lambda: caplog.text.count("no exchange rates from") == 2)
+        assert (internet.connections, trap.visits, internet.lookups[CHANGING]) == ([PUBLIC], 0, 2)
+        assert REFUSED in caplog.text
+        check_that_the_rest_is_well(server)
+
+
+@pytest.mark.parametrize(("status", "location"), REDIRECTS)
+def test_ssrf_through_a_rates_service_that_redirects(
+    internet: Internet,
+    trap: Trap,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    status: int,
+    location: str,
+) -> None:
+    tls = Tls(tmp_path)
+    with redirecting_server(tls.server("outside.example")) as outside:
+        trust(tls, outside.server_port, internet, monkeypatch)
+        outside.status, outside.location = status, location.format(port=trap.port)
+        with asking_rates(tmp_path, "https://outside.example/rates") as server:
+            wait_until(lambda: caplog.text.count("no exchange rates from") == 2)
+            assert outside.requests == 2
+            assert caplog.text.count(f"The rates service answered {status} instead of 200") == 2
+            check_that_the_rest_is_well(server)
+    assert (set(internet.connections), trap.visits) == ({PUBLIC}, 0)
+
+
+def trust(tls: Tls, port: int, internet: Internet, patch: pytest.MonkeyPatch) -> None:
+    """The server at the port is `outside.example`, at a public address, with a certificate that counts."""
+    internet.reached[PUBLIC] = port
+    internet.point("outside.example", [PUBLIC])
+    patch.setattr(httpx2, "create_ssl_context", lambda **_: tls.client)
+
+
+def asking_rates(folder: Path, url: str) -> Any:
+    """A server with two currencies that asks the service at the URL for rates."""
+    database = folder / "rates.db"
+    with closing(connect_writer(str(database))) as connection:
+        for code in ("EUR", "USD"):
+            asset_store.ensure_asset(connection, code, 2)
+    return run_instance(database, allow_private_hosts=False, rates_url=url)
+
+
+def link(server: Instance, name: str, url: str, **terms: Any) -> None:
+    """Makes a peer at `test.NAME` whose packets go to the URL."""
+    new: dict[str, Any] = {
+        "name": name,
+        "ilp_address": f"test.{name}",
+        "asset_code": "USD",
+        "asset_scale": 2,
+        "url": url,
+    }
+    new |= {"outgoing_token": "shown", "incoming_token": f"seen-{name}", "credit_limit": 10_000}
+    server.write(lambda tx: add_peer(tx, NewPeer(**(new | terms)), "test.here", server.clock.now()))
+
+
+def passed_on(server: Instance, peer: str, value: int) -> Reject:
+    """What `near` hears of its packet for somebody beyond the peer; it has no number, so it ends at once."""
+    prepare = Prepare(value, server.clock.now() + 20 * SECOND, bytes(32), f"test.{peer}.receiver", b"")
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octet-stream"}
+    answer = httpx2.post(f"{server.base_url}/ilp", content=encode(prepare), headers=headers, timeout=20)
+    reply = decode_reply(answer.content)
+    assert isinstance(reply, Reject)
+    return reply
+
+
+def put_receiver_beyond(server: Instance, peer: str) -> None:
+    """Every incoming payment elsewhere is from now on read as one that is paid through the peer."""
+
+    async def fetch_open(url: str) -> RemoteIncomingPayment:
+        return RemoteIncomingPayment(
+            url=url,
+            wallet_address="https://elsewhere.example/bob",
+            asset=Asset("USD", 2),
+            incoming_value=None,
+            received=0,
+            expires_at=None,
+            completed=False,
+            ilp_address=f"test.{peer}.receiver",
+            shared_secret=bytes(32),
+        )
+
+    vars(server.context.receivers)["fetch_open"] = fetch_open
+
+
+def quote(server: Instance, peer: str) -> httpx2.Response:
+    """The answer to a request for a quote, for a receiver beyond the peer."""
+    put_receiver_beyond(server, peer)
+    return ask_for_quote(server, "https://elsewhere.example/incoming-payments/1")
+
+
+def ask_for_quote(server: Instance, receiver: str) -> httpx2.Response:
+    alice = server.wallet("alice")
+    token = server.client.grant({"type": "quote", "actions": ["create"], "identifier": alice})
+    body = {"walletAddress": alice, "receiver": receiver, "method": "ilp", "debitAmount": amount(500)}
+    return server.client.post("/quotes", body, token)
+
+
+def exchange(server: Instance) -> httpx2.Response:
+    """The answer to a request for a quote for a wallet in the other currency."""
+    server.create_wallet("erika", asset="EUR")
+    return ask_for_quote(server, server.client.create_incoming_payment(server.wallet("erika"))["id"])
+
+
+def begin_payment(server: Instance) -> str:
+    """A payment that is under way to a receiver on another server; its id."""
+    payment_id, now = str(uuid.uuid4()), server.clock.now()
+
+    def unit(tx: Transaction) -> None:
+        wallet = require_wallet(tx, "alice")
+        client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, now)
+        payment = OutgoingRecord(
+            id=payment_id,
+            wallet_address_id=wallet.id,
+            client_id=client.id,
+            grant_id=None,
+            window_start=0,
+            quote_id=None,
+            receiver="https://elsewhere.example/incoming-payments/1",
+            incoming_payment_id=None,
+            debit=500,
+            receive=490,
+            receive_code="USD",
+            receive_scale=2,
+            fee=0,
+            sent=0,
+            delivered=0,
+            state="sending",
+            failure=None,
+            metadata=None,
+            created_at=now,
+            ended_at=None,
+            path=encode_path(Way(low="1", high="1", max_packet="1000", sends_all=True)),
+        )
+        outgoing.insert_outgoing(tx, payment)
+        ledger.reserve(tx, wallet.account_id, payment.debit, payment_id, now)
+
+    server.write(unit)
+    return payment_id
+
+
+def record(server: Instance, payment_id: str) -> OutgoingRecord:
+    found = server.read(lambda tx: outgoing.find_outgoing(tx, payment_id))
+    assert found is not None
+    return found
+
+
+def last_error(server: Instance, peer: str) -> str:
+    """What `payres peer show` tells the operator."""
+    database = server.context.settings.database
+    shown = CliRunner().invoke(main, ["peer", "show", peer, "--database", database]).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("last error ")]
+    return line
+
+
+def check_that_the_rest_is_well(server: Instance) -> None:
+    """Payments within the server are made, no money hangs anywhere, and the books hold."""
+    assert wallet_money(server, "alice") == (FUNDS, 0)
+    assert httpx2.get(f"{server.base_url}/readyz", timeout=20).status_code == 200
+    receiver = server.client.create_incoming_payment(server.wallet("bob"))["id"]
+    server.client.pay(server.wallet("alice"), receiver, debitAmount=amount(500))
+    server.settle()
+    assert (wallet_money(server, "alice"), wallet_money(server, "bob")) == ((FUNDS - 500, 0), (FUNDS + 500, 0))
+    server.check_ledger()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + 20
+    while not condition():
+        assert monotonic() < deadline

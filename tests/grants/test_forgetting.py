@@ -1,0 +1,474 @@
+"""Forgetting: what was approved or used stays, what strangers leave behind goes, and never much of it at once."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import settings as bounds
+from hypothesis import strategies as st
+
+from payres.cli import main
+from payres.clock import DAY, HOUR, MINUTE, SECOND
+from payres.errors import Refusal
+from payres.grants import clients, consent
+from payres.grants.clients import Client
+from payres.grants.continuation import continue_grant
+from payres.grants.forgetting import (
+    CLIENTS_AT_ONCE,
+    DENIED_FOR,
+    ENDED_TOKENS,
+    GRANTS_AT_ONCE,
+    IDLE_FOR,
+    TOKENS_AT_ONCE,
+    UNUSED_FOR,
+    forget_clients,
+    forget_grants,
+)
+from payres.grants.requests import request_grant
+from payres.grants.tokens import revoke_grant, rotate_token
+from payres.identifiers import SystemIdentifiers
+from payres.operator import wallets
+from payres.payments.incoming import create_incoming_payment
+from payres.settings import Settings
+from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.store import clients as client_store
+from payres.store import grants, tokens
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
+from payres.store.tokens import TokenRecord
+from payres.store.wallets import find_wallet
+from payres.testing.client import Client as SigningClient
+from payres.testing.instance import Instance, run_instance
+from payres.urls import Urls
+from payres.wire import GrantRequest, GrantResponse, IncomingPaymentRequest
+
+Json = dict[str, Any]
+FreshKey = Callable[[], SigningClient]
+
+START = 1_700_000_000 * SECOND
+SETTINGS = Settings(continue_wait=0)
+TOKEN_LIFETIME = SETTINGS.access_token_lifetime * SECOND
+TIME_TO_DECIDE = SETTINGS.interaction_lifetime * SECOND
+URLS = Urls("http://h")
+FREE: Json = {"type": "incoming-payment", "actions": ["create", "read"]}
+SPENDING: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": "http://h/alice"}
+SHOP = Client("https://shop.example", "https://shop.example", None)
+A_KEY = msgspec.json.encode(jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw()))
+
+
+@pytest.fixture
+def tx() -> Iterator[sqlite3.Connection]:
+    with closing(opened()) as connection:
+        yield connection
+
+
+def opened() -> sqlite3.Connection:
+    connection = connect_writer(":memory:")
+    wallets.create_wallet(connection, "alice", "USD", 2, None, None, START)
+    return connection
+
+
+def stranger(number: int) -> Client:
+    """One of as many as there are; what their keys are plays no part in this."""
+    return Client(f"thumbprint-{number}", None, A_KEY.decode())
+
+
+def ask(tx: Transaction, client: Client, now: int, item: Json = FREE) -> GrantResponse:
+    asked = {"client": "https://shop.example", "access_token": {"access": [item]}, "interact": {"start": ["redirect"]}}
+    request = msgspec.convert(asked, GrantRequest)
+    return request_grant(tx, URLS, SETTINGS, request, client, None, SystemIdentifiers(), now)
+
+
+def id_of(answer: GrantResponse) -> str:
+    return answer.continue_.uri.rpartition("/")[2]
+
+
+def token_of(answer: GrantResponse) -> str:
+    assert isinstance(answer.access_token, msgspec.Struct)
+    return answer.access_token.manage.rpartition("/")[2]
+
+
+def rotate(tx: Transaction, token_id: str, now: int) -> str:
+    rotated = rotate_token(tx, URLS, token_id, SystemIdentifiers(), SETTINGS.access_token_lifetime, now)
+    return rotated.manage.rpartition("/")[2]
+
+
+def decide(tx: Transaction, grant_id: str, approve: bool, now: int) -> None:
+    consent.decide(tx, URLS, consent.find_pending_of_grant(tx, grant_id), approve, SystemIdentifiers(), now)
+
+
+def create(tx: Transaction, client_id: int, now: int) -> None:
+    """Makes something, as a client does."""
+    alice = find_wallet(tx, "alice")
+    assert alice is not None
+    create_incoming_payment(
+        tx, alice, client_id, IncomingPaymentRequest(wallet_address="http://h/alice"), SystemIdentifiers(), 600, now
+    )
+
+
+def count(tx: Transaction, table: str) -> int:
+    number: int = tx.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
+    return number
+
+
+def forget_all(tx: Transaction, now: int) -> None:
+    """As very many new grants and clients would do."""
+    for _ in range(200):
+        forget_grants(tx, now)
+        forget_clients(tx, now)
+
+
+def test_what_strangers_ask_for_is_bounded(tx: Transaction) -> None:
+    """Three fresh keys an hour, one of them with a cancelled grant and one whose request is refused after all."""
+    now, each_hour, hours = START, 3, 24 * 12
+    seen = []
+    for hour in range(hours):
+        now += HOUR
+        for number in range(each_hour - 1):
+            answer = ask(tx, stranger(each_hour * hour + number), now)
+            if number == 1:
+                revoke_grant(tx, id_of(answer), now)
+        client_id = clients.remember(tx, stranger(-1 - hour), now).id
+        assert client_store.use_nonce(tx, client_id, "key", "nonce", now + 5 * MINUTE, now)
+        seen.append({table: count(tx, table) for table in ("client", "client_key", "grant", "access_token")})
+    for table in seen[0]:
+        assert max(of[table] for of in seen) <= each_hour * (24 + 2), "a day's worth, and the hour or so around it"
+        assert seen[-1][table] > each_hour * 12, "and not so soon that nobody could come back"
+    assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_what_one_client_asks_for_is_bounded(tx: Transaction) -> None:
+    now = START
+    for number in range(24 * 6):
+        now += HOUR
+        ask(tx, SHOP, now, SPENDING if number % 2 else FREE)
+        assert count(tx, "grant") <= 24 + 2
+    assert count(tx, "interaction") <= 13
+    assert count(tx, "client") == 1
+
+
+def test_old_ones_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transaction) -> None:
+    for number in range(40):
+        ask(tx, stranger(number), START)
+    later = START + UNUSED_FOR + TOKEN_LIFETIME
+    for number in range(1, 21):
+        ask(tx, stranger(-number), later)
+        assert count(tx, "grant") == 40 - GRANTS_AT_ONCE * number + number
+        assert count(tx, "client") >= 40 - CLIENTS_AT_ONCE * number + number
+    assert count(tx, "grant") == 20
+
+
+def test_grant_with_very_many_tokens_goes_in_steps(tx: Transaction) -> None:
+    answer = ask(tx, SHOP, START)
+    for number in range(2 * TOKENS_AT_ONCE):
+        tokens.insert_token(tx, TokenRecord(f"{number}", id_of(answer), b"%d" % number, START, START + 1, START))
+    left = []
+    for _ in range(3):
+        forget_grants(tx, START + 2 * UNUSED_FOR)
+        left.append((count(tx, "access_token"), count(tx, "grant")))
+    assert left == [(TOKENS_AT_ONCE + 1, 1), (1, 1), (0, 0)]
+
+
+@pytest.mark.parametrize("rotations", [0, 1, 3])
+def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, rotations: int) -> None:
+    now = START
+    answer = ask(tx, SHOP, now)
+    token_id = token_of(answer)
+    for _ in range(rotations):
+        now += TOKEN_LIFETIME + UNUSED_FOR - 1
+        forget_all(tx, now)
+        token_id = rotate(tx, token_id, now)
+    forget_all(tx, now + TOKEN_LIFETIME + UNUSED_FOR - 1)
+    assert tokens.find_token(tx, token_id) is not None
+    forget_all(tx, now + TOKEN_LIFETIME + UNUSED_FOR)
+    with pytest.raises(Refusal) as refusal:
+        rotate(tx, token_id, now + TOKEN_LIFETIME + UNUSED_FOR)
+    assert refusal.value.code == "invalid_rotation"
+    assert [count(tx, table) for table in ("grant", "access_token", "client")] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("end", "stays"),
+    [
+        (None, TIME_TO_DECIDE + UNUSED_FOR),
+        ("cancel", TIME_TO_DECIDE + UNUSED_FOR),
+        ("deny", MINUTE + DENIED_FOR),
+        ("approve", None),
+        ("approve, cancel", None),
+    ],
+)
+def test_request_for_consent_goes_unless_it_was_approved(tx: Transaction, end: str | None, stays: int | None) -> None:
+    grant_id = id_of(ask(tx, SHOP, START, SPENDING))
+    for step in end.split(", ") if end else ():
+        if step == "cancel":
+            revoke_grant(tx, grant_id, START + MINUTE)
+        else:
+            decide(tx, grant_id, step == "approve", START + MINUTE)
+    if stays is None:
+        forget_all(tx, START + 1000 * DAY)
+        assert consent.find_pending_of_grant(tx, grant_id)
+        return
+    forget_all(tx, START + stays - 1)
+    assert grants.find_grant(tx, grant_id) is not None
+    forget_all(tx, START + stays)
+    assert [count(tx, table) for table in ("grant", "interaction", "client")] == [0, 0, 0]
+
+
+def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
+    pending = consent.find_pending_of_grant(tx, id_of(ask(tx, SHOP, START, SPENDING)))
+    forget_all(tx, START + 2 * DAY)
+    with pytest.raises(Refusal) as refusal:
+        consent.decide(tx, URLS, pending, True, SystemIdentifiers(), START + 2 * DAY)
+    assert (refusal.value.status, refusal.value.code) == (404, "unknown_interaction")
+
+
+def test_token_that_is_gone_has_ended(tx: Transaction) -> None:
+    expires_at, revoked_at, state = tokens.token_state(tx, "gone")
+    assert (expires_at <= START, revoked_at, state) == (True, 0, "revoked")
+
+
+def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None:
+    for number in range(2):
+        ask(tx, stranger(number), START)
+    create(tx, clients.remember(tx, stranger(1), START).id, START)
+    forget_all(tx, START + 10 * DAY)
+    assert tx.execute("SELECT identity, forget_at FROM client").fetchall() == [("thumbprint-1", None)]
+    assert count(tx, "client_key") == 1
+
+
+def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
+    client_id = clients.remember(tx, SHOP, START).id
+    late = START + IDLE_FOR
+    assert client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
+    forget_all(tx, late + MINUTE)
+    assert not client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
+    other = clients.remember(tx, stranger(1), late + HOUR).id
+    assert client_store.use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
+    forget_all(tx, late + MINUTE + HOUR)
+    assert client_store.find_client(tx, SHOP.identity) is None
+
+
+def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
+    client_id = clients.remember(tx, SHOP, START).id
+    answer = ask(tx, SHOP, START + IDLE_FOR - 1)
+    forget_all(tx, START + IDLE_FOR)
+    assert clients.remember(tx, SHOP, START + IDLE_FOR).id == client_id
+    assert grants.find_grant(tx, id_of(answer)) is not None
+
+
+def test_key_that_comes_with_another_kid_is_taken_over(tx: Transaction) -> None:
+    first = clients.remember(tx, stranger(1), START)
+    key = msgspec.json.decode(A_KEY, type=JWK)
+    renamed = msgspec.structs.replace(stranger(1), jwk=msgspec.json.encode(JWK("other", key.x)).decode())
+    again = clients.remember(tx, renamed, START)
+    assert (again.id, again.jwk) == (first.id, renamed.jwk)
+    assert {record.kid for record in client_store.client_keys(tx, "thumbprint-1")} == {"key", "other"}
+
+
+def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:
+    answer = ask(tx, SHOP, START)
+    grants.keep_grant(tx, id_of(answer))
+    rotated = [token_of(answer)]
+    for number in range(1, 3 * ENDED_TOKENS):
+        rotated.append(rotate(tx, rotated[-1], START + number * MINUTE))
+        assert count(tx, "access_token") <= ENDED_TOKENS + 1
+    known = [token_id for token_id in rotated if tokens.find_token(tx, token_id) is not None]
+    assert known == rotated[-ENDED_TOKENS - 1 :]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["free", "spending", "approve", "deny", "continue", "create", "rotate", "revoke", "wait", "long wait"]
+        ),
+        st.integers(0, 7),
+    ),
+    min_size=5,
+    max_size=60,
+)
+
+
+class Story:
+    """Clients, owners and the operator do what they like with grants; what must be kept of it is kept book of."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.tx, self.now = tx, START
+        self.asked: list[GrantResponse] = []
+        self.tokens: dict[str, tuple[str, int]] = {}  # of each grant, with when it expires
+        self.staying: set[str] = set()
+        self.makers: set[int] = set()
+
+    def take(self, step: str, number: int) -> None:
+        """Does it, unless it is refused."""
+        match step:
+            case "free" | "spending":
+                client = SHOP if step == "spending" else stranger(number)
+                self.asked.append(ask(self.tx, client, self.now, FREE if step == "free" else SPENDING))
+                if step == "free":
+                    self.tokens[id_of(self.asked[-1])] = (token_of(self.asked[-1]), self.now + TOKEN_LIFETIME)
+            case "wait" | "long wait":
+                self.now += (number + 1) * (MINUTE if step == "wait" else 5 * DAY)
+                forget_all(self.tx, self.now)
+            case _ if self.asked:
+                self._act(step, self.asked[number % len(self.asked)])
+
+    def _act(self, step: str, answer: GrantResponse) -> None:
+        tx, grant_id = self.tx, id_of(answer)
+        match step:
+            case "approve" | "deny":
+                decide(tx, grant_id, step == "approve", self.now)
+                if step == "approve":
+                    self.staying.add(grant_id)
+            case "continue":
+                token = answer.continue_.access_token.value
+                issued = continue_grant(tx, URLS, SETTINGS, grant_id, token, None, SystemIdentifiers(), self.now)
+                if issued.access_token:
+                    self.tokens[grant_id] = (token_of(issued), self.now + TOKEN_LIFETIME)
+            case "rotate" if grant_id in self.tokens:
+                self.tokens[grant_id] = (rotate(tx, self.tokens[grant_id][0], self.now), self.now + TOKEN_LIFETIME)
+            case "revoke":
+                revoke_grant(tx, grant_id, self.now)
+            case "create" if grant_id in self.tokens and self.now < self.tokens[grant_id][1]:
+                grants.keep_grant(tx, grant_id)
+                record = grants.find_grant(tx, grant_id)
+                assert record is not None
+                create(tx, record.client_id, self.now)
+                self.staying.add(grant_id)
+                self.makers.add(record.client_id)
+
+
+@given(STEPS)
+@bounds(max_examples=60)
+def test_grant_that_was_approved_or_used_is_never_forgotten(steps: list[tuple[str, int]]) -> None:
+    with closing(opened()) as tx:
+        story = Story(tx)
+        for step in steps:
+            with suppress(Refusal):
+                story.take(*step)
+        forget_all(tx, story.now)
+        there = {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')}
+        assert story.staying <= there
+        usable = {
+            grant_id
+            for grant_id, (_, expires_at) in story.tokens.items()
+            if grant_id in story.staying or story.now < expires_at + UNUSED_FOR
+        }
+        assert usable <= there
+        assert all(tokens.find_token(tx, story.tokens[grant_id][0]) for grant_id in usable)
+        assert story.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
+        assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
+        forget_all(tx, story.now + DENIED_FOR + TIME_TO_DECIDE)
+        assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == story.staying, "and nothing else"
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("forgetting") / "payres.db") as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_key(instance: Instance) -> Iterator[FreshKey]:
+    """Makes strangers: nothing is known of them but the key that each comes with."""
+    with ExitStack() as stack:
+
+        def make() -> SigningClient:
+            private_key = generate_private_key()
+            jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
+            client = SigningClient("", private_key, jwk, instance.base_url, instance.clock, instance.approve)
+            stack.callback(client.close)
+            return client
+
+        yield make
+
+
+def ask_by_key(client: SigningClient, *access: Json) -> Json:
+    answer = client.request_grant(*access, client={"jwk": msgspec.to_builtins(client.jwk)}, interact=None)
+    assert answer.status_code == 200, answer.text
+    granted: Json = answer.json()
+    return granted
+
+
+@pytest.mark.parametrize("is_keyed", [True, False])
+@pytest.mark.parametrize("made", ["incoming-payments", "quotes", None])
+def test_over_http_a_grant_is_used_by_creating_something(
+    instance: Instance, fresh_key: FreshKey, made: str | None, is_keyed: bool
+) -> None:
+    receiver = instance.client.create_incoming_payment(
+        instance.wallet("bob"), {"value": "1", "assetCode": "USD", "assetScale": 2}
+    )
+    client = fresh_key()
+    granted = ask_by_key(client, FREE, {"type": "quote", "actions": ["create"]})
+    body: Json = {"walletAddress": instance.wallet("alice")}
+    if made == "quotes":
+        body |= {"receiver": receiver["id"], "method": "ilp"}
+    token = granted["access_token"]["value"]
+    if made is None:
+        refused = client.post("/incoming-payments", {"walletAddress": instance.wallet("nobody")}, token)
+        assert refused.status_code == 400, "what is refused makes nothing"
+    else:
+        headers = {"idempotency-key": '"one"'} if is_keyed else {}
+        answer = client.request("POST", f"/{made}", body, token, headers)
+        assert answer.status_code == 201, answer.text
+    instance.clock.advance(3 * 86400)
+    for _ in range(20):
+        ask_by_key(fresh_key(), FREE)
+    rotated = client.post(granted["access_token"]["manage"], token=token)
+    if made is None:
+        assert (rotated.status_code, rotated.json()["error"]["code"]) == (404, "invalid_rotation")
+        follow_up = granted["continue"]
+        answer = client.post(follow_up["uri"], token=follow_up["access_token"]["value"])
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "invalid_continuation")
+        assert client.get(receiver["id"], token).json()["error"]["details"]["reason"] == "unknown_token"
+    else:
+        assert rotated.status_code == 200
+    instance.check_ledger()
+
+
+def test_payment_with_its_grant_outlasts_everything(instance: Instance, fresh_key: FreshKey) -> None:
+    receiver = instance.client.create_incoming_payment(
+        instance.wallet("bob"), {"value": "100", "assetCode": "USD", "assetScale": 2}
+    )
+    payment = instance.client.pay(instance.wallet("alice"), receiver["id"])
+    instance.clock.advance(400 * 86400)
+    for _ in range(20):
+        ask_by_key(fresh_key(), FREE)
+    grant_of_payment = 'SELECT g.id FROM outgoing_payment p JOIN "grant" g ON g.id = p.grant_id WHERE p.id = ?'
+    payment_id = payment["id"].rpartition("/")[2]
+    assert instance.read(lambda tx: tx.execute(grant_of_payment, (payment_id,)).fetchone()) is not None
+    instance.check_ledger()
+
+
+def test_commands_list_what_is_left(instance: Instance, fresh_key: FreshKey) -> None:
+    grant_id = ask_by_key(fresh_key(), FREE)["continue"]["uri"].rpartition("/")[2]
+    database = ("--database", instance.context.database.path)
+    before = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
+    assert grant_id in before.stdout
+    instance.clock.advance(3 * 86400)
+    for _ in range(200):
+        instance.write(lambda tx: forget_grants(tx, instance.clock.now()))
+    after = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
+    assert after.exit_code == 0
+    assert after.stdout
+    assert grant_id not in after.stdout
+    shown = CliRunner().invoke(main, ("grant", "show", grant_id, *database))
+    assert (shown.exit_code, shown.stderr) == (
+        1,
+        f"Error: There is no grant {grant_id}; `payres grant list` shows all\n",
+    )
+
+
+def test_redirect_to_a_forgotten_request_leads_nowhere(instance: Instance, fresh_key: FreshKey) -> None:
+    item = SPENDING | {"identifier": instance.wallet("alice")}
+    redirect = instance.client.request_grant(item).json()["interact"]["redirect"]
+    assert parse_qs(urlsplit(redirect).query) == {}
+    instance.clock.advance(3 * 86400)
+    for _ in range(20):
+        ask_by_key(fresh_key(), FREE)
+    assert instance.client.get(redirect).status_code == 404

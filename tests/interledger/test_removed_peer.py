@@ -1,0 +1,126 @@
+"""A peer that is removed while a packet of its is on the way in: the packet moves nothing, whatever was settled."""
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from payres.cli import main
+from payres.interledger.packets import Code, Fulfill, Reject, decode_reply, encode
+from payres.operator import peers
+from payres.routes import ilp
+from payres.store import accounts
+from payres.store.peers import account_of_peer
+from payres.testing.instance import Instance, run_instance
+from payres.testing.peering import peer
+from tests.interledger.network import USD, bill, change, last_segment, received, wallet_money
+from tests.interledger.node import FakePeer, Node, Sender, far_prepare, fulfilling, open_node
+
+FULFILLMENT = bytes(range(32))
+FUNDS = 100_000
+TOKEN = "what-the-peer-shows"
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path / "node.db") as opened:
+        yield opened
+        await opened.check_books()
+
+
+@pytest.mark.parametrize(("prompt_seconds", "status"), [(0.0, 401), (3600.0, 200)])
+def test_packet_whose_body_comes_after_the_removal_is_not_paid(
+    prompt_seconds: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that takes a while is asked for its token again; one that does not is found out at the money."""
+    monkeypatch.setattr(ilp, "PROMPT_SECONDS", prompt_seconds)
+    database = tmp_path / "b.db"
+    with run_instance(tmp_path / "a.db", ilp_address="test.a") as a, run_instance(database, ilp_address="test.b") as b:
+        peer(a, b)
+        change(b, "a", incoming_token=TOKEN)
+        receiver = bill(b, b.wallet("bob"), 500)
+        body = encode(sender(b, receiver).prepare(500))
+        with request_under_way(b, len(body)) as connection:
+            removed = CliRunner().invoke(main, ["peer", "remove", "test.a", "--database", str(database)])
+            assert removed.stdout == "The peer test.a is removed\n", removed.output
+            connection.sendall(body)
+            head, _, answer = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+        assert head.startswith(f"HTTP/1.1 {status} ".encode())
+        assert status != 200 or isinstance(decode_reply(answer), Reject)
+        assert received(b, receiver).received == 0
+        assert wallet_money(b, "bob") == (FUNDS, 0)
+        b.check_ledger()
+
+
+async def test_packet_that_is_decided_after_the_removal_is_not_delivered(node: Node) -> None:
+    near = await node.peer("near")
+    payment_id = await node.payment(await node.wallet())
+    prepare = node.sender(payment_id).prepare(500)
+    await node.write(lambda tx: peers.remove_peer(tx, "near", node.clock.now()))
+    reply = await node.send(near, prepare, "number")
+    assert isinstance(reply, Reject)
+    assert reply.code == Code.UNREACHABLE
+    assert (await node.received(payment_id)).received == await node.wallet_balance() == 0
+    assert await money_of(node, near.id) == 0
+
+
+async def test_packet_that_is_decided_after_the_removal_is_not_passed_on(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        await node.peer("far", url=far.url)
+        near = await node.peer("near")
+        await node.write(lambda tx: peers.remove_peer(tx, "near", node.clock.now()))
+        reply = await node.send(near, far_prepare(node, 500, FULFILLMENT), "number")
+    assert isinstance(reply, Reject)
+    assert not far.requests
+    assert (await money_of(node, near.id), await node.balance("far")) == (0, 0)
+    assert not await node.under_way()
+
+
+async def test_answer_of_before_is_still_given_and_moves_nothing(node: Node) -> None:
+    """Settled, removed, and asked once more: the peer that lost an answer learns what became of its packet."""
+    near = await node.peer("near")
+    prepare = node.sender(await node.payment(await node.wallet())).prepare(500)
+    first = await node.send(near, prepare, "number")
+    assert isinstance(first, Fulfill)
+    await node.write(lambda tx: peers.deposit(tx, "near", "5.00", node.clock.now()))
+    await node.write(lambda tx: peers.remove_peer(tx, "near", node.clock.now()))
+    assert await node.send(near, prepare, "number") == first
+    assert (await node.wallet_balance(), await money_of(node, near.id)) == (500, 0)
+
+
+async def money_of(node: Node, peer_id: int) -> int:
+    """What we owe a peer, in force or not."""
+    return await node.database.read(lambda tx: accounts.account_by_id(tx, account_of_peer(tx, peer_id)).balance)
+
+
+def sender(instance: Instance, receiver: str) -> Sender:
+    """One who pays the incoming payment of that URL."""
+    source = instance.context.credentials
+    made = source.for_payment(last_segment(receiver), USD)
+    opened = source.open(made.ilp_address)
+    assert opened is not None
+    return Sender(made.ilp_address, opened.shared_secret, instance.clock)
+
+
+@contextmanager
+def request_under_way(instance: Instance, size: int) -> Iterator[socket.socket]:
+    """A request with a packet of that size, whose token is checked and whose body the server waits for."""
+    host, port = urlsplit(instance.base_url).netloc.split(":")
+    headers = {
+        "Host": host,
+        "Authorization": f"Bearer {TOKEN}",
+        "Content-Type": ilp.MEDIA_TYPE,
+        "Content-Length": str(size),
+        "Connection": "close",
+        "Expect": "100-continue",
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(f"POST /ilp HTTP/1.1\r\n{lines}\r\n".encode())
+        # Sent when the endpoint first asks for the body (RFC 9110 section 10.1.1).
+        assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield connection

@@ -1,0 +1,203 @@
+"""Turns and places: what is slow for one wallet, or for those who ask for quotes, keeps nobody else's money waiting."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import msgspec
+import pytest
+
+from payres import ledger
+from payres.clock import SECOND
+from payres.interledger.link import BOUNDS
+from payres.interledger.packets import decode_prepare
+from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
+from payres.operator.wallets import require_wallet
+from payres.store import outgoing
+from payres.store.database import Transaction
+from payres.store.outgoing import OutgoingRecord
+from payres.store.peers import PeerRecord
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from tests.interledger.network import (
+    PATIENCE_SECONDS,
+    amount,
+    bill,
+    check_books,
+    ended,
+    hurried,
+    last_segment,
+    network,
+    pay,
+    received,
+)
+
+VALUE = 100
+MORE_THAN_A_TURN = AT_ONCE_FROM_WALLET + 2
+Pair = Sequence[Instance]
+
+
+class Gate:
+    """Keeps packets for some incoming payments of a server waiting until it is opened."""
+
+    def __init__(self, server: Instance, receivers: Collection[str]) -> None:
+        self.held = 0
+        self._server = server
+        self._handle = server.context.connector.handle
+        self._shut_for = {last_segment(url) for url in receivers}
+        self._opened = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def handle(self, sender: PeerRecord, body: bytes, request_id: str | None) -> bytes:
+        opened = self._server.context.credentials.open(decode_prepare(body).destination)
+        if opened is not None and opened.tag in self._shut_for and not self._opened.is_set():
+            self._loop = asyncio.get_running_loop()
+            self.held += 1
+            await self._opened.wait()
+        return await self._handle(sender, body, request_id)
+
+    def open(self) -> None:
+        assert self._loop is not None, "nothing has come"
+        self._loop.call_soon_threadsafe(self._opened.set)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Two peers, the first of which waits long for answers; their books agree at the end of every test."""
+    with network(tmp_path, "a", "b") as pair:
+        a, b = pair
+        peer(a, b)
+        hurried(a, idle_timeout=60 * SECOND, probe_timeout=60 * SECOND)
+        yield pair
+        check_books(a, b)
+
+
+@pytest.fixture
+def shut(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gate]:
+    """Shuts a gate at the second server."""
+
+    def make(*receivers: str) -> Gate:
+        gate = Gate(pair[1], receivers)
+        monkeypatch.setattr(pair[1].context.connector, "handle", gate.handle)
+        return gate
+
+    return make
+
+
+def test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting(pair: Pair, shut: Callable[..., Gate]) -> None:
+    a, b = pair
+    slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
+    made = example(pair)
+    gate = shut(slow)
+    stuck = begin(a, made, "alice", slow, MORE_THAN_A_TURN)
+    wait_until(lambda: gate.held == AT_ONCE_FROM_WALLET)
+    wait_until_completed(a, begin(a, made, "bob", quick, 2))
+    assert received(b, quick).received == 2 * VALUE
+    assert sorted(one.attempts for one in records(a, stuck)) == [0, 0] + [1] * AT_ONCE_FROM_WALLET
+    assert gate.held == AT_ONCE_FROM_WALLET
+    gate.open()
+    wait_until_completed(a, stuck)
+    assert received(b, slow).received == MORE_THAN_A_TURN * VALUE
+
+
+def test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waiting(pair: Pair) -> None:
+    a, b = pair
+    quick = bill(b, b.wallet("bob"))
+    made = example(pair)
+    with socket.create_server(("127.0.0.1", 0), backlog=2 * MORE_THAN_A_TURN) as silent:
+        # By another name than the other server's, because a host has only so many places either.
+        slow = f"http://localhost:{silent.getsockname()[1]}/incoming-payments/1"
+        stuck = begin(a, made, "alice", slow, MORE_THAN_A_TURN)
+        wait_until(lambda: sum(one.attempts for one in records(a, stuck)) == AT_ONCE_FROM_WALLET)
+        wait_until_completed(a, begin(a, made, "bob", quick, 2))
+        assert sorted(one.attempts for one in records(a, stuck)) == [0, 0] + [1] * AT_ONCE_FROM_WALLET
+    assert received(b, quick).received == 2 * VALUE
+
+
+def test_payments_of_all_wallets_wait_for_their_turn_and_get_it(
+    pair: Pair, shut: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    payments = a.context.remote_payments
+    assert payments._turns._value == AT_ONCE > AT_ONCE_FROM_WALLET
+    monkeypatch.setattr(payments, "_turns", asyncio.Semaphore(2))
+    slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
+    made = example(pair)
+    a.create_wallet("carol", deposit="10.00")
+    gate = shut(slow)
+    stuck = [*begin(a, made, "alice", slow), *begin(a, made, "bob", slow)]
+    wait_until(lambda: gate.held == 2)
+    waiting = begin(a, made, "carol", quick)
+    wait_until(lambda: len(payments._sending) == 3)
+    assert [one.attempts for one in records(a, waiting)] == [0]
+    gate.open()
+    wait_until_completed(a, [*stuck, *waiting])
+    assert (received(b, slow).received, received(b, quick).received) == (2 * VALUE, VALUE)
+
+
+def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Callable[..., Gate]) -> None:
+    """Anyone may ask for quotes. Those for a receiver whose server never answers take all the places of probes."""
+    a, b = pair
+    slow, receiver = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
+    quote = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(VALUE))
+    wallet = a.wallet("bob")
+    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
+    asked = {"walletAddress": wallet, "receiver": slow, "method": "ilp", "debitAmount": amount(VALUE)}
+    gate = shut(slow)
+    with ThreadPoolExecutor(8) as threads:
+        answers = [threads.submit(a.client.post, "/quotes", asked, token) for _ in range(8)]
+        wait_until(lambda: gate.held == BOUNDS.per_host)
+        paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+        assert (paid.record.state, paid.record.delivered) == ("completed", VALUE)
+        assert gate.held == BOUNDS.per_host
+        assert not any(answer.done() for answer in answers)
+        gate.open()
+        assert {answer.result().status_code for answer in answers} <= {201, 400}
+    assert received(b, receiver).received == VALUE
+
+
+def example(pair: Pair) -> OutgoingRecord:
+    """A payment that has ended, whose like is then begun many times at once."""
+    a, b = pair
+    return pay(a, a.wallet("alice"), bill(b, b.wallet("bob")), debitAmount=amount(VALUE)).record
+
+
+def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, count: int = 1) -> list[str]:
+    """So many payments from the wallet at `path`, made at once; their ids."""
+    now = instance.clock.now()
+    anew: dict[str, Any] = {"quote_id": None, "grant_id": None, "sent": 0, "delivered": 0, "attempts": 0}
+    anew |= {"state": "sending", "created_at": now, "ended_at": None, "receiver": receiver}
+
+    def unit(tx: Transaction) -> list[str]:
+        wallet, made = require_wallet(tx, path), []
+        for _ in range(count):
+            payment_id = instance.context.identifiers.resource()
+            payment = msgspec.structs.replace(like, id=payment_id, wallet_address_id=wallet.id, **anew)
+            outgoing.insert_outgoing(tx, payment)
+            ledger.reserve(tx, wallet.account_id, payment.debit, payment_id, now)
+            made.append(payment_id)
+        return made
+
+    ids = instance.write(unit)
+    instance.context.remote_payments.wake()
+    return ids
+
+
+def records(instance: Instance, ids: Collection[str]) -> list[OutgoingRecord]:
+    found = instance.read(lambda tx: [outgoing.find_outgoing(tx, payment_id) for payment_id in ids])
+    return [record for record in found if record is not None]
+
+
+def wait_until_completed(instance: Instance, ids: Collection[str]) -> None:
+    wait_until(lambda: all(one.state != "sending" for one in records(instance, ids)))
+    assert {(one.state, one.delivered) for one in records(instance, ids)} == {("completed", VALUE)}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert monotonic() < deadline
