@@ -1,4 +1,4 @@
-"""Signing in with a wallet's password: checked in threads, a few at a time, and not to be guessed at leisure."""
+"""Signing in with a wallet's password: checked in threads, a few at a time, and only so many wrong ones in a while."""
 
 import asyncio
 from collections import OrderedDict

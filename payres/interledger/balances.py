@@ -1,10 +1,12 @@
-"""The money of packets that go to a peer: reserved before they leave, posted when fulfilled, released when rejected.
+"""The money of packets that go to a peer: reserved before they leave, posted when fulfilled, released when rejected,
+set aside while it is in doubt.
 
 A packet of a payment of ours takes from what the payment has reserved; a packet that is passed on takes from the
 account of the peer that it came from. When the next peer's asset is another one, liquidity stands between.
 
 What a payment's packets have sent, and what those without an outcome may have, never pass its debit amount less the
-fee: `prepare` checks that in the unit that records a packet.
+fee: `prepare` checks that in the unit that records a packet. What a peer owes is the balance of its account, which
+`payres.operator.peers` describes.
 """
 
 from payres import ledger

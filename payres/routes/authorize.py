@@ -1,4 +1,5 @@
-"""Authorization of a request: its signature and nonce, its access token and the access that the token's grant carries.
+"""Authorization of a request: its nonce, its access token, its signature, which must be by the token's own client, and
+the access that the token's grant carries.
 
 The order of refusal is fixed: signature headers and token (401), then access (403); bodies and existence come later.
 """

@@ -1,4 +1,4 @@
-"""Attempts to make money: by speed, by sign, by size, by rounding, and by windows without number."""
+"""Attempts to make money: by spending twice at once, by sign, by size, by rounding, and by windows without number."""
 
 import threading
 from collections import Counter
