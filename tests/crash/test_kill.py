@@ -1,7 +1,7 @@
 """`payres serve` in a process of its own: killed, stopped, started again, and worked beside by commands.
 
 Payments stay within the server here; `test_remote_kill.py` kills in the middle of one that goes to another, and
-`test_load.py` at moments drawn by chance, as many as CRASH_KILLS says. Here a moment is made certain, or follows an answer.
+`test_load.py` at moments drawn by chance, as many as CRASH_KILLS says. Here a moment is certain, or follows an answer.
 """
 
 import http.client

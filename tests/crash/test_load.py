@@ -1,6 +1,6 @@
 """Kills under load: many clients at once, payments to another server among theirs, and SIGKILL at random moments.
 
-CRASH_KILLS says how many (`make torture` has 500); CRASH_SEED draws the moments and the work again that a failure names.
+CRASH_KILLS says how many (`make torture` has 500); CRASH_SEED draws the moments and the work that a failure names.
 """
 
 import os

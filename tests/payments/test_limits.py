@@ -1,7 +1,8 @@
 """What grants may spend: long histories against an independent reckoning, and each refusal in both shapes over HTTP.
 
-Single cases of each limit, and a hundred payments at once, are in tests/payments/test_outgoing.py; failure after
-creation is in tests/payments/test_settlement.py; 200 requests at once are in tests/attacks/test_money.py; the windows by themselves are in tests/grants/test_intervals.py.
+Single cases of each limit, and a hundred payments at once, are in tests/payments/test_outgoing.py, 200 requests at once
+in tests/attacks/test_money.py; failure after creation is in tests/payments/test_settlement.py; the windows by
+themselves are in tests/grants/test_intervals.py.
 """
 
 from collections import Counter, defaultdict
