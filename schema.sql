@@ -178,7 +178,8 @@ create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, 
 create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
 
 -- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the way
--- to it found, as JSON.
+-- to it found, as JSON. forget_at is when to see whether a payment was made of it, and to delete it if not; null in one of
+-- which that was seen.
 create table quote (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -192,9 +193,11 @@ create table quote (
   fee_value text not null check (fee_value not glob '*[^0-9]*'),
   created_at integer not null,
   expires_at integer not null,
-  path text
+  path text,
+  forget_at integer
 ) strict, without rowid;
 create index quote_of_client on quote (client_id);
+create index quote_to_forget on quote (forget_at) where forget_at is not null;
 
 -- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
 -- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
@@ -342,13 +345,15 @@ create index transfer_to_incoming_payment on transfer (incoming_payment_id) wher
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 
 -- Idempotency keys: what was created under a key of a client in the last day, and the answer that a repeated request gets
--- again. path and request (the body as it was sent) tell the request from others under the same key.
+-- again. path and body_hash (SHA-256) tell the request from others under the same key; members, digests by the names of the
+-- body's members as JSON, tells in which of them another differs.
 create table idempotency_key (
   id integer primary key,
   client_id integer not null references client,
   key text not null,
   path text not null,
-  request blob not null,
+  body_hash blob not null,
+  members text not null,
   status integer not null,
   answer blob not null,
   created_at integer not null,

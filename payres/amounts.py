@@ -16,7 +16,7 @@ MAX_LEDGER = 2**63 - 1  # what one ledger figure can carry (SQLite INTEGER)
 MAX_DECIMAL_LENGTH = 300  # room for the 255 decimals of the largest scale
 MAX_RATE_LENGTH = 64
 
-_VALUE = re.compile(r"0*[0-9]{1,20}")
+_VALUE = re.compile(r"(?=[0-9])0*+[0-9]{0,20}")
 _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 
 

@@ -121,7 +121,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
         middleware=[
             Middleware(CrossOrigin),
             Middleware(Admission, rate_limits),
-            Middleware(HeaderLimit),
+            Middleware(HeaderLimit, rate_limits),
             Middleware(TrailingSlash),
         ],
         exception_handlers={
@@ -148,7 +148,9 @@ async def _open(
     worker = asyncio.create_task(settlement.run())
     stack.push_async_callback(_stop, worker)
     if settings.rates_url:
-        rates = RatesWorker(database, http, clock, settings.rates_url, settings.rates_max_age)
+        rates_http = GuardedClient(settings.allow_private_hosts, Bounds(strangers=False))
+        stack.push_async_callback(rates_http.aclose)
+        rates = RatesWorker(database, rates_http, clock, settings.rates_url, settings.rates_max_age)
         stack.push_async_callback(_stop, asyncio.create_task(rates.run()))
     stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
     client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))

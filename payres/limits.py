@@ -9,6 +9,12 @@ from typing import Final
 
 # Open connections; the next is answered 503. Fewer where the process may not have so many files open.
 MAX_CONNECTIONS: Final = 12_000
+# Open connections of one address, but never more than half of all; the next is answered 429. Proxies are not counted.
+MAX_CONNECTIONS_PER_ADDRESS: Final = 1000
+# Requests from one address that are under way at a time; the next is answered 429.
+MAX_REQUESTS_PER_ADDRESS: Final = 512
+# Bytes of unread answers, and of requests sent ahead of answers, in all connections; beyond it the oldest are cut.
+MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
 # Files that connections leave to the database, the log and links to other servers.
 SPARE_FILES: Final = 200
 # Connections that the system keeps until they are accepted.
@@ -36,8 +42,14 @@ MAX_FORM_FIELDS: Final = 8
 
 # Characters of a URL, wherever one is named.
 MAX_URL_LENGTH: Final = 2048
+# Characters of the host in a URL: those that a name in the DNS can have (RFC 1035 section 2.3.4).
+MAX_HOST_LENGTH: Final = 253
 # Characters of a wallet's path under the base URL.
 MAX_WALLET_PATH_LENGTH: Final = 200
+# Bytes of Accept, all its lines together; a longer one counts as absent, which RFC 9110 section 12.5.1 allows.
+MAX_ACCEPT_BYTES: Final = 2048
+# Bytes of the query of a list. A wallet address is the longest thing in it.
+MAX_QUERY_BYTES: Final = 4096
 # Items of a page when the client names no number.
 DEFAULT_PAGE: Final = 20
 # Items of a page.
@@ -45,8 +57,10 @@ MAX_PAGE: Final = 100
 # Access items of a grant request: one of each type.
 MAX_ACCESS_ITEMS: Final = 3
 # Objects and arrays inside each other in metadata, itself among them. Programs that read it have limits too (RFC 8259
-# section 9). Its length is that of the body at most.
+# section 9).
 MAX_METADATA_DEPTH: Final = 128
+# Bytes of metadata as it is written. It is kept as long as its payment, and a page shows that of a hundred.
+MAX_METADATA_BYTES: Final = 4096
 # Characters of an interval in the limits of a grant.
 MAX_INTERVAL_LENGTH: Final = 256
 # Characters of an Idempotency-Key, its quotes not counted.
@@ -80,12 +94,31 @@ MAX_UNITS_PER_COMMIT: Final = 256
 # Bytes free on the disk of the database, below which the server does not call itself ready.
 MIN_FREE_BYTES: Final = 64 * 1024 * 1024
 
+# Names of other servers, each looked up in a thread that stays until the system gives up.
+
+# Lookups under way at a time for each purpose: clients' keys, receivers, peers, probes of peers, rates.
+MAX_LOOKUPS: Final = 64
+# Those among them that requests ask for; the others are left to payments that are under way.
+MAX_LOOKUPS_OF_REQUESTS: Final = 48
+# Those among them that requests from one address ask for.
+MAX_LOOKUPS_OF_ADDRESS: Final = 8
+# Seconds after which a lookup hangs: no further request waits for it.
+SLOW_LOOKUP_SECONDS: Final = 3
+# Seconds for which requests do not have a name looked up again that could not be.
+FAILED_LOOKUP_SECONDS: Final = 5
+# Names of which that is remembered; the first is forgotten.
+MAX_FAILED_NAMES: Final = 4096
+
 # Interledger.
 
 # Bytes of a body at /ilp; the longest Prepare has 34 kB.
 MAX_PACKET_BODY_BYTES: Final = 65536
-# Packets of one peer that are under way at a time; the next is rejected with T03. A payres sends 64 at most.
+# Packets of one peer that are under way at a time; the next is rejected with T03. A payres sends 208 at most.
 MAX_PACKETS_IN_FLIGHT: Final = 256
+# Packets that are passed on to one peer at a time, besides our own; the next waits for 2 s and is rejected with T03.
+MAX_PASSED_ON: Final = 64
+# Those among them from one peer: half, which is more than a payres lets one wallet send.
+MAX_PASSED_ON_OF_PEER: Final = 32
 
 # How often. All are for each second, and so many seconds' worth may come at once.
 

@@ -7,10 +7,18 @@ import ipaddress
 from collections import OrderedDict
 from collections.abc import Hashable
 from functools import lru_cache
+from typing import Final
+
+from starlette.types import Scope
 
 from payres.clock import SECOND, Clock
 from payres.errors import Refusal
 from payres.limits import BURST_SECONDS, MAX_COUNTED
+
+# The key of all whose address cannot be read, which no address is written as.
+UNREADABLE: Final = "unreadable"
+# Characters of an IPv6 address that ends as an IPv4 one. Longer texts are not kept.
+MAX_ADDRESS_LENGTH: Final = 45
 
 
 class Throttle:
@@ -58,19 +66,39 @@ def too_many(wait: int, description: str) -> Refusal:
     return Refusal(429, "too_many_requests", description, headers={"Retry-After": str(-(-wait // SECOND))})
 
 
-@lru_cache(maxsize=4096)
+def origin_of(scope: Scope) -> str | None:
+    """Who is counted for a request: the address that it came from, as the server or its proxy says.
+
+    None for a connection of this machine itself, where a proxy is that does not say for whom it asks: what it asks must
+    not be counted as one's. All that a proxy forwards without an address that can be read count together: who can make
+    it say so must not be free of every limit.
+    """
+    client = scope.get("client")
+    if client is None:
+        return None
+    found = origin(client[0])
+    if found is None and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
+        return UNREADABLE
+    return found
+
+
 def origin(address: str) -> str | None:
     """Who is counted at an address: itself, or the /64 network of IPv6, all of which one customer has (RFC 6177).
 
-    None for loopback, where a proxy is that does not say for whom it asks: what it asks must not be counted as one's.
+    None for loopback. UNREADABLE for what is no address.
     """
+    return _origin(address) if len(address) <= MAX_ADDRESS_LENGTH else UNREADABLE
+
+
+@lru_cache(maxsize=4096)
+def _origin(address: str) -> str | None:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return None
+        return UNREADABLE
     if isinstance(parsed, ipaddress.IPv6Address):
         if parsed.ipv4_mapped is not None:
-            return origin(str(parsed.ipv4_mapped))
+            return _origin(str(parsed.ipv4_mapped))
         if not parsed.is_loopback:
             return str(ipaddress.IPv6Network((parsed, 64), strict=False))
     return None if parsed.is_loopback else str(parsed)

@@ -5,7 +5,7 @@ from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from payres.errors import Refusal, invalid_request
-from payres.limits import MAX_URL_LENGTH, MAX_WALLET_PATH_LENGTH
+from payres.limits import MAX_HOST_LENGTH, MAX_URL_LENGTH, MAX_WALLET_PATH_LENGTH
 
 # First path segments that belong to the API; a wallet may not shadow them (contract: URLs).
 RESERVED_SEGMENTS = frozenset(
@@ -149,9 +149,10 @@ def _split(url: str) -> SplitResult | None:
         _ = parts.port
     except ValueError:
         return None
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc or NO_HOST.search(parts.netloc):
+    if parts.scheme not in DEFAULT_PORTS or "@" in parts.netloc or NO_HOST.search(parts.netloc):
         return None
-    return parts
+    # Also before a longer one is made ASCII, which takes long: that makes none shorter.
+    return parts if 0 < len(parts.hostname or "") <= MAX_HOST_LENGTH else None
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -10,7 +10,14 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from payres.errors import Refusal, invalid_request
-from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_METADATA_DEPTH, MAX_NONCE_LENGTH, MAX_URL_LENGTH
+from payres.limits import (
+    MAX_ACCESS_ITEMS,
+    MAX_INTERVAL_LENGTH,
+    MAX_METADATA_BYTES,
+    MAX_METADATA_DEPTH,
+    MAX_NONCE_LENGTH,
+    MAX_URL_LENGTH,
+)
 
 T = TypeVar("T")
 Scale = Annotated[int, Meta(ge=0, le=255)]
@@ -298,13 +305,18 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def metadata_text(raw: Raw) -> str | None:
-    """The metadata object exactly as the client wrote it, or None when left out. Refuses anything but an object.
+    """The metadata object exactly as the client wrote it, or None when left out.
+
+    Refuses with 400 what is no object, and one that is too long or too deep.
 
     What is in it is nobody's business here: numbers are not read, since JSON bounds none of them (RFC 8259 section 6).
     """
     data = bytes(raw)
     if not data:
         return None
+    if len(data) > MAX_METADATA_BYTES:
+        sentence = f"metadata may have at most {MAX_METADATA_BYTES} bytes as it is written, and this has {len(data)}"
+        raise invalid_request(sentence, field="metadata")
     if not _is_shallow(data):
         sentence = f"metadata may have at most {MAX_METADATA_DEPTH} objects and arrays inside each other"
         raise invalid_request(sentence, field="metadata")

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from payres.application import create_app
+from payres.ledger import SUMMED
 from payres.settings import Settings
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
@@ -68,6 +69,91 @@ def test_next_movement_halts_and_reading_goes_on(
     assert "account " in shout.getMessage()
     assert "reserved" in shout.getMessage()
     assert token not in shout.getMessage()
+
+
+def edit(payres: Instance, statement: str, *values: str) -> None:
+    with closing(sqlite3.connect(payres.context.database.path)) as other:
+        assert other.execute(statement, values).rowcount > 0
+        other.commit()
+
+
+def last_part(url: str) -> str:
+    return url.rpartition("/")[2]
+
+
+def test_paid_bill_that_was_set_back_is_not_paid_again(payres: Instance, caplog: pytest.LogCaptureFixture) -> None:
+    alice, bob = payres.wallet("alice"), payres.wallet("bob")
+    bill = payres.client.create_incoming_payment(bob, {"value": "500", "assetCode": "USD", "assetScale": 2})["id"]
+    payres.wait_for(payres.client.pay(alice, bill))
+    before = payres.balance("bob")
+    edit(payres, "UPDATE incoming_payment SET received = 0, completed_at = NULL WHERE id = ?", last_part(bill))
+    payres.client.pay(alice, bill)
+    wait_until_halted(payres)
+    assert payres.balance("bob") == before
+    assert f"the received of incoming payment {last_part(bill)} is 500, and all that it is the sum of" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("UPDATE grant_spending SET debit = 0, receive = 0", "the debit of grant "),
+        ("UPDATE grant_spending SET receive = 0", "the receive of grant "),
+        ("UPDATE grant_spending SET debit = debit + 1", "the debit of grant "),
+        ("DELETE FROM grant_spending", "the debit of grant "),
+        ("UPDATE account SET reserved = 7 WHERE kind = 'wallet' AND balance > 0", "the reserved of account "),
+        ("UPDATE reservation SET remaining = amount", "the reserved of account "),
+    ],
+)
+def test_next_payment_halts_on_totals_that_were_changed(
+    payres: Instance, refused: Refused, caplog: pytest.LogCaptureFixture, statement: str, found: str
+) -> None:
+    alice, bob = payres.wallet("alice"), payres.wallet("bob")
+    access = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
+    token = payres.client.grant(access)
+
+    def pay() -> httpx2.Response:
+        body = {
+            "walletAddress": alice,
+            "incomingPayment": payres.client.create_incoming_payment(bob)["id"],
+            "debitAmount": {"value": "5", "assetCode": "USD", "assetScale": 2},
+        }
+        return payres.client.post("/outgoing-payments", body, token)
+
+    for _ in range(SUMMED + 1):
+        payres.wait_for(pay().json())
+    if "debit + 1" in statement:  # which can only be told while all payments of a grant are summed
+        token = payres.client.grant(access)
+        payres.wait_for(pay().json())
+    edit(payres, statement)
+    refused(pay(), 503, "unavailable")
+    assert found in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("DELETE FROM account WHERE id = (SELECT account_id FROM wallet_address WHERE path = 'bob')", "does not exist"),
+        ("DROP TABLE transfer", "no such table: transfer"),
+        (
+            "CREATE TRIGGER lose AFTER INSERT ON grant_spending BEGIN DELETE FROM reservation; END",
+            "has no reservation",
+        ),
+    ],
+)
+def test_payment_that_cannot_be_settled_for_what_is_missing_halts(
+    payres: Instance, stranger: httpx2.Client, caplog: pytest.LogCaptureFixture, statement: str, found: str
+) -> None:
+    alice, bob = payres.wallet("alice"), payres.wallet("bob")
+    receiver = payres.client.create_incoming_payment(bob)["id"]
+    with closing(sqlite3.connect(payres.context.database.path)) as other:
+        other.execute(statement)
+        other.commit()
+    debit = {"value": "5", "assetCode": "USD", "assetScale": 2}
+    payres.client.pay(alice, receiver, debitAmount=debit)
+    wait_until_halted(payres)
+    assert found in caplog.text
+    ready = stranger.get(f"{payres.base_url}/readyz")
+    assert (ready.status_code, "an operator must look" in ready.json()["reason"]) == (503, True)
 
 
 def wait_until_halted(payres: Instance) -> None:

@@ -87,6 +87,14 @@ def test_unit_runs_serve_with_nothing_to_gain() -> None:
     )
 
 
+def test_unit_is_started_again_however_often_it_was_refused() -> None:
+    unit = ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of names
+    unit.read(DEPLOY / "payres.service", encoding="utf-8")
+    assert unit["Service"]["Restart"] == "on-failure"
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"  # systemd gives up after five starts in ten seconds otherwise
+
+
 def test_litestream_replicates_the_database_of_the_unit() -> None:
     config = yaml.safe_load((DEPLOY / "litestream.yml").read_text(encoding="utf-8"))
     [database] = config["dbs"]

@@ -14,6 +14,7 @@ from payres import limits
 from payres.errors import Refusal
 from payres.grants.intervals import parse_interval
 from payres.grants.passwords import hash_password
+from payres.routes.accept import check_accept
 from payres.routes.idempotency import idempotency_key
 from payres.routes.page_query import page_query
 from payres.settings import Settings
@@ -33,21 +34,40 @@ NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
 ELSEWHERE = {
     "tests/federation/test_http.py": {"MAX_FETCHED_BYTES": "test_get_json_takes_a_body_of_exactly_the_bound"},
     "tests/federation/test_keys.py": {"MAX_JWKS_KEYS": "test_fetch_keys_keeps_32_keys"},
+    "tests/federation/test_lookups.py": {
+        "MAX_LOOKUPS": "test_lookups_in_all_are_limited",
+        "MAX_LOOKUPS_OF_REQUESTS": "test_lookups_of_requests_are_limited_and_leave_room_for_payments",
+        "MAX_LOOKUPS_OF_ADDRESS": "test_lookups_of_an_address_are_limited",
+        "SLOW_LOOKUP_SECONDS": "test_lookup_that_hangs_keeps_no_further_request_waiting",
+        "FAILED_LOOKUP_SECONDS": "test_name_that_failed_is_not_looked_up_for_requests_a_while",
+        "MAX_FAILED_NAMES": "test_names_that_failed_are_remembered_up_to_a_bound",
+    },
     "tests/grants/test_sign_in.py": {
         "MAX_WRONG_PASSWORDS": "test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too",
         "MAX_WRONG_PASSWORDS_PER_WALLET": "test_guesses_from_everywhere_are_limited_for_a_wallet",
         "MAX_WRONG_PASSWORDS_PER_ADDRESS": "test_guesses_for_all_wallets_are_limited_for_an_address",
         "PASSWORDS_AT_ONCE": "test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once",
     },
+    "tests/interledger/test_forwarding.py": {
+        "MAX_PASSED_ON": "test_packets_passed_on_to_one_peer_are_limited",
+        "MAX_PASSED_ON_OF_PEER": "test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link",
+    },
     "tests/interledger/test_traffic.py": {
         "MAX_PACKETS_IN_FLIGHT": "test_packets_under_way_are_limited_for_each_peer",
         "DEFAULT_RATE_PER_PEER": "test_packets_a_second_are_limited_for_each_peer",
+    },
+    "tests/routes/test_admission.py": {
+        "MAX_REQUESTS_PER_ADDRESS": "test_requests_of_an_address_under_way_are_limited",
+    },
+    "tests/routes/test_connections.py": {
+        "MAX_BUFFERED_BYTES": "test_buffers_of_all_are_limited_and_the_oldest_is_cut",
     },
     "tests/routes/test_health.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
     "tests/routes/test_http_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
     "tests/routes/test_http_timing.py": {
         "MAX_CONNECTIONS": "test_connections_are_limited",
-        "SPARE_FILES": "test_connections_leave_files_to_others",
+        "MAX_CONNECTIONS_PER_ADDRESS": "test_connections_of_one_address_are_limited",
+        "SPARE_FILES": "test_refused_connections_leave_files_to_others",
         "HEADER_SECONDS": "test_header_section_that_does_not_end_is_refused",
         "BODY_SECONDS": "test_body_that_does_not_end_is_refused",
         "UNREAD_SECONDS": "test_client_that_reads_no_answers_is_cut_off",
@@ -111,6 +131,31 @@ def nested_lists(depth: int) -> object:
     return metadata_text(msgspec.Raw(b'{"[{":' + b"[" * (depth - 1) + b'"]}"' + b"]" * (depth - 1) + b"}"))
 
 
+def metadata(size: int) -> object:
+    return metadata_text(msgspec.Raw(b'{"a":"%b"}' % b"a".ljust(size - 8)))
+
+
+def metadata_of_wide_characters(size: int) -> object:
+    return metadata_text(msgspec.Raw(b'{ "a":"%b"}' % "\N{EURO SIGN}".encode().rjust(size - 9)))
+
+
+def host(size: int) -> bool:
+    return is_http_url(f"https://{'a' * size}/b") and is_http_url(f"https://{'é' * size}/b")
+
+
+def accept(size: int) -> bool:
+    """Whether an Accept that takes no JSON counts."""
+    try:
+        check_accept([(b"accept", b"text/html"), (b"accept", b"," * (size - len("text/html,")))])
+    except Refusal:
+        return True
+    return False
+
+
+def query(size: int) -> object:
+    return page_query(Request({"type": "http", "query_string": b"first=1&".ljust(size, b"a"), "headers": []}))
+
+
 def page(size: int) -> object:
     return page_query(Request({"type": "http", "query_string": f"first={size}".encode(), "headers": []}))
 
@@ -146,18 +191,23 @@ def interact_ref(size: int) -> object:
 
 
 HELD: list[tuple[str, Callable[[int], bool]]] = [
+    ("MAX_ACCEPT_BYTES", accept),
     ("MAX_ACCESS_ITEMS", holds(access_items)),
+    ("MAX_HOST_LENGTH", host),
     ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(bare_key)),
     ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(quoted_key)),
     ("MAX_INTERVAL_LENGTH", holds(interval)),
     ("MAX_KEYID_LENGTH", holds(keyid)),
     ("MAX_KEYID_LENGTH", holds(kid)),
+    ("MAX_METADATA_BYTES", holds(metadata)),
+    ("MAX_METADATA_BYTES", holds(metadata_of_wide_characters)),
     ("MAX_METADATA_DEPTH", holds(nested)),
     ("MAX_METADATA_DEPTH", holds(nested_lists)),
     ("MAX_NONCE_LENGTH", holds(nonce)),
     ("MAX_NONCE_LENGTH", holds(interact_ref)),
     ("MAX_PAGE", holds(page)),
     ("MAX_PASSWORD_LENGTH", holds(lambda size: hash_password("a" * size))),
+    ("MAX_QUERY_BYTES", holds(query)),
     ("MAX_SIGNATURES", holds(signatures)),
     ("MAX_SIGNATURE_HEADER_BYTES", holds(signature_header)),
     ("MAX_SIGNATURE_HEADER_BYTES", digest_header),

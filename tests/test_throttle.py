@@ -2,7 +2,7 @@ import pytest
 
 from payres.clock import SECOND, MovableClock
 from payres.limits import BURST_SECONDS
-from payres.throttle import Throttle, origin, too_many
+from payres.throttle import UNREADABLE, Throttle, _origin, origin, origin_of, too_many
 
 START = 1_800_000_000 * SECOND
 
@@ -95,9 +95,41 @@ def test_too_many_rounds_the_wait_up(wait: int, shown: str) -> None:
         ("127.0.0.1", None),
         ("::1", None),
         ("::ffff:127.0.0.1", None),
-        ("unknown", None),
-        ("", None),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", UNREADABLE),
+        ("", UNREADABLE),
+        ("127.0.0.1:80", UNREADABLE),
+        ("fe80::1%" + "a" * 45, UNREADABLE),
     ],
 )
 def test_origin_is_who_is_counted(address: str, counted: str | None) -> None:
     assert origin(address) == counted
+
+
+FORWARDED = (b"x-forwarded-for", b"as the proxy says")
+
+
+@pytest.mark.parametrize(
+    ("client", "headers", "counted"),
+    [
+        (("203.0.113.7", 0), [FORWARDED], "203.0.113.7"),
+        (("203.0.113.7", 50000), [], "203.0.113.7"),
+        (("127.0.0.1", 50000), [], None),
+        (("127.0.0.1", 0), [FORWARDED], UNREADABLE),
+        (("::1", 50000), [(b"host", b"h"), FORWARDED], UNREADABLE),
+        (("unknown", 0), [FORWARDED], UNREADABLE),
+        (("x" * 30_000, 0), [FORWARDED], UNREADABLE),
+        (None, [], None),
+    ],
+)
+def test_origin_of_a_request_that_is_forwarded_is_always_counted(
+    client: tuple[str, int] | None, headers: list[tuple[bytes, bytes]], counted: str | None
+) -> None:
+    assert origin_of({"type": "http", "client": client, "headers": headers}) == counted
+
+
+def test_long_texts_that_are_no_address_are_not_kept() -> None:
+    before = _origin.cache_info().currsize
+    for number in range(10):
+        assert origin(f"{number}" * 30_000) == UNREADABLE
+    assert _origin.cache_info().currsize == before

@@ -17,10 +17,10 @@ import msgspec
 from payres.clock import SystemClock
 from payres.errors import Refusal
 from payres.identifiers import SystemIdentifiers
-from payres.ledger import LedgerBroken
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
+from payres.store.halts import Halt
 from payres.store.migrations import UnusableDatabase
 from payres.urls import Urls
 
@@ -121,8 +121,8 @@ def sentences() -> Iterator[None]:
         raise click.ClickException(refusal.description) from refusal
     except (SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error)) from error
-    except LedgerBroken as error:
-        raise click.ClickException(f"The ledger does not add up ({error}); run `payres ledger check`") from error
+    except Halt as error:
+        raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
     except BrokenPipeError:
         raise  # whoever read our output has had enough; click ends quietly
     except OSError as error:

@@ -1,4 +1,5 @@
-"""Which IP addresses payres may connect to on behalf of a stranger who named a URL.
+"""Which IP addresses payres may connect to on behalf of a stranger who named a URL: the guard against SSRF (server-side
+request forgery).
 
 The tables are written out where Python's own differ between the versions that payres runs on.
 """

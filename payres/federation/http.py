@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from payres.federation.failures import FetchFailed
+from payres.federation.lookups import Lookups
 from payres.federation.places import Places
 from payres.limits import MAX_FETCHED_BYTES
 from payres.urls import is_http_url
@@ -25,7 +26,8 @@ __all__ = ["Bounds", "FetchFailed", "GuardedClient", "Response"]
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What one exchange may cost: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
 
-    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections kept for the next ones.
+    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections kept for the next ones. `strangers`
+    says that requests name the hosts, so that the lookups that an address asks for are bounded too.
     """
 
     seconds: float = 5.0
@@ -34,6 +36,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     per_host: int = 4
     in_all: int = 32
     idle: int = 16
+    strangers: bool = True
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -62,7 +65,8 @@ class GuardedClient:
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
-        self._resolver = resolver
+        # Kept when the connections are closed: what hangs goes on to count.
+        self._resolver = resolver or Lookups(self._bounds.strangers).resolve
         self._tls = tls
         self._opener = opener
         self._places = Places(self._bounds.per_host, self._bounds.in_all, self._bounds.patience)
@@ -124,11 +128,11 @@ class GuardedClient:
             import httpcore2
             import httpx2
 
-            from payres.federation.transport import GuardedNetwork, GuardedTransport, resolve
+            from payres.federation.transport import GuardedNetwork, GuardedTransport
 
             network = GuardedNetwork(
                 self._allow_private_hosts,
-                self._resolver or resolve,
+                self._resolver,
                 self._bounds.seconds,
                 self._opener or httpcore2.AnyIOBackend(),
             )

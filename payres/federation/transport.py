@@ -3,9 +3,7 @@
 Importing it imports httpx2, which takes a while; `payres.federation.http` does so when it is first needed.
 """
 
-import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +15,8 @@ import httpx2
 from payres.federation.addresses import is_permitted
 from payres.federation.failures import FetchFailed
 
-# Looks a host and port up: IP addresses in their usual text form, best first. Raises OSError or ValueError.
+# Looks a host and port up: IP addresses in their usual text form, best first. Raises FetchFailed, OSError and
+# ValueError.
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 log = logging.getLogger("payres.federation")
@@ -25,12 +24,6 @@ log = logging.getLogger("payres.federation")
 MAX_ADDRESSES = 8
 # Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
 KEEPALIVE_SECONDS = 4.0
-
-
-async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host as the operating system knows them."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
 
 
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):
@@ -83,7 +76,7 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         raise FetchFailed("unresolvable", f"The name {host} has no address")
 
     async def _looked_up(self, host: str, port: int) -> list[str]:
-        """The addresses of a host; none also when the lookup fails."""
+        """The addresses of a host; none also when the lookup fails. Raises FetchFailed when there was none."""
         try:
             return list(dict.fromkeys(await self._resolver(host, port)))
         except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ import msgspec
 from payres.errors import Refusal
 from payres.grants.forgetting import IDLE_FOR, forget_clients
 from payres.limits import MAX_PRESENTED_KIDS
-from payres.signatures.jwk import JWK, parse_jwk, thumbprint
+from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
 from payres.store.database import Transaction
@@ -22,7 +22,7 @@ REMOTE_KEY_LIFETIME = 300 * 1_000_000  # microseconds until a remote key is fetc
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Exactly one of wallet_address (as the client wrote it) and jwk (JSON text) is present."""
+    """Exactly one of wallet_address (as the client wrote it) and jwk (as `encode_jwk` writes it) is present."""
 
     identity: str
     wallet_address: str | None
@@ -43,7 +43,7 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
         key = parse_jwk(jwk)
     except ValueError as error:
         raise _invalid_client(f"client.jwk: {error}") from error
-    return Client(thumbprint(key), None, jwk.decode())
+    return Client(thumbprint(key), None, encode_jwk(key))
 
 
 def find_keys(

@@ -63,13 +63,18 @@ class Interval(msgspec.Struct, frozen=True):
         """How many windows there are; None when they never run out."""
         return None if self.first is None or self.last is None else self.last - self.first + 1
 
+    @property
+    def mean_length(self) -> int:
+        """How long a window is, microseconds: exactly, or on average when it has months."""
+        return self.months * MEAN_MONTH + self.microseconds
+
     def window(self, index: int) -> Window:
         """The window with this index, whether or not it lies between `first` and `last`."""
         return Window(self._boundary(index), self._boundary(index + 1))
 
     def window_at(self, now: int) -> Window | None:
         """The window that contains `now`, or None before the first and after the last one."""
-        index = (now - self.anchor) // (self.months * MEAN_MONTH + self.microseconds)
+        index = (now - self.anchor) // self.mean_length
         # Calendar months stray from their mean by less than a week and are never shorter than 28 days, so the estimate
         # is wrong by one window at most: together the two loops take at most one step.
         while self._boundary(index) > now:

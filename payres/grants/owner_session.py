@@ -19,6 +19,8 @@ from payres.store.wallets import WalletRecord
 from payres.urls import Urls
 
 LIFETIME = 15 * MINUTE
+# A session as a regular expression: 256 bits of URL-safe base64, as Identifiers.secret makes them.
+VALUE = rb"[A-Za-z0-9_-]{43}"
 
 
 class ConsentRequest(msgspec.Struct, frozen=True):

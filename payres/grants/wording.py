@@ -10,8 +10,9 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from payres.amounts import Asset, describe_amount, parse_value
+from payres.clock import DAY, HOUR
 from payres.grants.access import granted_access
-from payres.grants.intervals import describe, parse_interval
+from payres.grants.intervals import Interval, describe, parse_interval
 from payres.urls import normalise
 from payres.wire import Access, Amount, Limits, OutgoingPaymentAccess, Subject
 
@@ -53,18 +54,23 @@ ACTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 INCLUDED = {"list": "list-all", "read": "read-all"}
+RECEIVER_GETS = "what it takes for the receiver to get "
+# Microseconds; what a limit of a shorter window lets happen, few people can tell.
+SHORT_WINDOW = HOUR
 
 
 class Spending(msgspec.Struct, frozen=True):
     """How far the client may spend: "up to USD 20.00" and "in total", say, with the only receiver if there is one.
 
-    unlimited means that nothing but the wallet's balance stops it.
+    unlimited means that nothing but the wallet's balance stops it. adds_up is what windows so short that their limit
+    says little come to: "USD 86,400.00 a day", say.
     """
 
     most: str
     period: str
     receiver: str | None
     unlimited: bool
+    adds_up: str | None = None
 
 
 class Permitted(msgspec.Struct, frozen=True):
@@ -146,21 +152,36 @@ def _describe_spending(item: OutgoingPaymentAccess) -> Spending | None:
     if "create" not in item.actions:
         return None
     limits = item.limits or Limits()
-    period = describe(parse_interval(limits.interval)) if limits.interval else None
+    interval = parse_interval(limits.interval) if limits.interval else None
+    period = describe(interval) if interval else None
     receiver = visible_url(limits.receiver).text if limits.receiver else None
-    if limits.debit_amount:
-        most = f"up to {_describe_amount(limits.debit_amount)}"
-    elif limits.receive_amount:
-        most = f"what it takes for the receiver to get up to {_describe_amount(limits.receive_amount)}"
-    else:
+    amount, so_that = (limits.debit_amount, "") if limits.debit_amount else (limits.receive_amount, RECEIVER_GETS)
+    if not amount:
         return Spending("any amount", period or "as often as it likes", receiver, unlimited=True)
-    return Spending(most, period or "in total", receiver, unlimited=False)
+    most = f"{so_that}up to {_describe_amount(amount)}"
+    adds_up = _add_up(amount, interval) if interval and interval.mean_length < SHORT_WINDOW else None
+    return Spending(most, period or "in total", receiver, unlimited=False, adds_up=adds_up and so_that + adds_up)
 
 
-def _describe_amount(amount: Amount) -> str:
+def _add_up(amount: Amount, interval: Interval) -> str | None:
+    """What the limits of all windows of a day, or of all that there are, come to; None when there is only one window.
+
+    Rounded up, because it is a warning.
+    """
+    value, total = parse_value(amount.value), interval.windows_total
+    if total == 1:
+        return None
+    a_day = -(-value * DAY // interval.mean_length)
+    if total is not None and total * value <= a_day:
+        return f"{_describe_amount(amount, total * value)} in all"
+    return f"{_describe_amount(amount, a_day)} a day"
+
+
+def _describe_amount(amount: Amount, value: int | None = None) -> str:
+    """The amount, or another value in its asset."""
     # The code of a receiver's asset is the client's own text.
     code = quote(amount.asset_code, safe=URL_CHARACTERS)
-    return describe_amount(parse_value(amount.value), Asset(code, amount.asset_scale))
+    return describe_amount(parse_value(amount.value) if value is None else value, Asset(code, amount.asset_scale))
 
 
 def _deceives(character: str) -> bool:

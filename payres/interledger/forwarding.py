@@ -14,13 +14,15 @@ from payres.interledger import balances
 from payres.interledger.answers import Answers, NoAnswerYet, Request
 from payres.interledger.balances import PaymentEnded
 from payres.interledger.declined import Declined
-from payres.interledger.hops import Hop, next_hop
+from payres.interledger.hops import Hop, next_hop, peer_towards
 from payres.interledger.link import Answered, Link, Lost, NotSent
 from payres.interledger.oer import MILLISECOND
 from payres.interledger.outbound import note_failure
 from payres.interledger.packets import Code, Fulfill, Prepare, Reply, encode, fulfills
 from payres.interledger.recovery import Recovery, fulfil_forwarded
+from payres.interledger.shares import NoPlace, Shares
 from payres.ledger import NotEnough
+from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.store import packets
 from payres.store.database import Database, Transaction
 from payres.store.packets import PacketRecord
@@ -30,6 +32,7 @@ from payres.store.peers import PeerRecord
 HOP_TIME: Final = SECOND
 LONGEST_LIFE: Final = 30 * SECOND
 SHORTEST_LIFE: Final = SECOND
+PATIENCE_SECONDS: Final = 2.0  # of waiting for a place on the next link: enough for a burst, and senders slow down then
 
 log = logging.getLogger("payres.interledger")
 
@@ -61,14 +64,24 @@ class Forwarder:
         self._link = link
         self._answers = answers
         self._recovery = recovery
+        self._places = Shares(MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER)
 
     async def forward(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes:
         """The next peer's reply, or the answer that was kept of the same request.
 
         Raises Declined, NoAnswerYet when the outcome is not known and the peer may ask again, RequestIdReused, Refusal.
         """
-        if not prepare.amount:
-            return await self._pass_on(peer, prepare)
+        next_peer_id = await self._database.read(partial(self._to, peer=peer, prepare=prepare))
+        try:
+            async with self._places.place(next_peer_id, peer.id, PATIENCE_SECONDS):
+                if not prepare.amount:
+                    return await self._pass_on(peer, prepare)
+                return await self._carry(peer, prepare, request)
+        except NoPlace as full:
+            raise Declined(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from full
+
+    async def _carry(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes:
+        """A packet with money, recorded before it leaves."""
         left = await self._database.write(partial(self._depart, peer=peer, prepare=prepare, request=request))
         if isinstance(left, bytes):
             return left
@@ -121,6 +134,11 @@ class Forwarder:
         except (PaymentEnded, Refusal) as obstacle:  # the peer was removed a moment ago; more than the ledger holds
             raise Declined(Code.INSUFFICIENT_LIQUIDITY) from obstacle
         return Departure(hop, packet)
+
+    def _to(self, tx: Transaction, peer: PeerRecord, prepare: Prepare) -> int:
+        """The id of the peer that the packet goes on to. Raises Declined."""
+        source = Asset(peer.asset_code, peer.asset_scale)
+        return peer_towards(tx, self._ilp_address, prepare.destination, source, peer.id).id
 
     def _hop(self, tx: Transaction, peer: PeerRecord, prepare: Prepare) -> Hop:
         source = Asset(peer.asset_code, peer.asset_scale)

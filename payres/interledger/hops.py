@@ -30,10 +30,18 @@ def next_hop(
     inbound_peer_id: int | None = None,
 ) -> Hop:
     """Where a packet of `amount` in `source` goes, never back to the peer it came from. Raises Declined."""
+    peer = peer_towards(tx, own_address, destination, source, inbound_peer_id)
+    onward = converted(tx, amount, source, Asset(peer.asset_code, peer.asset_scale), now) if amount else 0
+    return Hop(peer, peers.outgoing_token(tx, peer), onward)
+
+
+def peer_towards(
+    tx: Transaction, own_address: str, destination: str, source: Asset, inbound_peer_id: int | None = None
+) -> PeerRecord:
+    """The peer alone of the next hop. Raises Declined."""
     known = assets.find_asset(tx, source.code, source.scale)
     peer = next_peer(tx, destination, own_address, known.id if known else 0, inbound_peer_id)
     if peer is None:
         where = destination.rpartition(".")[0]  # the last segment says which payment, and that is long
         raise Declined(Code.UNREACHABLE, f"There is no peer with a route to {where}")
-    onward = converted(tx, amount, source, Asset(peer.asset_code, peer.asset_scale), now) if amount else 0
-    return Hop(peer, peers.outgoing_token(tx, peer), onward)
+    return peer

@@ -14,8 +14,9 @@ from payres.store import peers
 from payres.store.database import Database
 from payres.store.peers import PeerRecord
 
-# A packet holds its place until it is answered or expires, and twenty at a time are one payment.
-BOUNDS: Final = Bounds(seconds=30.0, patience=2.0, per_host=64, in_all=256, idle=64)
+# Shares bound the packets to each peer, before they are recorded; here is room for what they let through to several
+# peers that hang, at one host or at many.
+BOUNDS: Final = Bounds(seconds=30.0, patience=2.0, per_host=512, in_all=512, idle=64, strangers=False)
 MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
 

@@ -42,6 +42,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Payer(msgspec.Struct, frozen=True):
+    wallet_id: int
     asset: Asset
     fee: Fee
     external: Fraction
@@ -108,7 +109,7 @@ class RemoteQuotes:
         debit = value_in(wanted.debit, payer.asset, "debitAmount") if wanted.debit else None
         delivery = _to_deliver(wanted, receiver) if debit is None else 0
         try:
-            path = await self._probe(payer.asset, receiver)
+            path = await self._probe(payer, receiver)
             if debit is not None:
                 return _sending(debit, payer, receiver, path, rate)
             return _delivering(delivery, payer, receiver, path, rate)
@@ -119,16 +120,22 @@ class RemoteQuotes:
         wallet = active_wallet(tx, self._urls, wallet_address)
         asset = assets.asset_by_id(tx, wallet.asset_id)
         return _Payer(
+            wallet.id,
             Asset(asset.code, asset.scale),
             Fee(asset.fee_fixed, asset.fee_basis_points),
             rate_between(tx, asset.code, target.code, self._clock.now()),
         )
 
-    async def _probe(self, source: Asset, receiver: RemoteIncomingPayment) -> ProbedPath:
+    async def _probe(self, payer: _Payer, receiver: RemoteIncomingPayment) -> ProbedPath:
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
-        return await probe(Connection(self._outbounds.open(source), destination, self._outbounds.timing))
+        outbound = self._outbounds.open(payer.asset, payer.wallet_id)
+        try:
+            return await probe(Connection(outbound, destination, self._outbounds.timing))
+        except SendingFailed:
+            await outbound.note_silence()
+            raise
 
 
 def _to_deliver(wanted: _Wanted, receiver: RemoteIncomingPayment) -> int:

@@ -19,6 +19,7 @@ from payres.interledger import balances
 from payres.interledger.answers import Answers, Request
 from payres.interledger.link import BOUNDS, Answered, Link
 from payres.interledger.packets import Fulfill, decode_prepare, encode, fulfills
+from payres.interledger.shares import Shares
 from payres.payments.elsewhere import decode_path
 from payres.store import outgoing, packets, peers
 from payres.store.database import Database, Transaction
@@ -29,7 +30,10 @@ MARGIN: Final = SECOND  # after the expiry: the peer's clock may be a little beh
 GIVE_UP_AFTER: Final = HOUR
 FIRST_WAIT: Final = SECOND
 LONGEST_WAIT: Final = 5 * MINUTE
+# Questions under way to one peer, in places of their own, or packets that are held would keep the truth about others
+# away; and those about packets of one payment or from one peer.
 ASKED_AT_ONCE: Final = 16
+ASKED_AT_ONCE_OF_ONE: Final = 8
 TICK_SECONDS: Final = 1.0  # at most so long between looks at the clock, which may be moved
 RETRY_SECONDS: Final = 5.0
 PAGE: Final = 256
@@ -59,7 +63,7 @@ class Recovery:
         self._link = link
         self._answers = answers
         self._lost: asyncio.Queue[PacketRecord] = asyncio.Queue()
-        self._places = asyncio.Semaphore(ASKED_AT_ONCE)
+        self._places = Shares(ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
 
     async def resolve(self, packet: PacketRecord) -> bool:
         """Posts or releases the money of our payment's packet, once that is known; False when nobody will ever say.
@@ -93,7 +97,7 @@ class Recovery:
             return Resolved("unknown", why="The peer does not repeat answers")
         if self._clock.now() < packet.expires_at + MARGIN:
             return Resolved("unknown", for_good=False, why="The packet has not expired yet")
-        async with self._places:
+        async with self._places.place(peer.id, packet.outgoing_payment_id or packet.from_peer_id):
             answer = await self._link.post(peer, token, packet.prepare, packet.id, BOUNDS.seconds)
         if not isinstance(answer, Answered):
             return Resolved("unknown", for_good=False, why=answer.why)

@@ -90,6 +90,7 @@ class RemotePayments:
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._turns_of_wallets: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
         self._sending: dict[str, asyncio.Task[None]] = {}
+        self._closings: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """There is, or may be, a payment to send."""
@@ -108,9 +109,10 @@ class RemotePayments:
                     await asyncio.sleep(self.patience.after_fault)
                     self._woken.set()
         finally:
-            for task in list(self._sending.values()):
+            tasks = [*self._sending.values(), *self._closings]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._sending.values(), return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _take_up(self) -> None:
         after = ""
@@ -182,17 +184,23 @@ class RemotePayments:
         wallet = await self._database.read(lambda tx: wallets.wallet_by_id(tx, payment.wallet_address_id))
         source = Asset(wallet.asset_code, wallet.asset_scale)
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
-        connection = Connection(self.outbounds.open(source, payment.id), destination, self.outbounds.timing)
+        connection = Connection(self.outbounds.open(source, wallet.id, payment.id), destination, self.outbounds.timing)
         try:
             async with asyncio.timeout(LONGEST_ATTEMPT):
                 result = await pay(connection, _plan(payment))
         except TimeoutError:
             return _Setback("the receiver takes the money too slowly", retryable=True)
-        await close(connection)
+        self._close(connection)
         if result.failure is not None:
             return _Setback(result.failure.sentence, result.failure.retryable)
         # Without packets in doubt, what may be left is too little to be sent.
         return None if result.in_doubt else _Setback(NOT_IN_FULL, retryable=False)
+
+    def _close(self, connection: Connection) -> None:
+        """Says goodbye in the background: a peer that does not answer that shall neither keep a turn nor an end."""
+        closing = asyncio.create_task(_closed(connection))
+        self._closings.add(closing)
+        closing.add_done_callback(self._closings.discard)
 
     async def _set_back(self, payment_id: str, setback: "_Setback") -> None:
         """Waits before the next attempt, or ends the payment when there will be none."""
@@ -220,6 +228,13 @@ class RemotePayments:
             end_elsewhere(tx, payment, None if _arrived(payment) else failure, now)
 
         await self._database.write(unit)
+
+
+async def _closed(connection: Connection) -> None:
+    try:
+        await close(connection)
+    except Exception:  # the money is where it shall be
+        log.info("a connection could not be closed", exc_info=True)
 
 
 def _plan(payment: OutgoingRecord) -> Plan:

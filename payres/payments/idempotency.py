@@ -5,7 +5,8 @@ the copy waits here, so that a client never has to guess what a refusal is about
 """
 
 import asyncio
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -19,16 +20,37 @@ from payres.store.idempotency import KeptAnswer
 
 KEPT_FOR: Final = DAY
 PRUNED_AT_ONCE: Final = 2  # for each that is kept, so that deleting keeps up
-MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# Characters of a digest of a member: enough to tell two texts apart of which one client chose both.
+DIGEST_LENGTH: Final = 16
+# Of an object with more members or longer names, such as much metadata, it is not kept which member differs.
+MOST_PARTS: Final = 8
+LONGEST_NAME: Final = 32
+
+
+class Member(msgspec.Struct, frozen=True, array_like=True):
+    """What is kept of a member of a body: the digest of its text and, of a small object, those of its own members."""
+
+    whole: str
+    parts: dict[str, str]
+
+
+Members = dict[str, Member]
+OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+MEMBERS: Final = msgspec.json.Decoder(Members)
 
 
 class KeyedRequest(msgspec.Struct, frozen=True):
-    """A request to create something: who asks, under which key, at which path, and the body as it was sent."""
+    """A request to create something: who asks, under which key, at which path, and the body as it was sent.
+
+    `wallet_address` is what the grant says in place of a body without one: the same body under another grant may mean
+    another wallet, and is another request.
+    """
 
     client_id: int
     key: str
     path: str
     body: bytes
+    wallet_address: str | None = None
 
 
 class Turns:
@@ -57,27 +79,43 @@ def find_answer(tx: Transaction, request: KeyedRequest, now: int) -> KeptAnswer 
     if kept.path != request.path:
         sentence = f"The Idempotency-Key was used at {kept.path} before; use a new one for each creation"
         raise Refusal(422, "idempotency_key_reused", sentence, {"reason": "path"})
-    if kept.request != request.body:
-        raise _other_body(first_difference(kept.request, request.body))
+    if kept.body_hash != _hash(request):
+        raise _other_body(first_difference(MEMBERS.decode(kept.members), _members(request)))
     return kept
 
 
 def keep_answer(tx: Transaction, request: KeyedRequest, status: int, answer: bytes, now: int) -> None:
-    """Keeps the answer of what was created in this unit, and forgets some that are too old to be given again."""
+    """Keeps the answer of what was created in this unit, and forgets some that are too old to be given again.
+
+    Of the request no more is kept than tells it from others: what it said is in what was created, and its answer.
+    """
     idempotency.delete_answers_until(tx, now - KEPT_FOR, PRUNED_AT_ONCE)
-    kept = KeptAnswer(request.client_id, request.key, request.path, request.body, status, answer, now)
+    kept = KeptAnswer(
+        client_id=request.client_id,
+        key=request.key,
+        path=request.path,
+        body_hash=_hash(request),
+        members=msgspec.json.encode(_members(request)).decode(),
+        status=status,
+        answer=answer,
+        created_at=now,
+    )
     idempotency.keep_answer(tx, kept)
 
 
-def first_difference(before: bytes, after: bytes) -> str | None:
-    """The first member, such as `debitAmount.value`, that two bodies with JSON objects write differently.
+def members_of(body: bytes) -> Members:
+    """What tells the members of a body from those of another; none when it is no JSON object."""
+    return {name: Member(_digest(value), _parts(value)) for name, value in _object(body).items()}
+
+
+def first_difference(before: Members, after: Members) -> str | None:
+    """The first member, such as `debitAmount.value`, that two bodies write differently.
 
     None when they differ in nothing but the order of members or the space between them. What is inside the members of
     `after` need not be valid.
     """
-    first, second = _members(before), _members(after)
-    for name in _names_that_differ(first, second):
-        was, is_now = _members(first.get(name, b"")), _members(second.get(name, b""))
+    for name in _names_that_differ(before, after):
+        was, is_now = (members[name].parts if name in members else {} for members in (before, after))
         if not was or not is_now:
             return name
         for part in _names_that_differ(was, is_now):
@@ -85,17 +123,40 @@ def first_difference(before: bytes, after: bytes) -> str | None:
     return None
 
 
-def _names_that_differ(first: dict[str, bytes], second: dict[str, bytes]) -> Iterator[str]:
+def _names_that_differ(first: Mapping[str, object], second: Mapping[str, object]) -> Iterator[str]:
     names = [*second, *(name for name in first if name not in second)]
     return (name for name in names if first.get(name) != second.get(name))
 
 
-def _members(text: bytes) -> dict[str, bytes]:
+def _parts(text: bytes) -> dict[str, str]:
+    """The digests of the members of a small object; none for anything else."""
+    parts = _object(text)
+    if len(parts) > MOST_PARTS or any(len(name) > LONGEST_NAME for name in parts):
+        return {}
+    return {name: _digest(value) for name, value in parts.items()}
+
+
+def _object(text: bytes) -> dict[str, bytes]:
     """The members of a JSON object as they are written; none for anything else."""
     try:
-        return {name: bytes(value) for name, value in MEMBERS.decode(text).items()}
+        return {name: bytes(value) for name, value in OBJECT.decode(text).items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
+
+
+def _members(request: KeyedRequest) -> Members:
+    members = members_of(request.body)
+    if request.wallet_address is not None:
+        members["walletAddress"] = Member(_digest(msgspec.json.encode(request.wallet_address)), {})
+    return members
+
+
+def _hash(request: KeyedRequest) -> bytes:
+    return hashlib.sha256(f"{request.wallet_address or ''}\n".encode() + request.body).digest()
+
+
+def _digest(value: bytes) -> str:
+    return hashlib.sha256(value).hexdigest()[:DIGEST_LENGTH]
 
 
 def _other_body(member: str | None) -> Refusal:

@@ -4,6 +4,7 @@ from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import format_time, parse_time
 from payres.errors import Refusal, not_found, wrong_state
 from payres.identifiers import Identifiers
+from payres.ledger import SUMMED, check_sum
 from payres.payments.exchange import value_in
 from payres.store import incoming
 from payres.store.database import Transaction
@@ -81,11 +82,14 @@ def check_countable(payment: IncomingRecord, amount: int) -> None:
 
 
 def credit(tx: Transaction, payment: IncomingRecord, amount: int, now: int) -> None:
-    """Counts an amount that the ledger credits in this same unit, and completes a payment that has all it wants.
+    """Counts an amount that the ledger has credited in this same unit, and completes a payment that has all it wants.
 
-    Raises Refusal (a total past 2^63-1).
+    Raises Refusal (a total past 2^63-1), LedgerBroken when the total is not what was transferred.
     """
     check_countable(payment, amount)
+    credited = incoming.first_received(tx, payment, SUMMED)
+    total = payment.received + amount
+    check_sum(f"the received of incoming payment {payment.id}", total, credited, len(credited) < SUMMED)
     remaining = payment.remaining
     reached = remaining is not None and amount >= remaining
     incoming.add_received(tx, payment.id, amount, now if reached else None)

@@ -220,7 +220,19 @@ def _count_spending(tx: Transaction, payment: OutgoingRecord, grant_id: str, ass
     spent = spent_in_window(tx, grant_id, payment.window_start, asset)
     assert spent is not None
     assert spent.debit == before.debit + payment.debit
+    _check_spent(tx, payment, grant_id, spent)
     return spent
+
+
+def _check_spent(tx: Transaction, payment: OutgoingRecord, grant_id: str, spent: Spent) -> None:
+    """Holds what the grant has spent in the payment's window against its last payments. Raises LedgerBroken."""
+    window, asset = payment.window_start, (payment.receive_code, payment.receive_scale)
+    last = outgoing.last_spent(tx, grant_id, ledger.SUMMED)
+    are_all = len(last) < ledger.SUMMED
+    debits = [debit for its_window, _, _, debit, _ in last if its_window == window]
+    receives = [receive for its_window, *its_asset, _, receive in last if (its_window, *its_asset) == (window, *asset)]
+    ledger.check_sum(f"the debit of grant {grant_id} in the window from {window}", spent.debit, debits, are_all)
+    ledger.check_sum(f"the receive of grant {grant_id} in the window from {window}", spent.receive, receives, are_all)
 
 
 def _check_movable(debit: int, receive: int) -> None:

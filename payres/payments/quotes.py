@@ -5,8 +5,11 @@ The arithmetic of fees, rates and their rounding is in `payres.amounts`; the mon
 
 from fractions import Fraction
 
+import msgspec
+
 from payres.amounts import MAX_LEDGER, Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
 from payres.errors import Refusal, invalid_request, not_found
+from payres.grants.forgetting import QUOTE_UNUSED_FOR, forget_quotes
 from payres.identifiers import Identifiers
 from payres.payments.elsewhere import Offer, encode_path
 from payres.payments.exchange import rate_between, value_in
@@ -53,8 +56,7 @@ def create_quote(
         created_at=now,
         expires_at=min(now + lifetime * MICROSECONDS, receiver.payment.expires_at),
     )
-    quotes.insert_quote(tx, quote)
-    return quote
+    return _keep(tx, quote, now)
 
 
 def record_offer(
@@ -83,8 +85,7 @@ def record_offer(
         expires_at=latest if offer.expires_at is None else min(latest, offer.expires_at),
         path=encode_path(offer.path),
     )
-    quotes.insert_quote(tx, quote)
-    return quote
+    return _keep(tx, quote, now)
 
 
 def require_quote(tx: Transaction, quote_id: str) -> QuoteRecord:
@@ -96,13 +97,21 @@ def require_quote(tx: Transaction, quote_id: str) -> QuoteRecord:
 
 
 def no_such_quote() -> Refusal:
-    """The same answer whether it does not exist or is another client's."""
+    """The same answer whether it does not exist, was never used and is forgotten, or is another client's."""
     return not_found("There is no such quote, or it is not this client's")
 
 
 def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount, now: int) -> Terms:
     """The terms of sending exactly `debit`, fee included. Refuses with 400 `invalid_amount`."""
     return _terms(tx, wallet, receiver, debit, None, now)
+
+
+def _keep(tx: Transaction, quote: QuoteRecord, now: int) -> QuoteRecord:
+    """Keeps a new quote until it is no longer of use, and forgets some that are not."""
+    forget_quotes(tx, now)
+    kept = msgspec.structs.replace(quote, forget_at=quote.expires_at + QUOTE_UNUSED_FOR)
+    quotes.insert_quote(tx, kept)
+    return kept
 
 
 def _terms(

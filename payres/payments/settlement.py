@@ -6,6 +6,7 @@ between creation and settlement loses nothing: the next start settles them.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from payres import ledger
@@ -15,6 +16,7 @@ from payres.payments import incoming as incoming_rules
 from payres.store import accounts, assets, grants, incoming, outgoing, wallets
 from payres.store.accounts import ReservationRecord
 from payres.store.database import Database, Transaction, savepoint
+from payres.store.halts import RowMissing
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 
@@ -71,7 +73,8 @@ def settle(tx: Transaction, payment_id: str, clock: Clock) -> None:
         return
     now = clock.now()
     receiver = incoming.find_incoming(tx, payment.incoming_payment_id)
-    assert receiver is not None, "the foreign key holds it"
+    if receiver is None:
+        raise RowMissing(f"incoming payment {payment.incoming_payment_id} does not exist")
     failure = _obstacle(receiver, payment, now)
     if failure:
         fail(tx, payment, failure, now)
@@ -85,7 +88,7 @@ def settle(tx: Transaction, payment_id: str, clock: Clock) -> None:
 
 def promised_reservation(tx: Transaction, payment_id: str) -> ReservationRecord:
     """What the payer's wallet holds for the payment; the first reservation that was made for it."""
-    return accounts.reservations_of_payment(tx, payment_id)[0]
+    return _reservations(tx, payment_id)[0]
 
 
 def end_elsewhere(tx: Transaction, payment: OutgoingRecord, failure: str | None, now: int) -> None:
@@ -103,18 +106,8 @@ def end_elsewhere(tx: Transaction, payment: OutgoingRecord, failure: str | None,
     sent = payment.sent + fee if payment.sent else 0
     for reservation in accounts.reservations_of_payment(tx, payment.id):
         ledger.release(tx, reservation.id)
-    if payment.grant_id:
-        grants.add_spending(
-            tx,
-            payment.grant_id,
-            payment.window_start,
-            payment.receive_code,
-            payment.receive_scale,
-            sent - payment.debit,
-            # What arrived is the receiver's word, which may not use up more than was promised.
-            min(payment.delivered, payment.receive) - payment.receive,
-            now,
-        )
+    # What arrived is the receiver's word, which may not use up more than was promised.
+    _give_back(tx, payment, payment.debit - sent, payment.receive - min(payment.delivered, payment.receive), now)
     outgoing.end_outgoing(tx, payment.id, sent, payment.delivered, None if sent == payment.debit else failure, now)
 
 
@@ -122,18 +115,24 @@ def fail(tx: Transaction, payment: OutgoingRecord, failure: str, now: int) -> No
     """Ends a payment of which nothing was sent: its money and its share of the grant's limits are free again."""
     for reservation in accounts.reservations_of_payment(tx, payment.id):
         ledger.release(tx, reservation.id)
-    if payment.grant_id:
-        grants.add_spending(
-            tx,
-            payment.grant_id,
-            payment.window_start,
-            payment.receive_code,
-            payment.receive_scale,
-            -payment.debit,
-            -payment.receive,
-            now,
-        )
+    _give_back(tx, payment, payment.debit, payment.receive, now)
     outgoing.end_outgoing(tx, payment.id, 0, 0, failure, now)
+
+
+@ledger.movement
+def _give_back(tx: Transaction, payment: OutgoingRecord, debit: int, receive: int, now: int) -> None:
+    """Takes back what the payment has not used of its grant's limits."""
+    if payment.grant_id:
+        window, code, scale = payment.window_start, payment.receive_code, payment.receive_scale
+        grants.add_spending(tx, payment.grant_id, window, code, scale, -debit, -receive, now)
+
+
+def _reservations(tx: Transaction, payment_id: str) -> Sequence[ReservationRecord]:
+    """Those of a payment under way, which always has one."""
+    found = accounts.reservations_of_payment(tx, payment_id)
+    if not found:
+        raise RowMissing(f"outgoing payment {payment_id} has no reservation")
+    return found
 
 
 def _obstacle(receiver: IncomingRecord, payment: OutgoingRecord, now: int) -> str | None:
@@ -150,7 +149,7 @@ def _move(tx: Transaction, payment: OutgoingRecord, receiver: IncomingRecord, no
     """Phase two: fee to the operator, the rest to the receiver, through the liquidity accounts when assets differ."""
     sender_wallet = wallets.wallet_by_id(tx, payment.wallet_address_id)
     target_wallet = wallets.wallet_by_id(tx, receiver.wallet_address_id)
-    promised, *liquidity = accounts.reservations_of_payment(tx, payment.id)
+    promised, *liquidity = _reservations(tx, payment.id)
     if payment.fee:
         ledger.post(
             tx, promised.id, ledger.operator_account(tx, sender_wallet.asset_id, "fees"), payment.fee, "fee", now
@@ -170,7 +169,7 @@ def _move(tx: Transaction, payment: OutgoingRecord, receiver: IncomingRecord, no
 
 def _pay_from_liquidity(
     tx: Transaction,
-    liquidity: list[ReservationRecord],
+    liquidity: Sequence[ReservationRecord],
     payment: OutgoingRecord,
     receiver: IncomingRecord,
     target_account: int,

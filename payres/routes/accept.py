@@ -8,6 +8,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from payres.errors import Refusal
+from payres.limits import MAX_ACCEPT_BYTES
 from payres.routes.messages import JSON
 
 # What nearly all clients send, so that nothing need be parsed.
@@ -40,7 +41,7 @@ class WalletRoute(Route):
 
 
 def check_accept(headers: Sequence[tuple[bytes, bytes]], types: Sequence[str] = ()) -> None:
-    """Refuses with 406 headers that take neither JSON nor one of the other types."""
+    """Refuses with 406 headers that take neither JSON nor one of the other types. A very long Accept is ignored."""
     for name, value in headers:
         if name == b"accept" and value not in COMMON:
             break
@@ -68,7 +69,9 @@ def accepts(accept: str, types: Sequence[str] = ()) -> bool:
 
 
 def _joined(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    return ",".join([value.decode("latin-1") for name, value in headers if name == b"accept"])
+    """All lines of Accept as one; nothing, as if there were none, when that is longer than anyone needs."""
+    joined = b",".join([value for name, value in headers if name == b"accept"])
+    return joined.decode("latin-1") if len(joined) <= MAX_ACCEPT_BYTES else ""
 
 
 def _ranges(accept: str) -> dict[str, bool]:

@@ -48,6 +48,8 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
     check_in_force(holder.expires_at, holder.revoked_at, holder.grant_state, now)
     has_asked_elsewhere = await _prove(context, _client_of(holder), unverified, keys)
+    if action == "create" and holder.client_jwk is not None:
+        context.rate_limits.check_stranger(request.scope)  # anyone can have a key, and what is created is kept
     permission = permit(holder, kind, action)
     if has_asked_elsewhere:
         later = context.clock.now()

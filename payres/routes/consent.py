@@ -4,6 +4,7 @@ Everything happens at the one address that the client sends its user to, and eve
 """
 
 import logging
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -23,7 +24,7 @@ from payres.routes.forms import keep_session, read_form, session_cookie
 from payres.routes.pages import redirect, refusal_page, render
 from payres.store.database import Transaction
 from payres.store.sessions import REMEMBERED
-from payres.throttle import origin
+from payres.throttle import origin_of
 
 log = logging.getLogger("payres.routes")
 
@@ -104,8 +105,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
 
 
 def _guesser(request: Request, found: ConsentRequest) -> Guesser:
-    client = request.client
-    return Guesser(origin(client.host) if client else None, found.known_browser)
+    return Guesser(origin_of(request.scope), found.known_browser)
 
 
 async def _sign_out(request: Request, form: dict[str, str]) -> Response:
@@ -122,8 +122,10 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
     now = context.clock.now()
     given = OwnerDecision(approve, form.get("csrf", ""), form.get("shown", ""))
 
+    find = _finder(request, now)
+
     def unit(tx: Transaction) -> Decision:
-        found = _find_in(tx, request, now)
+        found = find(tx)
         return owner_session.decide_as_owner(tx, context.urls, found, given, context.identifiers, now)
 
     try:
@@ -200,13 +202,14 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
 
 async def _find(request: Request) -> ConsentRequest:
     context = context_of(request)
-    now = context.clock.now()
-    return await context.database.read(lambda tx: _find_in(tx, request, now))
+    return await context.database.read(_finder(request, context.clock.now()))
 
 
-def _find_in(tx: Transaction, request: Request, now: int) -> ConsentRequest:
-    path = request.path_params
-    return owner_session.find_request(tx, path["id"], path["nonce"], session_cookie(request), now)
+def _finder(request: Request, now: int) -> Callable[[Transaction], ConsentRequest]:
+    """The unit that finds what the page is about. What a stranger wrote is read here, before the unit keeps others
+    waiting."""
+    path, session = request.path_params, session_cookie(request)
+    return lambda tx: owner_session.find_request(tx, path["id"], path["nonce"], session, now)
 
 
 def _path(request: Request) -> str:

@@ -1,11 +1,14 @@
 """What a browser sends of itself: a form filled in on one of our own pages, and the cookie of the owner's session."""
 
+import re
+from functools import lru_cache
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import Refusal, insufficient_access, invalid_request
+from payres.grants import owner_session
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
 from payres.routes.messages import read_body
@@ -40,8 +43,14 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def session_cookie(request: Request) -> str | None:
-    """The session that the browser says it has."""
-    return request.cookies.get(_cookie_name(_is_secure(request)))
+    """The session that the browser says it has; None for what cannot be one of ours.
+
+    Read here and not by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
+    """
+    cookie = _session_in_cookies(_cookie_name(_is_secure(request)))
+    lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
+    found = cookie.findall(b";".join(lines))
+    return found[-1].decode("ascii") if found else None
 
 
 def keep_session(request: Request, response: Response, session: str, seconds: int) -> None:
@@ -57,6 +66,12 @@ def keep_session(request: Request, response: Response, session: str, seconds: in
 def _cookie_name(secure: bool) -> str:
     """Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis)."""
     return "__Host-payres_session" if secure else "payres_session"
+
+
+@lru_cache
+def _session_in_cookies(name: str) -> re.Pattern[bytes]:
+    """Finds the cookie among `name=value; name=value` (RFC 6265bis), in time linear in their length."""
+    return re.compile(rb"(?:^|;)[ \t]*+%b=(%b)(?=[ \t]*+(?:;|$))" % (name.encode(), owner_session.VALUE))
 
 
 def _is_secure(request: Request) -> bool:

@@ -6,6 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.errors import Refusal
 from payres.limits import MAX_HEADER_BYTES
+from payres.routes.rate_limits import RateLimits
 from payres.routes.refusals import refusal_response
 
 
@@ -26,12 +27,15 @@ def too_long() -> Refusal:
 class HeaderLimit:
     """Refuses longer header sections under servers that have no such limit, or another."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, limits: RateLimits) -> None:
         self.app = app
+        self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and _section_bytes(scope) > MAX_HEADER_BYTES:
-            await refusal_response(too_long())(scope, receive, send)
+            refusal = too_long()
+            self.limits.count_failure(scope, refusal.status)
+            await refusal_response(refusal)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 

@@ -1,12 +1,12 @@
-"""HTTP/1.1 as the servers of `payres serve` and payres.testing speak it: uvicorn's, with refusals like all others.
+"""HTTP/1.1 as `payres serve` and payres.testing speak it, with bounds on connections, header sections and waiting.
 
 uvicorn answers what is no HTTP in plain text and ahead of the answers that are still due, reads header sections without
-end, waits for ever, takes any number of connections, and writes a line into the log for each request that is none.
+end, waits for ever, takes any number of connections, makes requests of all that is pipelined, keeps answers that nobody
+reads, drops the request of a client that has finished sending, and writes a line into the log for each that is none.
 """
 
 import asyncio
 import logging
-import resource
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -15,28 +15,39 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from payres.clock import SECOND
 from payres.errors import Refusal, unavailable
-from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_CONNECTIONS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
+from payres.limits import (
+    BODY_SECONDS,
+    HEADER_SECONDS,
+    MAX_HEADER_BYTES,
+    SPARE_FILES,
+    UNREAD_SECONDS,
+)
+from payres.routes.connections import Flow, connections_of, most_connections, most_of_one_address
 from payres.routes.header_limit import section_bytes, too_long
 from payres.routes.refusals import refusal_response
 from payres.routes.request_head import MALFORMED, ambiguity
+from payres.throttle import too_many
 
 log = logging.getLogger("payres.routes")
 
 LINGER_SECONDS: Final = 2
 # A section that begins inside a piece is measured from the next one on: by so much at most, it may be noticed late.
 PIECE_BYTES: Final = 4096
+# Bytes of answers that wait to be sent, above which a client counts as one that does not read.
+UNSENT_BYTES: Final = 4096
+END_OF_SECTION: Final = b"\r\n\r\n"
 NEW: Final = -1.0
 
 
-def most_connections() -> int:
-    """How many connections may be open: MAX_CONNECTIONS, or what the process's files allow."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files - SPARE_FILES, 1))
-
-
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. Once something on it is refused, nothing that follows is read."""
+    """One connection. Once something on it is refused, nothing that follows is read.
+
+    Requests are parsed one at a time: what a client sends ahead stays bytes, of which no more than one read are taken.
+    """
+
+    flow: Flow
 
     def __init__(
         self,
@@ -46,6 +57,10 @@ class HttpProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._server = connections_of(server_state, config)
+        self._address: str | None = None  # for which the connection is counted
+        self._held = b""  # what has come, of which so much is parsed:
+        self._parsed = 0
         self._unfinished = 0  # bytes that came since the parser last had something to hand on
         self._fault: Refusal | None = None  # of the head that the parser was stopped at
         self._last_words: bytes | None = None
@@ -55,12 +70,26 @@ class HttpProtocol(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._is_clogged = False  # there are answers that the client does not read
+        self._is_put_off = False  # what follows the latest answer, until the client has read
+        self._has_ended = False  # the client sends no more
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Takes the connection, or refuses one too many: what it sends is not read."""
         super().connection_made(transport)
-        if len(self.connections) > most_connections():
+        self.flow = Flow(transport)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        self._address = self._server.counted_address(self.client)
+        of_address = self._server.enter(self._address) if self._address is not None else 0
+        most = most_connections()
+        most_of_address = most_of_one_address(most)
+        if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
+            self._last_words = b""  # a refusal keeps the connection for a while, and here are too many for that
+            transport.abort()
+        elif len(self.connections) > most:
             self._refuse(unavailable("The server has as many connections as it takes. Try again shortly"))
+        elif of_address > most_of_address:
+            self._refuse(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
         else:
             self._set_watch()
 
@@ -74,21 +103,29 @@ class HttpProtocol(HttpToolsProtocol):
         self._set_watch()
         if self._unread is not None:
             self._unread.cancel()
+        self._held = b""
+        self._server.release(self)
+        if self._address is not None:
+            self._server.leave(self._address)
 
     def data_received(self, data: bytes) -> None:
-        """Parses what came, and stops at a section of headers or trailers that has become too long to wait for."""
-        for start in range(0, len(data), PIECE_BYTES):
-            if self._last_words is not None:
-                return
-            piece = data[start : start + PIECE_BYTES]
-            self._unfinished += len(piece)
-            self._parse(piece)
-            if self._unfinished > MAX_HEADER_BYTES and self._last_words is None:
-                self._refuse(too_long())
-        if self._coming is None and self._unfinished:  # empty lines before a request
-            self._coming = HEADER_SECONDS
-        if self._coming != self._watched:
-            self._set_watch()
+        """Parses what came, as far as it may be parsed yet."""
+        self._held = self._held[self._parsed :] + data if self._held else data
+        self._parsed = 0
+        self._parse_on()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio's
+        """The client sends no more. What it has asked for is answered; then the connection is closed."""
+        running = self._running
+        self._has_ended = True
+        self._coming = None
+        self._set_watch()
+        if running is None or running.response_complete or running.more_body or self.scheme == "https":
+            self._cut_later()
+            return False  # closes the transport
+        if self.pipeline and self.cycle.more_body:
+            self.pipeline.popleft()  # the rest of it will not come
+        return True
 
     def on_message_begin(self) -> None:
         """Begins a request."""
@@ -117,23 +154,50 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Goes on with the next request that waits; after the last one, what was refused gets its answer."""
-        is_last = not self.pipeline
-        super().on_response_complete()
-        if is_last and self._last_words is not None and not self.transport.is_closing():
-            self._hang_up()
+        """Goes on with the next request, or when the client has read the answers so far."""
+        if self._is_clogged:
+            self._recount()
+        self._is_put_off = self._is_clogged and not self.transport.is_closing()
+        if not self._is_put_off:
+            self._go_on()
 
     def pause_writing(self) -> None:
-        """The client does not read its answers. It has a while to go on."""
-        super().pause_writing()
-        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+        """The client does not read its answers. It has a while to go on.
+
+        An answer that has begun is written to its end, unlike uvicorn's: it is in memory in any case, and counted only
+        where the transport has it.
+        """
+        self._is_clogged = True
+        self._recount()
+        if self._unread is None:
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The client has read."""
-        super().resume_writing()
+        self._is_clogged = False
+        self._recount()
+        if self.transport.is_closing():
+            return
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+        if self._is_put_off:
+            self._is_put_off = False
+            self._go_on()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing has come for a while."""
+        if not self.transport.is_closing():
+            self._close()
+
+    def buffered_bytes(self) -> int:
+        """How many bytes are kept for this connection: answers that are not sent, and what is not parsed."""
+        return self.transport.get_write_buffer_size() + len(self._held)
+
+    def cut(self) -> None:
+        """Ends the connection, whatever is left to send."""
+        self._held, self._is_clogged = b"", False  # a request under way may still write, and shall not be counted
+        self.transport.abort()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         async def run(scope: Any, receive: Any, send: Any) -> None:
@@ -155,6 +219,65 @@ class HttpProtocol(HttpToolsProtocol):
         if section_bytes(parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
             return too_long()
         return ambiguity(parser.get_http_version(), self.headers, parser.should_upgrade())
+
+    def _go_on(self) -> None:
+        """Starts the next request that waits; after the last one, what was refused gets its answer."""
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._cut_later()
+        elif is_last and self._last_words is not None:
+            self._hang_up()
+        elif is_last and self._has_ended:
+            self._close()
+        elif self._held:
+            self._parse_on()
+
+    def _parse_on(self) -> None:
+        """Parses what is held, and stops behind a request that has to be answered first, at a section of headers or
+        trailers that has become too long to wait for, and at what is refused."""
+        held, start = self._held, self._parsed
+        while start < len(held) and self._last_words is None and not self._is_busy():
+            end = held.find(END_OF_SECTION, start, start + PIECE_BYTES)  # so that a piece ends no more than one section
+            end = start + PIECE_BYTES if end < 0 else end + len(END_OF_SECTION)
+            piece, start = held[start:end], end
+            self._unfinished += len(piece)
+            self._parse(piece)
+            if self._unfinished > MAX_HEADER_BYTES and self._last_words is None:
+                self._refuse(too_long())
+        self._hold(start)
+        if self._coming is None and self._unfinished and self._last_words is None:  # empty lines before a request
+            self._coming = HEADER_SECONDS
+        if self._coming != self._watched:
+            self._set_watch()
+
+    def _is_busy(self) -> bool:
+        """Whether a request that has come wants an answer, or the client to read one."""
+        if self._is_clogged or self.pipeline:
+            return True
+        cycle = self.cycle
+        return not (cycle is None or cycle.more_body or cycle.response_complete)
+
+    def _hold(self, parsed: int) -> None:
+        """Keeps the rest of what has come until it may be parsed, and reads no more until then."""
+        if parsed < len(self._held) and self._last_words is None:
+            self._parsed = parsed
+            if not self.flow.holds:
+                self.flow.pause_reading()
+                self.flow.holds = True
+                self._recount()
+            return
+        self._held, self._parsed = b"", 0
+        if self.flow.holds:
+            self.flow.holds = False
+            self.flow.resume_reading()
+            self._recount()
+
+    def _recount(self) -> None:
+        if self._is_clogged or self._held:
+            self._server.buffer(self)
+        else:
+            self._server.release(self)
 
     def _parse(self, data: bytes) -> None:
         """uvicorn's data_received, which loses what follows an offer of another protocol."""
@@ -188,7 +311,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.flow.read_paused or not (self._begun or is_answered):  # it is not the client that is slow
             self._set_watch()
         elif is_answered and (not self._begun or self._coming == BODY_SECONDS):
-            self.transport.close()
+            self._close()
         else:
             self._refuse(Refusal(408, "too_slow", f"The request did not come within {self._coming} seconds"))
 
@@ -233,9 +356,18 @@ class HttpProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
         self.transport.write(self._last_words)
-        if self.transport.can_write_eof():
+        if self.transport.can_write_eof() and not self._has_ended:
             # Closed at once, the answer would be lost to a client that is still sending (RFC 9112 section 9.6).
             self.transport.write_eof()
-            self.timeout_keep_alive_task = self.loop.call_later(LINGER_SECONDS, self.transport.close)
+            self.timeout_keep_alive_task = self.loop.call_later(LINGER_SECONDS, self._close)
         else:
-            self.transport.close()
+            self._close()
+
+    def _close(self) -> None:
+        self.transport.close()
+        self._cut_later()
+
+    def _cut_later(self) -> None:
+        """Ends the connection after a while, unless the client reads: what is left to send would keep it for ever."""
+        if self._unread is None and self.transport.get_write_buffer_size():
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)

@@ -35,11 +35,15 @@ class Creation:
     Inside `async with` it is the only one under its key. Refuses with 400 a header that is no key.
     """
 
-    def __init__(self, request: Request, body: bytes, permission: Permission) -> None:
+    def __init__(
+        self, request: Request, body: bytes, permission: Permission, wallet_address: str | None = None
+    ) -> None:
+        """`wallet_address` is what the grant says in place of a body without one."""
         self._context = context_of(request)
         self._permission = permission
         key = idempotency_key(request.scope["headers"])
-        self._keyed = None if key is None else KeyedRequest(permission.client_id, key, request.scope["path"], body)
+        path = request.scope["path"]
+        self._keyed = None if key is None else KeyedRequest(permission.client_id, key, path, body, wallet_address)
         self._turn = None if self._keyed is None else self._context.turns.of(self._keyed)
 
     async def __aenter__(self) -> None:

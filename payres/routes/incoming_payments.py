@@ -33,12 +33,12 @@ async def create(request: Request) -> Response:
     context = context_of(request)
     body = await read_json_body(request)
     permission = await authorize(request, body, "incoming-payment", "create")
-    creation = Creation(request, body, permission)
     asked = decode(REQUEST, body)
     wallet_address = asked.wallet_address or permission.identifier()
     if not wallet_address:
         raise invalid_request("walletAddress is needed: the grant does not name one", field="walletAddress")
     permission.item_for(wallet_address)
+    creation = Creation(request, body, permission, None if asked.wallet_address else wallet_address)
     now = context.clock.now()
 
     def unit(tx: Transaction) -> Found:

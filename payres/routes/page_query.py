@@ -2,16 +2,17 @@
 
 import uuid
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from payres.errors import invalid_request
-from payres.limits import DEFAULT_PAGE, MAX_PAGE
+from payres.limits import DEFAULT_PAGE, MAX_PAGE, MAX_QUERY_BYTES
 from payres.store.pages import PageQuery
 
 
 def wallet_address_of(request: Request) -> str:
-    """The `wallet-address` of the query. Refuses with 400 a list of nobody's payments."""
-    values = request.query_params.getlist("wallet-address")
+    """The `wallet-address` of the query. Refuses with 400 a list of nobody's payments, and a long query."""
+    values = _parameters(request).getlist("wallet-address")
     if len(values) != 1 or not values[0]:
         raise invalid_request(
             "Name the wallet address once, as the query parameter wallet-address", field="wallet-address"
@@ -20,12 +21,13 @@ def wallet_address_of(request: Request) -> str:
 
 
 def page_query(request: Request) -> PageQuery:
-    """The page asked for. Refuses with 400 what contradicts itself or cannot be read."""
+    """The page asked for. Refuses with 400 what contradicts itself or cannot be read, and a long query."""
+    parameters = _parameters(request)
     for name in ("first", "last", "cursor"):
-        if len(request.query_params.getlist(name)) > 1:
+        if len(parameters.getlist(name)) > 1:
             raise invalid_request(f"Give {name} once", field=name)
-    first, last = _count(request, "first"), _count(request, "last")
-    cursor = _cursor(request.query_params.get("cursor"))
+    first, last = _count(parameters, "first"), _count(parameters, "last")
+    cursor = _cursor(parameters.get("cursor"))
     if first and last:
         raise invalid_request("first and last exclude each other", field="last")
     if last and cursor is None:
@@ -35,8 +37,15 @@ def page_query(request: Request) -> PageQuery:
     return PageQuery(first or DEFAULT_PAGE, cursor, "older")
 
 
-def _count(request: Request, name: str) -> int | None:
-    text = request.query_params.get(name)
+def _parameters(request: Request) -> QueryParams:
+    # Read as a whole, with all that it has besides what is asked for.
+    if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
+        raise invalid_request(f"The query is longer than the {MAX_QUERY_BYTES} bytes that a list needs", field="query")
+    return request.query_params
+
+
+def _count(parameters: QueryParams, name: str) -> int | None:
+    text = parameters.get(name)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_PAGE):

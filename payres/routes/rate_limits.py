@@ -11,10 +11,13 @@ from starlette.types import Scope
 from payres.clock import Clock
 from payres.errors import Refusal
 from payres.settings import Settings
-from payres.throttle import Throttle, origin, too_many
+from payres.throttle import Throttle, origin_of, too_many
 
 PEERS: Final = "/ilp"  # peers have a rate of their own, whose refusals are packets
-FAILED: Final = (401, 404)
+# 406 and 431 are told before any proof is looked at.
+FAILED: Final = (401, 404, 406, 431)
+# With one of these a request would have got a 401 first if what it shows proved nothing.
+PROOFS: Final = frozenset({b"authorization", b"signature"})
 
 
 class RateLimits:
@@ -27,7 +30,7 @@ class RateLimits:
 
     def refusal_of_address(self, scope: Scope) -> Refusal | None:
         """Counts a request for its address; the refusal when it is one too many."""
-        key = _origin(scope)
+        key = origin_of(scope)
         if key is None:
             return None
         wait = self._strangers.wait(key)
@@ -44,13 +47,21 @@ class RateLimits:
 
     def count_stranger(self, scope: Scope) -> None:
         """Counts for its address a request that proves nothing, or that anyone may make at the server's expense."""
-        key = _origin(scope)
+        key = origin_of(scope)
         if key is not None:
             self._strangers.take(key)
 
+    def check_stranger(self, scope: Scope) -> None:
+        """Counts for its address what anyone may have kept here. Refuses with 429 one too many, even if it was let in:
+        of requests that come at once, many pass the first look before one is counted."""
+        key = origin_of(scope)
+        wait = 0 if key is None else self._strangers.take(key)
+        if wait:
+            raise too_many(wait, "Too many requests of strangers from this address. Wait as Retry-After says")
+
     def count_failure(self, scope: Scope, status: int) -> None:
         """Counts a request that is refused with this status, if that can be a guess."""
-        if status in FAILED:
+        if status in FAILED or (status == 400 and _proves_nothing(scope)):
             self.count_stranger(scope)
 
 
@@ -60,6 +71,5 @@ def rate_limits_of(request: Request) -> RateLimits:
     return limits
 
 
-def _origin(scope: Scope) -> str | None:
-    client = scope.get("client")
-    return origin(client[0]) if client else None
+def _proves_nothing(scope: Scope) -> bool:
+    return not any(name in PROOFS for name, _ in scope["headers"])

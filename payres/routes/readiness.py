@@ -32,9 +32,11 @@ class Readiness:
         return self._database.halted or self._problem
 
     def _no_room(self) -> str | None:
-        if free_bytes(Path(self._database.path).parent) < MIN_FREE_BYTES:
-            return f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
-        return None
+        try:
+            is_enough = free_bytes(Path(self._database.path).parent) >= MIN_FREE_BYTES
+        except OSError:  # the folder has gone, of which the commit says more
+            return None
+        return None if is_enough else f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
 
     async def _no_commit(self) -> str | None:
         try:

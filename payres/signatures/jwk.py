@@ -76,6 +76,11 @@ def parse_jwk(data: bytes | str | dict[str, Any]) -> JWK:
         raise ValueError(f"Not an Ed25519 public JWK: {error}") from None
 
 
+def encode_jwk(jwk: JWK) -> str:
+    """Return the JSON text of a key's public members and no others, the same text for the same key and kid."""
+    return msgspec.json.encode(jwk).decode("ascii")
+
+
 def thumbprint(jwk: JWK) -> str:
     """Return the RFC 7638 SHA-256 thumbprint, base64url without padding; it depends on the key alone, not on kid."""
     members = f'{{"crv":"{jwk.crv}","kty":"{jwk.kty}","x":"{jwk.x}"}}'

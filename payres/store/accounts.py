@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.database import Transaction
+from payres.store.halts import RowMissing
 
 
 class AccountRecord(msgspec.Struct, frozen=True):
@@ -34,7 +35,11 @@ RESERVATION_COLUMNS = "id, account_id, outgoing_payment_id, packet_id, amount, r
 
 
 def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
-    return AccountRecord(*tx.execute(f"SELECT {ACCOUNT_COLUMNS} FROM account WHERE id = ?", (account_id,)).fetchone())
+    """Raises RowMissing: whoever has the id has it from a row that refers to the account."""
+    row = tx.execute(f"SELECT {ACCOUNT_COLUMNS} FROM account WHERE id = ?", (account_id,)).fetchone()
+    if row is None:
+        raise RowMissing(f"account {account_id} does not exist")
+    return AccountRecord(*row)
 
 
 def find_operator_account(tx: Transaction, asset_id: int, kind: str) -> AccountRecord | None:
@@ -100,7 +105,10 @@ def insert_reservation(
 
 
 def reservation_by_id(tx: Transaction, reservation_id: int) -> ReservationRecord:
+    """Raises RowMissing."""
     row = tx.execute(f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE id = ?", (reservation_id,)).fetchone()
+    if row is None:
+        raise RowMissing(f"reservation {reservation_id} does not exist")
     return ReservationRecord(*row)
 
 
@@ -111,6 +119,14 @@ def reservations_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequen
         (outgoing_payment_id,),
     )
     return [ReservationRecord(*row) for row in rows]
+
+
+def first_open(tx: Transaction, account_id: int, limit: int) -> Sequence[int]:
+    """What open reservations of the account hold, so many of them."""
+    rows = tx.execute(
+        "SELECT remaining FROM reservation WHERE account_id = ? AND remaining > 0 LIMIT ?", (account_id, limit)
+    )
+    return [remaining for (remaining,) in rows]
 
 
 def reservations_of_packet(tx: Transaction, packet_id: str) -> Sequence[ReservationRecord]:

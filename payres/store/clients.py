@@ -12,7 +12,7 @@ NONCE_MARGIN = 300 * 1_000_000
 
 
 class ClientRecord(msgspec.Struct, frozen=True):
-    """Who asks. Exactly one of wallet_address (as first written) and jwk (JSON text) is present."""
+    """Who asks. Exactly one of wallet_address (as first written) and jwk (JSON of its public members) is present."""
 
     id: int
     identity: str

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from payres.store.migrations import is_outdated, migrate, refuse_unusable
-from payres.store.server_lock import DatabaseServed, server_lock
+from payres.store.migrations import is_outdated, migrate, refuse_altered, refuse_unusable
+from payres.store.server_lock import DatabaseServed, refuse_linked, server_lock
 
 BUSY_TIMEOUT_SECONDS: Final = 5
 
@@ -15,10 +15,11 @@ BUSY_TIMEOUT_SECONDS: Final = 5
 def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
     """A connection that writes; creates and migrates the file first. `is_locked`: the caller has the server_lock.
 
-    Otherwise an older file is migrated under that lock. Raises DatabaseServed when a server has it, UnusableDatabase,
-    sqlite3.Error.
+    Then it is also refused unless its schema is what payres made. Otherwise an older file is migrated under that lock.
+    Raises DatabaseServed when a server has it, UnusableDatabase, sqlite3.Error.
     """
     if path != ":memory:":
+        refuse_linked(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if not Path(path).exists():
             Path(path).touch(mode=0o600)  # it will hold secrets: never world-readable, not even for a moment
@@ -54,6 +55,8 @@ def _prepare_writer(path: str, is_locked: bool, connection: sqlite3.Connection) 
         migrate(connection)
     else:
         _migrate_unserved(path, connection)
+    if is_locked:
+        refuse_altered(connection)
     connection.execute("PRAGMA foreign_keys = ON")
 
 

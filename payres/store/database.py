@@ -18,6 +18,8 @@ import aiosqlite
 from payres.errors import Refusal, unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import connect_reader, connect_writer
+from payres.store.halts import Halt, damage
+from payres.store.presence import Presence
 
 T = TypeVar("T")
 Transaction = sqlite3.Connection
@@ -31,22 +33,14 @@ HALTED_SECONDS = 60  # until a caller may ask whether an operator has looked
 log = logging.getLogger("payres.store")
 
 
-class Halt(Exception):  # noqa: N818 - a state, found
-    """What a unit raises when what is stored cannot be right: nothing more may be written until someone has looked.
-
-    The text is for the operator's log; `told` is what callers may know.
-    """
-
-    told = "what it has stored cannot be right"
-
-
 class Database:
     """An open database file. Use `Database.open`, then `write` and `read` with plain functions, then `close`."""
 
-    def __init__(self, path: str, writer: "Lane", readers: Sequence["Lane"]) -> None:
+    def __init__(self, path: str, writer: "Lane", readers: Sequence["Lane"], examiner: "Lane") -> None:
         self.path = path
         self._writer = writer
         self._readers = readers
+        self._examiner = examiner
 
     @property
     def halted(self) -> str | None:
@@ -64,15 +58,19 @@ class Database:
         Raises UnusableDatabase when it is not this program's, sqlite3.Error when it cannot be used.
         """
         lanes: list[Lane] = []
+        presence = Presence(path)
         try:
-            lanes.append(Lane(await OwnedConnection.open(partial(connect_writer, path, is_locked=True)), run_units))
-            for _ in range(READERS):
-                lanes.append(Lane(await OwnedConnection.open(partial(connect_reader, path)), run_reads))
+            connection = await OwnedConnection.open(partial(connect_writer, path, is_locked=True))
+            lanes.append(writer := Lane(connection, partial(run_units, presence=presence)))
+            presence.note()
+            for _ in range(READERS + 1):
+                connection = await OwnedConnection.open(partial(connect_reader, path))
+                lanes.append(Lane(connection, run_reads, writer.halt))
         except BaseException:
             for lane in lanes:
                 await lane.close()
             raise
-        return cls(path, lanes[0], lanes[1:])
+        return cls(path, writer, lanes[1:-1], lanes[-1])
 
     async def write(self, unit: Callable[[Transaction], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
@@ -89,9 +87,14 @@ class Database:
         result: T = await lane.submit(unit)
         return result
 
+    async def examine(self, unit: Callable[[Transaction], T]) -> T:
+        """Like `read`, on a connection that is kept for what takes long and must hold nobody up."""
+        result: T = await self._examiner.submit(unit)
+        return result
+
     async def close(self) -> None:
         """Finishes what is queued and closes every connection. Closing twice does nothing."""
-        for lane in (*self._readers, self._writer):
+        for lane in (*self._readers, self._examiner, self._writer):
             await lane.close()
 
 
@@ -132,9 +135,11 @@ class Lane:
         self,
         connection: OwnedConnection,
         run_together: Callable[[Sequence[Unit], Transaction], "list[Any] | Halt | NotBegun"],
+        on_halt: Callable[[Halt], None] | None = None,
     ) -> None:
         self._connection = connection
         self._run_together = run_together
+        self._on_halt = on_halt or self.halt
         self._waiting: list[Waiting] = []
         self._drain: asyncio.Task[None] | None = None
         self._running = False
@@ -145,7 +150,7 @@ class Lane:
         """Runs nothing from now on."""
         if self.halted is None:
             log.critical("WRITING HAS STOPPED, and an operator must look before it goes on: %s", cause)
-            self.halted = f"The server takes no more work: {cause.told}, and an operator must look"
+            self.halted = cause.refusal
 
     def delay(self) -> int:
         """How long a new unit would wait, in units, to choose a lane by; below zero when it joins some about to run.
@@ -188,9 +193,16 @@ class Lane:
                     batch, self._waiting = batch + self._waiting, []
                     outcomes = [Raised(unavailable(NOT_STORED)) for _ in batch]
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
-                    _resolve(future, outcome)
+                    _resolve(future, self._reported(outcome))
         finally:
             self._drain = None
+
+    def _reported(self, outcome: Any) -> Any:
+        """The outcome; a halt, which a reader comes upon too, as what callers may know of it."""
+        if not isinstance(outcome, Raised) or not isinstance(outcome.error, Halt):
+            return outcome
+        self._on_halt(outcome.error)
+        return Raised(unavailable(outcome.error.refusal, HALTED_SECONDS))
 
     async def close(self) -> None:
         """Lets the queue run dry, then closes the connection. Closing again waits for the same end."""
@@ -226,19 +238,24 @@ def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
         future.set_exception(outcome.error)
 
 
-def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any] | Halt | NotBegun:
+def run_units(
+    units: Sequence[Unit], connection: Transaction, presence: Presence | None = None
+) -> list[Any] | Halt | NotBegun:
     """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
     A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. When a unit
-    raises Halt, nothing of any is kept, and that is the result.
+    raises Halt or comes upon damage, or the database is not present any more, nothing of any is kept, and the halt is
+    the result.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         log.error("no transaction could begin: %s", error)  # noqa: TRY400
-        return NotBegun()
+        return damage(error) or NotBegun()
     try:
         outcomes = [_run_unit(unit, connection) for unit in units]
+        if presence is not None:
+            presence.check()
         connection.execute("COMMIT")
     except Halt as halt:
         _empty_frames(halt)
@@ -246,6 +263,8 @@ def run_units(units: Sequence[Unit], connection: Transaction) -> list[Any] | Hal
         return halt
     except Exception as error:
         _roll_back(connection)
+        if found := damage(error):
+            return found
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
         _overwrite(connection)
         return [Raised(unavailable(NOT_STORED)) for _ in units]
@@ -276,6 +295,8 @@ def _run_unit(unit: Unit, connection: Transaction) -> Any:
         raise
     except BaseException as error:  # even what would end a program must not end the thread with the work half done
         outcome = _raised(error)
+        if isinstance(outcome.error, Halt):
+            raise outcome.error from error
         # Some failures (disk full, I/O) end the whole transaction; then there is no savepoint and this raises in turn.
         connection.execute("ROLLBACK TO unit")
     connection.execute("RELEASE unit")
@@ -309,6 +330,8 @@ def run_reads(units: Sequence[Unit], connection: Transaction) -> list[Any]:
     except Exception as error:
         _roll_back(connection)
         log.error("%d reads failed: %s", len(units), error)  # noqa: TRY400
+        if halt := damage(error):
+            return [Raised(halt) for _ in units]
         return [Raised(unavailable("The server could not read its database. Try again shortly")) for _ in units]
     return outcomes
 
@@ -321,8 +344,10 @@ def _checked(result: Any) -> Any:
 
 
 def _raised(error: BaseException) -> Raised:
-    """A failure of storage as a Refusal; any other as it is: a broken constraint is our fault and stays one."""
+    """A failure of storage as a Refusal or Halt; any other as it is: a broken constraint is our fault and stays one."""
     _empty_frames(error)
+    if halt := damage(error):
+        return Raised(halt)
     if isinstance(error, sqlite3.OperationalError):
         log.error("storage failed a unit of work: %s", error)
         return Raised(unavailable("The server could not use its storage. Try again shortly"))

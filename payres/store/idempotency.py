@@ -6,18 +6,22 @@ from payres.store.database import Transaction
 
 
 class KeptAnswer(msgspec.Struct, frozen=True):
-    """A row of `idempotency_key`: a request that created something (its path and body), and its answer."""
+    """A row of `idempotency_key`: a request that created something, and its answer.
+
+    body_hash is the SHA-256 of the request's body; members is JSON text that tells what differs in another.
+    """
 
     client_id: int
     key: str
     path: str
-    request: bytes
+    body_hash: bytes
+    members: str
     status: int
     answer: bytes
     created_at: int
 
 
-COLUMNS = "client_id, key, path, request, status, answer, created_at"
+COLUMNS = "client_id, key, path, body_hash, members, status, answer, created_at"
 
 
 def find_answer(tx: Transaction, client_id: int, key: str) -> KeptAnswer | None:
@@ -30,7 +34,7 @@ def find_answer(tx: Transaction, client_id: int, key: str) -> KeptAnswer | None:
 def keep_answer(tx: Transaction, kept: KeptAnswer) -> None:
     """Keeps an answer under the client's key, instead of what was there."""
     tx.execute(
-        f"INSERT OR REPLACE INTO idempotency_key ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO idempotency_key ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         msgspec.structs.astuple(kept),
     )
 

@@ -1,6 +1,7 @@
 """SQL that proves the ledger: for each invariant, how many rows it speaks of and which of them break it.
 
-Every query is one scan, or one scan with lookups by index, so that a million payments are proved in seconds.
+Every query is one scan, or one scan with lookups by index, so that a million payments are proved in seconds. Those of
+which the scan may be long can be asked of a portion of the rows too.
 """
 
 from collections.abc import Sequence
@@ -10,16 +11,24 @@ import msgspec
 from payres.store.database import Transaction
 
 MAX_BREACHES = 5
+PORTION = "/* of the portion */ true"  # stands in the SQL where the bounds of a portion go
+
+Key = int | str | bytes
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """An invariant in words, the SQL that counts the rows it speaks of, and the SQL that describes what breaks it."""
+    """An invariant in words, the SQL that counts the rows it speaks of, and the SQL that describes what breaks it.
+
+    One whose SQL names PORTION can be asked of the rows whose `key` lies between two of `keys`, a table and its column.
+    """
 
     name: str
     claim: str
     unit: str
     counted: str
     breaches: str
+    keys: tuple[str, str] | None = None
+    key: str = ""
 
 
 def count(proof: Proof, tx: Transaction) -> int:
@@ -30,6 +39,66 @@ def count(proof: Proof, tx: Transaction) -> int:
 def breaches(proof: Proof, tx: Transaction) -> Sequence[str]:
     """The first few breaches, a sentence each; none when the invariant holds."""
     return [row[0] for row in tx.execute(f"SELECT * FROM ({proof.breaches}) LIMIT {MAX_BREACHES}")]
+
+
+def breaches_within(proof: Proof, tx: Transaction, after: Key | None, last: Key) -> Sequence[str]:
+    """The breaches among the rows after one key, or from the first on, to the other, that one included."""
+    bounds = f"{proof.key} <= :last" if after is None else f"{proof.key} > :after AND {proof.key} <= :last"
+    query = f"SELECT * FROM ({proof.breaches.replace(PORTION, bounds)}) LIMIT {MAX_BREACHES}"
+    return [row[0] for row in tx.execute(query, {"after": after, "last": last})]
+
+
+def end_of_portion(proof: Proof, tx: Transaction, after: Key | None, rows: int) -> tuple[Key | None, bool]:
+    """The last key of a portion of so many rows or fewer, None when there is none, and whether more follow."""
+    assert proof.keys is not None
+    table, column = proof.keys
+    where = "" if after is None else "WHERE k > :after"
+    last, found = tx.execute(
+        f'SELECT max(k), count(*) FROM (SELECT "{column}" AS k FROM "{table}" {where} ORDER BY k LIMIT :rows)',
+        {"after": after, "rows": rows},
+    ).fetchone()
+    return last, found == rows
+
+
+def reference_proofs(tx: Transaction) -> Sequence[Proof]:
+    """A proof for each reference of the schema: that what it refers to exists. All are to one column."""
+    found = tx.execute("""
+        SELECT child.name, link."from", parent.name, coalesce(link."to", parent_key.name), key.name
+        FROM sqlite_schema child JOIN pragma_foreign_key_list(child.name) link
+        JOIN sqlite_schema parent ON parent.type = 'table' AND parent.name = link."table" COLLATE nocase
+        JOIN pragma_table_info(parent.name) parent_key ON parent_key.pk = 1
+        JOIN pragma_table_info(child.name) key ON key.pk = 1
+        WHERE child.type = 'table'
+    """).fetchall()
+    return [
+        Proof(
+            name="references",
+            claim="what rows refer to exists",
+            unit="rows",
+            counted=f'SELECT count(*) FROM "{child}"',
+            breaches=f"""
+                SELECT '{child} row ' || quote(c."{key}") || ' refers to a missing {parent}' FROM "{child}" c
+                WHERE {PORTION} AND c."{column}" IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM "{parent}" p WHERE p."{parent_key}" = c."{column}")
+            """,
+            keys=(child, key),
+            key=f'c."{key}"',
+        )
+        for child, column, parent, parent_key, key in found
+    ]
+
+
+def posted(tx: Transaction, after: int, rows: int) -> Sequence[tuple[int, int, int, int]]:
+    """Transfers from the one after an id on: id, debited and credited account, amount."""
+    return tx.execute(
+        "SELECT id, debit_account_id, credit_account_id, amount FROM transfer WHERE id > ? ORDER BY id LIMIT ?",
+        (after, rows),
+    ).fetchall()
+
+
+def balances(tx: Transaction, after: int, last: int) -> Sequence[tuple[int, int]]:
+    """The id and balance of each account from the one after an id to the last, that one included."""
+    return tx.execute("SELECT id, balance FROM account WHERE id > ? AND id <= ?", (after, last)).fetchall()
 
 
 def count_tables(tx: Transaction) -> int:
@@ -52,6 +121,11 @@ def damage(tx: Transaction) -> Sequence[str]:
     """What SQLite itself finds wrong with the file, its indexes and its constraints."""
     rows = [row[0] for row in tx.execute(f"PRAGMA integrity_check({MAX_BREACHES})")]
     return [] if rows == ["ok"] else rows
+
+
+def has_account_after(tx: Transaction, account_id: int) -> bool:
+    """Whether an account has a greater id."""
+    return tx.execute("SELECT 1 FROM account WHERE id > ? LIMIT 1", (account_id,)).fetchone() is not None
 
 
 def _figure(tx: Transaction, query: str) -> int:
@@ -103,11 +177,13 @@ LEDGER_PROOFS: Sequence[Proof] = (
         claim="both accounts of each transfer are kept in one asset",
         unit="transfers",
         counted="SELECT count(*) FROM transfer",
-        breaches="""
+        keys=("transfer", "id"),
+        key="t.id",
+        breaches=f"""
             SELECT 'transfer ' || t.id || ' moves between account ' || d.id || ' and account ' || c.id
               || ' of another asset'
             FROM transfer t JOIN account d ON d.id = t.debit_account_id JOIN account c ON c.id = t.credit_account_id
-            WHERE d.asset_id <> c.asset_id
+            WHERE d.asset_id <> c.asset_id AND {PORTION}
         """,
     ),
     Proof(
@@ -115,10 +191,13 @@ LEDGER_PROOFS: Sequence[Proof] = (
         claim="what each account has reserved is what its open reservations hold",
         unit="open reservations",
         counted="SELECT count(*) FROM reservation WHERE remaining > 0",
+        keys=("account", "id"),
+        key="a.id",
         breaches=f"""
             SELECT 'account ' || a.id || ' has ' || a.reserved || ' reserved, its open reservations hold '
               || cast(total(r.remaining) AS integer)
             FROM account a LEFT JOIN reservation r ON r.account_id = a.id AND r.remaining > 0
+            WHERE {PORTION}
             GROUP BY a.id HAVING NOT {sums_to("r.remaining", "a.reserved")}
         """,
     ),
@@ -138,11 +217,14 @@ LEDGER_PROOFS: Sequence[Proof] = (
         claim="each incoming payment has received what was transferred to it",
         unit="incoming payments",
         counted="SELECT count(*) FROM incoming_payment",
+        keys=("incoming_payment", "id"),
+        key="p.id",
         breaches=f"""
             SELECT 'incoming payment ' || p.id || ' says it received ' || p.received || ', its transfers sum to '
               || cast(total(t.amount) AS integer)
             FROM incoming_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             LEFT JOIN transfer t ON t.incoming_payment_id = p.id AND t.credit_account_id = w.account_id
+            WHERE {PORTION}
             GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.received")}
         """,
     ),
@@ -151,12 +233,14 @@ LEDGER_PROOFS: Sequence[Proof] = (
         claim="each outgoing payment that has ended sent what was transferred from its wallet",
         unit="ended outgoing payments",
         counted="SELECT count(*) FROM outgoing_payment WHERE state <> 'sending'",
+        keys=("outgoing_payment", "id"),
+        key="p.id",
         breaches=f"""
             SELECT 'outgoing payment ' || p.id || ' says it sent ' || p.sent || ', its transfers sum to '
               || cast(total(t.amount) AS integer)
             FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             LEFT JOIN transfer t ON t.outgoing_payment_id = p.id AND t.debit_account_id = w.account_id
-            WHERE p.state <> 'sending'
+            WHERE p.state <> 'sending' AND {PORTION}
             GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.sent")}
         """,
     ),
@@ -165,12 +249,14 @@ LEDGER_PROOFS: Sequence[Proof] = (
         claim="each ended outgoing payment to a receiver here delivered what was transferred to that receiver",
         unit="ended outgoing payments to receivers here",
         counted="SELECT count(*) FROM outgoing_payment WHERE state <> 'sending' AND incoming_payment_id IS NOT NULL",
+        keys=("outgoing_payment", "id"),
+        key="p.id",
         breaches=f"""
             SELECT 'outgoing payment ' || p.id || ' says it delivered ' || p.delivered || ', its transfers sum to '
               || cast(total(t.amount) AS integer)
             FROM outgoing_payment p
             LEFT JOIN transfer t ON t.outgoing_payment_id = p.id AND t.incoming_payment_id = p.incoming_payment_id
-            WHERE p.state <> 'sending' AND p.incoming_payment_id IS NOT NULL
+            WHERE p.state <> 'sending' AND p.incoming_payment_id IS NOT NULL AND {PORTION}
             GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.delivered")}
         """,
     ),
@@ -261,10 +347,12 @@ LEDGER_PROOFS: Sequence[Proof] = (
         claim="no grant has spent less than nothing",
         unit="windows of grants",
         counted="SELECT count(*) FROM grant_spending",
-        breaches="""
+        keys=("grant_spending", "grant_id"),
+        key="grant_id",
+        breaches=f"""
             SELECT 'grant ' || grant_id || ' has spent a debit of ' || debit || ' and a receive of ' || receive
               || ' in the window from ' || window_start
-            FROM grant_spending WHERE debit < 0 OR receive < 0
+            FROM grant_spending WHERE (debit < 0 OR receive < 0) AND {PORTION}
         """,
     ),
     Proof(
@@ -272,15 +360,18 @@ LEDGER_PROOFS: Sequence[Proof] = (
         claim="what each grant has spent in each window is what its payments hold and sent",
         unit="windows of grants",
         counted="SELECT count(*) FROM grant_spending",
+        keys=("grant", "id"),
+        key="grant_id",
         breaches=f"""
             SELECT 'grant ' || grant_id || ' in the window from ' || window_start || ' towards ' || receive_code
               || ' misses its payments by a debit of ' || cast(total(debit) AS integer)
               || ' and a receive of ' || cast(total(receive) AS integer)
             FROM (
               SELECT grant_id, window_start, receive_code, receive_scale, debit, receive FROM grant_spending
+              WHERE {PORTION}
               UNION ALL SELECT grant_id, window_start, receive_code, receive_scale,
                 -iif(state = 'sending', debit, sent), -iif(state = 'sending', receive, min(receive, delivered))
-              FROM outgoing_payment WHERE grant_id IS NOT NULL
+              FROM outgoing_payment WHERE grant_id IS NOT NULL AND {PORTION}
             ) GROUP BY grant_id, window_start, receive_code, receive_scale
             HAVING NOT {sums_to("debit", "0")} OR NOT {sums_to("receive", "0")}
         """,

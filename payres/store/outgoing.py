@@ -71,6 +71,16 @@ def page_of_outgoing(
     return [OutgoingRecord(*row) for row in rows], bounds
 
 
+def last_spent(tx: Transaction, grant_id: str, limit: int) -> Sequence[tuple[int, str, int, int, int]]:
+    """What the last so many payments of a grant count for: window, asset code and scale, debit, receive."""
+    return tx.execute(
+        "SELECT window_start, receive_code, receive_scale, iif(state = 'sending', debit, sent),"
+        " iif(state = 'sending', receive, min(receive, delivered))"
+        " FROM outgoing_payment WHERE grant_id = ? ORDER BY id DESC LIMIT ?",
+        (grant_id, limit),
+    ).fetchall()
+
+
 def sending_here(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
     """Payments under way to receivers on this server, oldest first, from the one that follows id `after`."""
     rows = tx.execute(

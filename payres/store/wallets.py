@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.database import Transaction
+from payres.store.halts import RowMissing
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -47,7 +48,11 @@ def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
 
 
 def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
-    return WalletRecord(*tx.execute(f"{SELECT_WALLET} WHERE w.id = ?", (wallet_id,)).fetchone())
+    """Raises RowMissing: whoever has the id has it from a row that refers to the wallet."""
+    row = tx.execute(f"{SELECT_WALLET} WHERE w.id = ?", (wallet_id,)).fetchone()
+    if row is None:
+        raise RowMissing(f"wallet address {wallet_id} or its asset does not exist")
+    return WalletRecord(*row)
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:

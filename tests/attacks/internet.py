@@ -11,7 +11,7 @@ from typing import Any
 import httpcore2
 import pytest
 
-from payres.federation import transport
+from payres.federation import lookups
 
 PUBLIC = "93.184.216.34"
 
@@ -24,7 +24,7 @@ class Internet:
         self.lookups: Counter[str] = Counter()
         self.reached: dict[str, int] = {}
         self._names: dict[str, Sequence[Sequence[str]]] = {}
-        self._resolve = transport.resolve
+        self._find = lookups.find_addresses
         self._connect = httpcore2.AnyIOBackend.connect_tcp
         connect, internet = self._connect, self
 
@@ -38,16 +38,16 @@ class Internet:
                 raise httpcore2.ConnectError("nobody is there")
             return await connect(backend, host, port, *options)
 
-        patch.setattr(transport, "resolve", self.resolve)
+        patch.setattr(lookups, "find_addresses", self.find)
         patch.setattr(httpcore2.AnyIOBackend, "connect_tcp", connect_tcp)
 
     def point(self, name: str, *answers: Sequence[str]) -> None:
         """What the lookups of a name give in turn, and the last one from then on."""
         self._names[name] = answers
 
-    async def resolve(self, host: str, port: int) -> Sequence[str]:
+    def find(self, host: str, port: int) -> Sequence[str]:
         if host not in self._names:
-            return await self._resolve(host, port)
+            return self._find(host, port)
         answers = self._names[host]
         self.lookups[host] += 1
         return answers[min(self.lookups[host], len(answers)) - 1]

@@ -93,7 +93,7 @@ def wrong_cursors(identifier: str) -> list[str]:
         "null",
         "eyJpZCI6MX0=",
         "../../etc/passwd",
-        "9" * 5000,
+        "9" * 3000,
     ]
 
 

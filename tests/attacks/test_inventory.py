@@ -88,6 +88,10 @@ INVENTORY: dict[str, list[str]] = {
         "browser/test_consent_pages.py::test_form_on_another_site_decides_nothing",
         "routes/test_cors.py::test_consent_pages_are_closed_to_scripts",
     ],
+    "limits that begin anew at every moment": [
+        "routes/test_consent.py::test_window_of_a_moment_comes_with_a_warning",
+        "grants/test_wording.py::test_spending_in_short_windows_says_what_they_add_up_to",
+    ],
     "clickjacking": [
         "routes/test_consent.py::test_every_answer_keeps_out_of_frames_and_caches",
         "browser/test_consent_pages.py::test_pages_refuse_to_be_framed",
@@ -165,6 +169,16 @@ INVENTORY: dict[str, list[str]] = {
         "interledger/test_turns.py::test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waiting",
         "interledger/test_turns.py::test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting",
         "interledger/test_turns.py::test_probes_that_hang_fill_no_place_that_money_needs",
+    ],
+    "names whose name servers never answer": [
+        "attacks/test_slow_names.py::test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates",
+        "attacks/test_slow_names.py::test_slow_names_of_receivers_stop_no_payment_and_no_client",
+        "attacks/test_slow_names.py::test_slow_names_from_one_address_leave_the_others_their_lookups",
+        "federation/test_lookups.py::test_lookups_of_requests_are_limited_and_leave_room_for_payments",
+        "federation/test_lookups.py::test_lookup_that_was_given_up_counts_until_the_system_gives_up",
+        "federation/test_lookups.py::test_lookup_that_hangs_keeps_no_further_request_waiting",
+        "federation/test_lookups.py::test_clients_hold_nothing_of_each_other",
+        "federation/test_lookups.py::test_process_ends_while_lookups_hang",
     ],
     # Texts and positions
     "SQL injection through every string": [
@@ -268,6 +282,18 @@ INVENTORY: dict[str, list[str]] = {
     "pipelining": [
         "attacks/test_hostile_input.py::test_pipelining",
         "routes/test_http_protocol.py::test_requests_before_garbage_are_answered_first",
+        "routes/test_http_pipelining.py::test_pipelined_requests_are_answered_in_order_and_read_one_at_a_time",
+    ],
+    "endless pipelining": ["routes/test_http_pipelining.py::test_requests_without_end_take_no_more_memory"],
+    "answers that nobody reads": [
+        "routes/test_http_pipelining.py::test_unread_answers_of_all_are_limited",
+        "routes/test_http_timing.py::test_client_that_reads_no_answers_is_cut_off",
+        "routes/test_http_timing.py::test_closed_connection_whose_answers_are_never_read_is_cut",
+    ],
+    "one address that takes the connections of all": [
+        "routes/test_http_timing.py::test_connections_of_one_address_are_limited",
+        "routes/test_http_timing.py::test_refused_connections_leave_files_to_others",
+        "routes/test_connections.py::test_one_address_never_has_all_connections",
     ],
     "absolute-form targets": ["attacks/test_hostile_input.py::test_absolute_form_targets"],
     "Host and X-Forwarded headers that lie": [
@@ -294,6 +320,15 @@ INVENTORY: dict[str, list[str]] = {
         "attacks/test_hostile_input.py::test_fuzz_of_oer_and_packets",
         "attacks/test_hostile_input.py::test_fuzz_of_stream",
     ],
+    "headers and texts that cost much": [
+        "attacks/test_costly_requests.py::test_costly_cookies",
+        "attacks/test_costly_requests.py::test_costly_accept",
+        "attacks/test_costly_requests.py::test_costly_hosts",
+        "attacks/test_costly_requests.py::test_costly_queries",
+        "attacks/test_costly_requests.py::test_costly_texts",
+        "attacks/test_costly_requests.py::test_costly_forms",
+        "attacks/test_costly_requests.py::test_costly_numbers_are_refused_and_no_fault",
+    ],
     "slow connections": [
         "attacks/test_slow_connections.py::test_slow_connections_do_not_slow_the_others_down",
         "routes/test_http_timing.py::test_bytes_that_drip_do_not_prolong_the_time",
@@ -304,9 +339,20 @@ INVENTORY: dict[str, list[str]] = {
         "grants/test_forgetting.py::test_what_strangers_ask_for_is_bounded",
         "grants/test_forgetting.py::test_what_one_client_asks_for_is_bounded",
         "grants/test_forgetting.py::test_of_rotated_tokens_the_newest_are_remembered",
+        "grants/test_forgetting_quotes.py::test_what_strangers_have_quoted_is_bounded",
+        "attacks/test_kept_floods.py::test_kept_metadata_has_a_limit",
+        "attacks/test_kept_floods.py::test_kept_of_a_request_under_a_key_is_what_tells_it_from_others",
+        "attacks/test_kept_floods.py::test_kept_of_a_key_are_its_public_members",
+        "payments/test_idempotency.py::test_what_is_kept_of_a_request_does_not_grow_with_it",
+        "routes/test_rate_limits.py::test_what_a_stranger_creates_counts_for_its_address",
+        "routes/test_rate_limits.py::test_strangers_that_create_at_once_are_counted_too",
     ],
+    "large pages that nobody reads": ["attacks/test_kept_floods.py::test_page_of_the_largest_payments_is_short"],
     "floods of requests": [
+        "routes/test_admission.py::test_requests_of_an_address_under_way_are_limited",
+        "routes/test_rate_limits.py::test_request_that_is_refused_before_any_proof_counts_as_guessing",
         "routes/test_rate_limits.py::test_address_may_ask_so_often_and_again_later",
+        "routes/test_rate_limits.py::test_address_that_cannot_be_read_is_no_way_around_the_limits",
         "interledger/test_traffic.py::test_packets_a_second_are_limited_for_each_peer",
     ],
 }

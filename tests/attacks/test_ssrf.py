@@ -104,10 +104,10 @@ def test_ssrf_to_the_metadata_of_a_cloud(guarded: Instance, shared: Instance, wa
 def test_ssrf_by_a_name_that_points_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: Trap) -> None:
     """A name of the attacker's own, whose lookup gives what the attacker wants."""
 
-    async def resolve(host: str, port: int) -> list[str]:
+    def find(host: str, port: int) -> list[str]:
         return {"inside.example": ["127.0.0.1", "::1"], "cloud.example": ["169.254.169.254", "fd00:ec2::254"]}[host]
 
-    monkeypatch.setattr("payres.federation.transport.resolve", resolve)
+    monkeypatch.setattr("payres.federation.lookups.find_addresses", find)
     with run_instance(tmp_path / "payres.db", allow_private_hosts=False) as instance:
         for way in WAYS_IN:
             for name in ("inside.example", "cloud.example"):
@@ -120,12 +120,12 @@ def test_ssrf_by_a_name_that_points_inside(tmp_path: Path, monkeypatch: pytest.M
 def test_ssrf_does_not_tell_which_names_there_are_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name of the operator's network and one that nobody has get the same refusal."""
 
-    async def resolve(host: str, port: int) -> list[str]:
+    def find(host: str, port: int) -> list[str]:
         if host == "wiki.corp.example":
             return ["10.0.0.7"]
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr("payres.federation.transport.resolve", resolve)
+    monkeypatch.setattr("payres.federation.lookups.find_addresses", find)
     with run_instance(tmp_path / "payres.db", allow_private_hosts=False) as instance:
         for way in WAYS_IN:
             inside, nowhere = (way(instance, f"https://{name}.corp.example") for name in ("wiki", "none"))

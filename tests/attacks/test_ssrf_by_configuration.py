@@ -221,13 +221,13 @@ def trust(tls: Tls, port: int, internet: Internet, patch: pytest.MonkeyPatch) ->
     patch.setattr(httpx2, "create_ssl_context", lambda **_: tls.client)
 
 
-def asking_rates(folder: Path, url: str) -> Any:
+def asking_rates(folder: Path, url: str, **settings: Any) -> Any:
     """A server with two currencies that asks the service at the URL for rates."""
     database = folder / "rates.db"
     with closing(connect_writer(str(database))) as connection:
         for code in ("EUR", "USD"):
             asset_store.ensure_asset(connection, code, 2)
-    return run_instance(database, allow_private_hosts=False, rates_url=url)
+    return run_instance(database, allow_private_hosts=False, rates_url=url, **settings)
 
 
 def link(server: Instance, name: str, url: str, **terms: Any) -> None:

@@ -1,4 +1,7 @@
+import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +70,21 @@ def test_refusals_are_one_sentence(payres: Command) -> None:
     assert payres("backup").exit_code == payres("restore").exit_code == 2
     Path("payres.db").write_text("not a database, but long enough to be taken for one" * 10)
     assert one_sentence(payres("backup", "x.db")) == "Error: payres.db cannot be copied: file is not a database"
+
+
+def test_refusals_of_what_is_no_database_of_payres_are_one_sentence(payres: Command) -> None:
+    payres("backup", "backup.db")
+    with closing(sqlite3.connect("payres.db")) as connection:
+        connection.execute("PRAGMA user_version = -1")
+    for command in (("wallet", "list"), ("serve", "--port", "0"), ("backup", "x.db"), ("ledger", "check")):
+        assert one_sentence(payres(*command)).startswith("Error: The database has version -1, which no payres writes")
+    assert payres("restore", "backup.db").exit_code == 0
+    os.link("payres.db", "other.db")
+    for command in (("wallet", "list"), ("serve", "--port", "0"), ("backup", "x.db"), ("restore", "backup.db")):
+        assert "payres.db has 2 names, which are hard links" in one_sentence(payres(*command))
+
+
+def test_device_is_not_replaced(payres: Command) -> None:
+    os.mkfifo("device")
+    sentence = "Error: device is not a regular file and is not replaced; choose another name"
+    assert one_sentence(payres("backup", "device", "--force")) == sentence

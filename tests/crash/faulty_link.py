@@ -39,7 +39,7 @@ class FaultyLink:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
-    async def resolve(self, host: str, port: int) -> list[str]:
+    def resolve(self, host: str, port: int) -> list[str]:
         """The address of any name: this machine."""
         if self.mode == "no name":
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")

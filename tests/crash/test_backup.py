@@ -5,14 +5,24 @@ CRASH_BACKUPS prolongs the series.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from time import monotonic
 
+import pytest
+
+from payres.clock import SECOND
+from payres.operator.backups import BackupRefused, make_backup, restore_backup
+from payres.operator.wallets import create_wallet, deposit
+from payres.store.connections import connect_writer
 from payres.testing.client import Client
 from tests.crash.test_kill import PATIENCE_SECONDS, SERVE, TABLES, Creation, Deployment, Journal, paying
 from tests.crash.test_kill import deployment as deployment
@@ -21,6 +31,8 @@ from tests.crash.test_kill import shop as shop
 
 BACKUPS = int(os.environ.get("CRASH_BACKUPS", "2"))
 PAYRES = (sys.executable, "-m", "payres")
+NOW = 1_767_225_600 * SECOND
+IN_BACKUP, IN_DATABASE = 1000, 1500
 
 
 @dataclass
@@ -116,3 +128,99 @@ def test_backup_that_is_killed_leaves_no_backup(deployment: Deployment, tmp_path
     assert all(name == "backup.db" or name.endswith(".partial") for name in found)
     assert payres("backup", "--force", str(folder / "backup.db")).returncode == 0
     assert deployment.command("ledger", "check", "--database", str(folder / "backup.db"))["ok"]
+
+
+def balance(database: Path) -> int:
+    """What alice has; the file and its log are those that the next server would find."""
+    with closing(connect_writer(str(database))) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        return int(connection.execute("SELECT balance FROM account WHERE kind = 'wallet'").fetchone()[0])
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder in memory, where there is one: many fsyncs take their time, and what dies here is but a process."""
+    shared = Path("/dev/shm")
+    with TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def template(memory: Path) -> Path:
+    """A folder with a database that was not closed: what was deposited after the backup is in the log alone."""
+    used, template = memory / "used", memory / "template"
+    template.mkdir()
+    with closing(connect_writer(str(used / "payres.db"))) as connection:
+        create_wallet(connection, "alice", "USD", 2, None, None, NOW)
+        deposit(connection, "alice", "10.00", NOW)
+        make_backup(used / "payres.db", memory / "backup.db", False, NOW)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        deposit(connection, "alice", "5.00", NOW)
+        for name in ("payres.db", "payres.db-wal"):
+            shutil.copyfile(used / name, template / name)
+    return template
+
+
+@pytest.fixture
+def deaths(template: Path, memory: Path, request: pytest.FixtureRequest) -> list[Path]:
+    """The database of each restore that died one call later than the one before, and of the last, which did not."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc to compile a death with")
+    if request.param == "damaged":
+        (template / "payres.db").write_bytes(b"damaged" * 1000)
+        (template / "payres.db-wal").write_bytes(b"log" * 1000)
+    library, here = memory / "death_at_call.so", Path(__file__).parent
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(here / "death_at_call.c"), "-ldl"], check=True)
+    command = [sys.executable, str(here / "restore_and_die.py"), str(template), str(memory / "backup.db")]
+    folder, environment = memory / "deaths", {**os.environ, "LD_PRELOAD": str(library)}
+    folder.mkdir()
+    subprocess.run([*command, str(folder), str(NOW)], check=True, env=environment, timeout=PATIENCE_SECONDS)
+    found = sorted(folder.iterdir(), key=lambda death: int(death.name))
+    assert len(found) > 30
+    return [death / "payres.db" for death in found]
+
+
+def kept_of(database: Path) -> list[Path]:
+    return list(database.parent.glob("payres.db.replaced-*Z"))
+
+
+def go_on_after(database: Path, backup: Path) -> None:
+    """What an operator does next: tries again, which may be in the same second."""
+    if kept_of(database) or list(database.parent.glob("payres.db.replaced-*")):
+        with pytest.raises(BackupRefused, match="exists already; try again in a second"):
+            restore_backup(backup, database, NOW)
+    restore_backup(backup, database, NOW + SECOND)
+    assert balance(database) == IN_BACKUP
+    assert database.stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("deaths", ["whole"], indirect=True)
+def test_restore_that_is_killed_leaves_the_old_database_or_the_new_one(deaths: list[Path], memory: Path) -> None:
+    balances = []
+    for database in deaths:
+        balances.append(balance(database))
+        with closing(connect_writer(str(database))) as connection:  # a server goes on, and stops
+            deposit(connection, "alice", "1.00", NOW)
+        for kept in kept_of(database):
+            assert kept.stat().st_nlink == 1
+            assert balance(kept) == IN_DATABASE
+        assert balance(database) == balances[-1] + 100, "to look at what was kept has changed the database"
+        go_on_after(database, memory / "backup.db")
+    assert balances == sorted(balances, reverse=True)
+    assert set(balances) == {IN_DATABASE, IN_BACKUP}
+    assert not list(deaths[-1].parent.glob("*.partial*"))
+
+
+@pytest.mark.parametrize("deaths", ["damaged"], indirect=True)
+def test_restore_that_is_killed_loses_nothing_of_what_cannot_be_read(
+    deaths: list[Path], template: Path, memory: Path
+) -> None:
+    old, log = (template / "payres.db").read_bytes(), (template / "payres.db-wal").read_bytes()
+    for database in deaths:
+        contents = [file.read_bytes() for file in database.parent.iterdir()]
+        assert old in contents
+        assert log in contents
+        for kept in kept_of(database):
+            assert kept.read_bytes() == old
+            assert Path(f"{kept}-wal").read_bytes() == log
+        go_on_after(database, memory / "backup.db")

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from payres.clock import SECOND
-from payres.federation import transport
+from payres.federation import lookups
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
@@ -42,7 +42,8 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     """Two peers. All that the first asks of the second, and its packets too, go by a link that may go wrong."""
     with ExitStack() as stack:
         link = stack.enter_context(faulty_link())
-        monkeypatch.setattr(transport, "resolve", link.resolve)
+        monkeypatch.setattr(lookups, "find_addresses", link.resolve)
+        monkeypatch.setattr(lookups, "FAILED_LOOKUP_SECONDS", 0)  # so that nobody waits for a name to come right
         a = stack.enter_context(run_instance(tmp_path / "a.db", ilp_address="test.a"))
         there = f"http://localhost:{link.port}"
         b = stack.enter_context(run_instance(tmp_path / "b.db", ilp_address="test.b", base_url=there))

@@ -89,6 +89,39 @@ def test_spending_without_an_amount_is_called_unlimited(limits: dict[str, Any] |
     assert (spending.most, spending.period, spending.unlimited) == ("any amount", period, True)
 
 
+@pytest.mark.parametrize(
+    ("interval", "adds_up"),
+    [
+        ("R/2026-01-01T00:00:00Z/PT0.000001S", "USD 86,400,000,000.00 a day"),
+        ("R/2026-01-01T00:00:00Z/PT1S", "USD 86,400.00 a day"),
+        ("R/2026-01-01T00:00:00Z/PT7S", "USD 12,342.86 a day"),
+        ("R/2026-01-01T00:00:00Z/2026-01-01T00:00:01Z", "USD 86,400.00 a day"),
+        ("R/PT1M/2026-01-01T00:00:00Z", "USD 1,440.00 a day"),
+        ("R-1/2026-01-01T00:00:00Z/PT59M59.999999S", "USD 24.01 a day"),
+        ("R3/2026-01-01T00:00:00Z/PT1S", "USD 4.00 in all"),
+        ("R86398/2026-01-01T00:00:00Z/PT1S", "USD 86,399.00 in all"),
+        ("R86400/2026-01-01T00:00:00Z/PT1S", "USD 86,400.00 a day"),
+        ("R0/2026-01-01T00:00:00Z/PT1S", None),
+        ("R/2026-01-01T00:00:00Z/PT1H", None),
+        ("R/2026-01-01T00:00:00Z/P1M", None),
+        (None, None),
+    ],
+)
+def test_spending_in_short_windows_says_what_they_add_up_to(interval: str | None, adds_up: str | None) -> None:
+    amount = {"value": "100", **USD}
+    more = {"interval": interval} if interval else {}
+    [debit], [receive], [unlimited] = (
+        describe_items(outgoing(limits | more))
+        for limits in ({"debitAmount": amount}, {"receiveAmount": amount}, {"receiver": RECEIVER})
+    )
+    assert debit.spending is not None
+    assert receive.spending is not None
+    assert unlimited.spending is not None
+    assert debit.spending.adds_up == adds_up
+    assert receive.spending.adds_up == (adds_up and f"what it takes for the receiver to get {adds_up}")
+    assert unlimited.spending.adds_up is None, "it has a warning of its own"
+
+
 @pytest.mark.parametrize(("limits", "receiver"), [({"receiver": RECEIVER}, RECEIVER), ({}, None), (None, None)])
 def test_spending_names_the_only_receiver(limits: dict[str, Any] | None, receiver: str | None) -> None:
     spending = describe_items(outgoing(limits))[0].spending

@@ -12,6 +12,7 @@ import pytest
 from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND
 from payres.errors import unavailable
+from payres.interledger import forwarding as module
 from payres.interledger.answers import NoAnswerYet, RequestIdReused
 from payres.interledger.packets import (
     Code,
@@ -23,6 +24,7 @@ from payres.interledger.packets import (
     encode,
     parse_too_large,
 )
+from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.operator import liquidity
 from payres.operator.assets import set_rate
 from payres.store import peers
@@ -368,3 +370,63 @@ async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node)
         near = await pair(node, far)
         assert await node.send(near, far_prepare(node, 400, FULFILLMENT)) == THANKS
     assert [request.request_id for request in far.requests] == [None]
+
+
+# A peer whose packets are held on the other side
+
+
+class Holding:
+    """A far peer's behaviour: it holds the first packets until it is let go, and fulfills."""
+
+    def __init__(self, count: int) -> None:
+        self.all_held = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self._count = count
+        self._come = 0
+
+    async def __call__(self, request: PeerRequest) -> bytes:
+        self._come += 1
+        if self._come == self._count:
+            self.all_held.set()
+        if self._come <= self._count:
+            await self.let_go.wait()
+        return answered(THANKS, request.request_id)
+
+
+def begin(node: Node, peer: PeerRecord, prepare: Prepare) -> list[asyncio.Task[Reply]]:
+    """All the packets at once that one peer may have under way to another."""
+    return [asyncio.create_task(node.send(peer, prepare, f"{n}")) for n in range(MAX_PASSED_ON_OF_PEER)]
+
+
+async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.02)
+    holding = Holding(MAX_PASSED_ON_OF_PEER)
+    async with FakePeer(holding) as far, asyncio.timeout(10):
+        near, other = await pair(node, far), await node.peer("other")
+        prepare = far_prepare(node, 500, FULFILLMENT)
+        held = begin(node, near, prepare)
+        await holding.all_held.wait()
+        assert code(await node.send(near, prepare, "one more")) == "T03"
+        assert code(await node.send(near, far_prepare(node, 0, FULFILLMENT))) == "T03"
+        assert len(await node.under_way()) == MAX_PASSED_ON_OF_PEER
+        assert await node.send(other, prepare, "number") == THANKS
+        holding.let_go.set()
+        assert await asyncio.gather(*held) == [THANKS] * MAX_PASSED_ON_OF_PEER
+        assert await node.send(near, prepare, "one more") == THANKS
+    assert await node.balance("near") == -500 * (MAX_PASSED_ON_OF_PEER + 1)
+
+
+async def test_packets_passed_on_to_one_peer_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.02)
+    holding = Holding(MAX_PASSED_ON)
+    async with FakePeer(holding) as far, asyncio.timeout(10):
+        near, other, third = await pair(node, far), await node.peer("other"), await node.peer("third")
+        prepare = far_prepare(node, 500, FULFILLMENT)
+        held = [*begin(node, near, prepare), *begin(node, other, prepare)]
+        await holding.all_held.wait()
+        assert code(await node.send(third, prepare, "number")) == "T03"
+        holding.let_go.set()
+        assert await asyncio.gather(*held) == [THANKS] * MAX_PASSED_ON
+        assert await node.send(third, prepare, "number") == THANKS

@@ -13,11 +13,13 @@ import pytest
 
 from payres import ledger
 from payres.clock import SECOND
+from payres.interledger import outbound, recovery
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
+from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
-from payres.store import outgoing
+from payres.store import outgoing, packets
 from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
@@ -27,12 +29,14 @@ from tests.interledger.network import (
     PATIENCE_SECONDS,
     amount,
     bill,
+    change,
     check_books,
     ended,
     hurried,
     last_segment,
     network,
     pay,
+    peer_of,
     received,
 )
 
@@ -42,10 +46,11 @@ Pair = Sequence[Instance]
 
 
 class Gate:
-    """Keeps packets for some incoming payments of a server waiting until it is opened."""
+    """Keeps packets for some incoming payments of a server, or those of them without money, waiting until it opens."""
 
-    def __init__(self, server: Instance, receivers: Collection[str]) -> None:
+    def __init__(self, server: Instance, receivers: Collection[str], *, money: bool = True) -> None:
         self.held = 0
+        self._money = money
         self._server = server
         self._handle = server.context.connector.handle
         self._shut_for = {last_segment(url) for url in receivers}
@@ -53,8 +58,10 @@ class Gate:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def handle(self, sender: PeerRecord, body: bytes, request_id: str | None) -> bytes:
-        opened = self._server.context.credentials.open(decode_prepare(body).destination)
-        if opened is not None and opened.tag in self._shut_for and not self._opened.is_set():
+        prepare = decode_prepare(body)
+        opened = self._server.context.credentials.open(prepare.destination)
+        concerned = opened is not None and opened.tag in self._shut_for and (self._money or not prepare.amount)
+        if concerned and not self._opened.is_set():
             self._loop = asyncio.get_running_loop()
             self.held += 1
             await self._opened.wait()
@@ -80,8 +87,8 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 def shut(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gate]:
     """Shuts a gate at the second server."""
 
-    def make(*receivers: str) -> Gate:
-        gate = Gate(pair[1], receivers)
+    def make(*receivers: str, money: bool = True) -> Gate:
+        gate = Gate(pair[1], receivers, money=money)
         monkeypatch.setattr(pair[1].context.connector, "handle", gate.handle)
         return gate
 
@@ -139,8 +146,77 @@ def test_payments_of_all_wallets_wait_for_their_turn_and_get_it(
     assert (received(b, slow).received, received(b, quick).received) == (2 * VALUE, VALUE)
 
 
+def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(
+    pair: Pair, shut: Callable[..., Gate]
+) -> None:
+    """Each payment has twenty packets, all under way at once; four payments have more than the link has places."""
+    a, b = pair
+    change(b, "a", max_packet=VALUE // 20)
+    slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
+    made = example(pair)
+    gate = shut(slow)
+    stuck = begin(a, made, "alice", slow, 4)
+    wait_until(lambda: gate.held == outbound.AT_ONCE_FROM_WALLET)
+    wait_until_completed(a, begin(a, made, "bob", quick))
+    assert received(b, quick).received == VALUE
+    recorded = a.read(lambda tx: packets.prepared_packets(tx, 1000))
+    assert len(recorded) == gate.held == outbound.AT_ONCE_FROM_WALLET  # the others wait before they are recorded
+    gate.open()
+    wait_until_completed(a, stuck)
+    assert received(b, slow).received == 4 * VALUE
+
+
+def test_payment_alone_has_all_its_packets_under_way(pair: Pair, shut: Callable[..., Gate]) -> None:
+    a, b = pair
+    change(b, "a", max_packet=VALUE // 20)
+    slow = bill(b, b.wallet("bob"))
+    made = example(pair)
+    gate = shut(slow)
+    paid = begin(a, made, "alice", slow)
+    wait_until(lambda: gate.held == a.context.remote_payments.outbounds.timing.in_flight == 20)
+    gate.open()
+    wait_until_completed(a, paid)
+
+
+def test_packets_of_every_kind_fit_into_what_a_peer_takes() -> None:
+    money = outbound.AT_ONCE + MAX_PASSED_ON + recovery.ASKED_AT_ONCE
+    assert money <= BOUNDS.per_host
+    assert money + outbound.ASKED_AT_ONCE <= MAX_PACKETS_IN_FLIGHT
+
+
+def test_closing_that_hangs_keeps_neither_a_turn_nor_the_end_of_its_payment(
+    pair: Pair, shut: Callable[..., Gate]
+) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"))
+    made = example(pair)
+    hurried(a, close_timeout=60 * SECOND)
+    gate = shut(receiver, money=False)
+    wait_until_completed(a, begin(a, made, "alice", receiver))
+    wait_until(lambda: gate.held == 1)
+    assert a.context.remote_payments._turns._value == AT_ONCE
+    gate.open()
+
+
+def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_error(
+    pair: Pair, shut: Callable[..., Gate]
+) -> None:
+    a, b = pair
+    receiver = bill(b, b.wallet("bob"))
+    wallet = a.wallet("alice")
+    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
+    asked = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", "debitAmount": amount(VALUE)}
+    assert a.client.post("/quotes", asked, token).status_code == 201
+    assert peer_of(a, "b").last_error is None
+    hurried(a, probe_timeout=SECOND // 2)
+    gate = shut(receiver)
+    assert a.client.post("/quotes", asked, token).status_code == 400
+    assert peer_of(a, "b").last_error == outbound.SILENT
+    gate.open()
+
+
 def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Callable[..., Gate]) -> None:
-    """Anyone may ask for quotes. Those for a receiver whose server never answers take all the places of probes."""
+    """Anyone may ask for quotes. Those for a receiver whose server never answers take all that one wallet may have."""
     a, b = pair
     slow, receiver = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     quote = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(VALUE))
@@ -150,10 +226,10 @@ def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Calla
     gate = shut(slow)
     with ThreadPoolExecutor(8) as threads:
         answers = [threads.submit(a.client.post, "/quotes", asked, token) for _ in range(8)]
-        wait_until(lambda: gate.held == BOUNDS.per_host)
+        wait_until(lambda: gate.held == outbound.ASKED_AT_ONCE_FROM_WALLET)
         paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
         assert (paid.record.state, paid.record.delivered) == ("completed", VALUE)
-        assert gate.held == BOUNDS.per_host
+        assert gate.held == outbound.ASKED_AT_ONCE_FROM_WALLET
         assert not any(answer.done() for answer in answers)
         gate.open()
         assert {answer.result().status_code for answer in answers} <= {201, 400}

@@ -285,7 +285,7 @@ REFUSALS = {
     "list more than a page holds": (400, "invalid_request", "first"),
     "list from a cursor that is none": (400, "invalid_request", "cursor"),
     "quote without access": (403, "insufficient_access", "action"),
-    "quote for a receiver that does not exist": (400, "invalid_receiver", "receiver"),
+    "quote for a receiver that does not exist": (400, "invalid_receiver", "not_found"),
     "quote both amounts": (400, "invalid_request", "receiveAmount"),
     "quote with nothing to infer the amount from": (400, "invalid_amount", "debitAmount"),
     "quote more than the receiver takes": (400, "invalid_amount", None),

@@ -79,7 +79,8 @@ DEVIATIONS = (
         ("create-incoming-payment", "create-outgoing-payment", *LIST),
         400,
         "invalid_request",
-        "Among all that creates and lists, the document has a 400 for quotes only. The others have rules to break too",
+        "Among all that creates and lists, the document has a 400 for quotes only. The others have rules to break too, "
+        "one of them on the length of `metadata`",
     ),
     Deviation(
         ("create-incoming-payment", "create-outgoing-payment"),

@@ -1,6 +1,7 @@
 """A small set of books with every kind of payment in it, and each invariant broken behind the ledger's back."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
+from payres.store.ledger_proofs import LEDGER_PROOFS, Proof, breaches_within, reference_proofs
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
@@ -202,6 +204,79 @@ def test_check_names_what_is_broken_first(tx: Transaction, name: str, breach: st
     assert broken is not None
     assert broken.name == name
     assert breach in " ".join(broken.breaches)
+    assert {finding.name for finding in steps(tx) if not finding.holds} == {
+        finding.name for finding in audit.check(tx) if not finding.holds
+    }
+
+
+def steps(tx: Transaction) -> Sequence[audit.Finding]:
+    return [step(tx) for step in audit.steps(reference_proofs(tx))]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 1000])
+@pytest.mark.parametrize("account_ids", [1, 2, 100])
+def test_steps_of_any_size_prove_what_holds_and_end(
+    tx: Transaction, monkeypatch: pytest.MonkeyPatch, rows: int, account_ids: int
+) -> None:
+    monkeypatch.setattr(audit, "PORTION_ROWS", rows)
+    monkeypatch.setattr(audit, "PORTION_ACCOUNTS", account_ids)
+    findings = steps(tx)
+    assert [finding for finding in findings if not finding.holds] == []
+    assert {proof.name for proof in LEDGER_PROOFS} | {"references", "file"} == {finding.name for finding in findings}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1000])
+@pytest.mark.parametrize(
+    ("name", "statement"),
+    [
+        ("balances", "UPDATE account SET balance = balance + iif(id = {0}, 1, -1) WHERE id IN ({0}, {1})"),
+        ("received", "UPDATE incoming_payment SET received = 99 WHERE id = (SELECT {2}(id) FROM incoming_payment)"),
+        ("transfers", CROSSED.format(1, 3)),
+        ("spending", "DELETE FROM grant_spending"),
+        ("references", "DELETE FROM asset WHERE id = (SELECT {2}(id) FROM asset)"),
+        ("references", "UPDATE transfer SET packet_id = 'lost' WHERE id = (SELECT {2}(id) FROM transfer)"),
+    ],
+)
+@pytest.mark.parametrize("which", ["min", "max"])
+def test_steps_find_what_is_broken_in_the_first_row_and_in_the_last(
+    tx: Transaction, monkeypatch: pytest.MonkeyPatch, rows: int, name: str, statement: str, which: str
+) -> None:
+    monkeypatch.setattr(audit, "PORTION_ROWS", rows)
+    monkeypatch.setattr(audit, "PORTION_ACCOUNTS", rows)
+    tx.execute("COMMIT")
+    tx.execute("PRAGMA foreign_keys = OFF")
+    (account,) = tx.execute(f"SELECT {which}(id) FROM account").fetchone()
+    (other,) = tx.execute("SELECT id FROM account WHERE id <> ? AND kind <> 'wallet'", (account,)).fetchone()
+    assert tx.execute(statement.format(account, other, which)).rowcount > 0
+    assert name in {finding.name for finding in steps(tx) if not finding.holds}
+
+
+def test_steps_count_transfers_that_come_in_between(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "PORTION_ROWS", 1)
+    for number, step in enumerate(audit.steps(reference_proofs(tx))):
+        assert step(tx).holds
+        if number < 20:  # each time one transfer is looked at, and one is added
+            wallets.deposit(tx, "alice", "1.00", NOW)
+
+
+def test_large_file_is_not_read_in_one_look(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "MAX_PAGES", 1)
+    statements: list[str] = []
+    tx.set_trace_callback(statements.append)
+    assert {(finding.name, finding.examined) for finding in steps(tx)} >= {("file", 0)}
+    assert not any("integrity_check" in statement for statement in statements)
+
+
+@pytest.mark.parametrize("proof", [proof for proof in LEDGER_PROOFS if proof.keys], ids=lambda proof: proof.name)
+def test_portion_costs_no_more_when_the_tables_grow(proof: Proof) -> None:
+    with closing(connect_writer(":memory:")) as tx:
+        queries: list[str] = []
+        tx.set_trace_callback(queries.append)
+        breaches_within(proof, tx, 1, 2)
+        tx.set_trace_callback(None)
+        plans = [row[3] for query in queries for row in tx.execute(f"EXPLAIN QUERY PLAN {query}")]
+    assert plans
+    assert [plan for plan in plans if plan.startswith("SCAN ") and "subquery" not in plan] == []
 
 
 def test_check_reports_a_damaged_file(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import os
+import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +15,7 @@ from payres.store.connections import connect_writer
 from payres.store.copies import examine
 from payres.store.ledger_proofs import LEDGER_PROOFS
 from payres.store.migrations import UnusableDatabase, execute_script, is_newest, version_of
-from payres.store.server_lock import DatabaseServed, server_lock
+from payres.store.server_lock import DatabaseServed, LinkedDatabase, server_lock
 
 NOW = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
 NEWEST = max(migrations.migrations())
@@ -107,6 +109,32 @@ def test_backup_does_not_go_where_a_log_would_be_taken_for_its_own(database: Pat
         make_backup(database, backup, True, NOW)
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "link", "link to nothing"])
+def test_backup_replaces_nothing_but_a_file(
+    database: Path, backup: Path, tmp_path: Path, kind: str, overwrite: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "target"
+    monkeypatch.chdir(tmp_path)  # because the path of a socket is short
+    if kind == "pipe":
+        os.mkfifo(target)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("target")
+    else:
+        target.symlink_to(backup if kind == "link" else tmp_path / "nothing")
+    before = target.lstat()
+    with pytest.raises(BackupRefused, match="is not a regular file and is not replaced"):
+        make_backup(database, target, overwrite, NOW)
+    assert target.lstat() == before
+
+
+def test_backup_through_one_of_two_names_is_refused(database: Path, tmp_path: Path) -> None:
+    os.link(database, tmp_path / "other.db")
+    with pytest.raises(LinkedDatabase):
+        make_backup(tmp_path / "other.db", tmp_path / "backup.db", False, NOW)
+
+
 def test_backup_needs_a_directory(database: Path, tmp_path: Path) -> None:
     with pytest.raises(BackupRefused, match=r"There is no directory .*missing"):
         make_backup(database, tmp_path / "missing" / "backup.db", False, NOW)
@@ -130,7 +158,11 @@ def test_backup_of_an_older_version_stays_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("statement", "sentence"),
-    [("PRAGMA user_version = 9999", "version 9999, this payres knows"), ("DROP TABLE account", "not a database of")],
+    [
+        ("PRAGMA user_version = 9999", "version 9999, this payres knows"),
+        ("PRAGMA user_version = -1", "version -1, which no payres writes"),
+        ("DROP TABLE account", "not a database of"),
+    ],
 )
 def test_backup_of_what_this_payres_does_not_know_is_refused(
     database: Path, tmp_path: Path, statement: str, sentence: str
@@ -139,6 +171,21 @@ def test_backup_of_what_this_payres_does_not_know_is_refused(
     with pytest.raises(UnusableDatabase, match=sentence):
         make_backup(database, tmp_path / "backup.db", False, NOW)
     assert names(tmp_path) == {"payres.db"}
+
+
+@pytest.mark.parametrize("number", [1, NEWEST])
+def test_backup_of_an_altered_database_is_kept_under_another_name(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "payres.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for step in range(1, number + 1):
+            execute_script(connection, migrations.migrations()[step])
+        connection.execute(f"PRAGMA user_version = {number}")
+    change(path, "DROP INDEX account_of_operator")
+    with pytest.raises(
+        BackupRefused, match=r"not sound: the index 'account_of_operator' is missing.*There is no backup"
+    ):
+        make_backup(path, tmp_path / "backup.db", False, NOW)
+    assert names(tmp_path) == {"payres.db", "backup.db.broken"}
 
 
 def test_restore_puts_the_backup_in_place_and_keeps_what_was_there(
@@ -186,6 +233,36 @@ def unbalanced(backup: Path) -> None:
     change(backup, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
 
 
+def below_zero(backup: Path) -> None:
+    change(backup, "PRAGMA user_version = -1")
+
+
+def unchecked(backup: Path) -> None:
+    change(backup, "PRAGMA ignore_check_constraints = ON", "UPDATE wallet_address SET state = 'unheard of'")
+
+
+def without_a_table(backup: Path) -> None:
+    change(backup, "PRAGMA foreign_keys = OFF", "DROP TABLE session")
+
+
+def without_an_index(backup: Path) -> None:
+    change(backup, "DROP INDEX wallet_key_in_force")
+
+
+def without_a_column(backup: Path) -> None:
+    change(backup, "ALTER TABLE wallet_address DROP COLUMN public_name")
+
+
+def minting(backup: Path) -> None:
+    change(backup, "CREATE TRIGGER mint AFTER INSERT ON transfer BEGIN UPDATE account SET balance = balance + 1; END")
+
+
+def old_and_altered(backup: Path) -> None:
+    backup.unlink()
+    make_old(backup)
+    change(backup, "DROP INDEX account_of_operator")
+
+
 def dangling(backup: Path) -> None:
     change(backup, "PRAGMA foreign_keys = OFF", "DELETE FROM asset")
 
@@ -223,6 +300,13 @@ def gone(backup: Path) -> None:
     [
         (newer, f"has version {NEWEST + 1}, this payres knows"),
         (unbalanced, "is not sound: the invariant `zero_sum` is broken"),
+        (below_zero, "has version -1, which no payres writes"),
+        (unchecked, "is not sound: CHECK constraint failed in wallet_address"),
+        (without_a_table, "is not sound: the table 'session' is missing"),
+        (without_an_index, "is not sound: the index 'wallet_key_in_force' is missing"),
+        (without_a_column, "is not sound: the table 'wallet_address' is not the one that payres made"),
+        (minting, "is not sound: the trigger 'mint' is not one of payres"),
+        (old_and_altered, "is not sound: the index 'account_of_operator' is missing"),
         (dangling, "is not sound: a row of .* refers to a missing asset"),
         (damaged, "is not sound|malformed"),
         (foreign, "a database of another program"),
@@ -252,6 +336,58 @@ def test_restore_does_not_overwrite_what_it_kept_before(database: Path, backup: 
     restore_backup(backup, database, NOW)
     with pytest.raises(BackupRefused, match="exists already; try again in a second"):
         restore_backup(backup, database, NOW)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal", "-shm"])
+def test_restore_does_not_put_what_it_keeps_beside_a_log_of_another(
+    database: Path, backup: Path, tmp_path: Path, suffix: str
+) -> None:
+    left = tmp_path / f"payres.db.replaced-20260101T000000Z{suffix}"
+    left.write_bytes(b"left by one that was killed")
+    with pytest.raises(BackupRefused, match=rf"Z{suffix} exists already; try again in a second"):
+        restore_backup(backup, database, NOW)
+    assert restore_backup(backup, database, NOW + SECOND).replaced is not None
+
+
+def test_restore_of_a_file_with_its_log_leaves_nothing_beside_it(database: Path, backup: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "crashed"
+    folder.mkdir()
+    with closing(connect_writer(str(database))) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        deposit(connection, "alice", "5.00", NOW)
+        for suffix in ("", "-wal"):
+            Path(f"{folder / 'payres.db'}{suffix}").write_bytes(Path(f"{database}{suffix}").read_bytes())
+    restore_backup(folder / "payres.db", tmp_path / "new.db", NOW)
+    assert balance(tmp_path / "new.db") == 1500
+    assert names(folder) == {"payres.db", "payres.db-wal"}
+
+
+def test_restore_over_a_database_that_may_not_be_written_is_refused(
+    database: Path, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = names(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, right: (path, right) != (database, os.W_OK))  # root may all
+    with pytest.raises(BackupRefused, match=r"payres\.db is read-only for this user; make it writable"):
+        restore_backup(backup, database, NOW)
+    assert names(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_restore_as_root_leaves_every_file_to_the_databases_user(database: Path, backup: Path, tmp_path: Path) -> None:
+    os.chown(database, 1234, 1235)
+    database.chmod(0o640)
+    restore_backup(backup, database, NOW)
+    for file in (database, *tmp_path.glob("payres.db.*")):
+        assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1235)
+    assert database.stat().st_mode & 0o777 == 0o640
+    assert names(tmp_path) >= {"payres.db.lock", "payres.db.replaced-20260101T000000Z"}
+
+
+def test_restore_over_one_of_two_names_is_refused(database: Path, backup: Path, tmp_path: Path) -> None:
+    os.link(database, tmp_path / "other.db")
+    with pytest.raises(LinkedDatabase, match="has 2 names"):
+        restore_backup(backup, database, NOW)
+    assert (tmp_path / "other.db").samefile(database)
 
 
 def test_restore_is_refused_while_a_server_has_the_database(database: Path, backup: Path) -> None:

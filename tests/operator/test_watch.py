@@ -1,36 +1,60 @@
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from payres.operator import wallets
-from payres.operator.watch import BooksWatch
-from payres.store.database import Database
+from payres.operator.watch import BALANCES_SHARE, PAUSE_SECONDS, PROOFS_SHARE, BooksWatch
+from payres.store.database import Database, Transaction
+from payres.store.ledger_proofs import LEDGER_PROOFS
 
 NOW = 1_800_000_000_000_000
+
+
+def create_wallet(tx: Transaction, path: str) -> None:
+    wallets.create_wallet(tx, path, "USD", 2, None, None, NOW)
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
     opened = await Database.open(str(tmp_path / "payres.db"))
-    await opened.write(lambda tx: wallets.create_wallet(tx, "alice", "USD", 2, "Alice", None, NOW))
+    for name in ("alice", "bob"):
+        await opened.write(partial(create_wallet, path=name))
     await opened.write(lambda tx: wallets.deposit(tx, "alice", "10.00", NOW))
     yield opened
     await opened.close()
 
 
-def corrupt(path: str, change: str) -> None:
+def corrupt(path: str, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA ignore_check_constraints = ON")
-        other.execute(f"UPDATE account SET {change} WHERE kind = 'wallet'")
+        for statement in statements:
+            other.execute(statement)
         other.commit()
 
 
-async def test_look_lets_sound_books_be(database: Database) -> None:
-    await BooksWatch(database).look()
+class Pauses:
+    """Instead of sleeping: notes how long it would have been, and ends the watch after so many."""
+
+    def __init__(self, limit: int) -> None:
+        self.seconds: list[float] = []
+        self._limit = limit
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await asyncio.sleep(0)
+        if len(self.seconds) >= self._limit:
+            raise asyncio.CancelledError
+
+
+async def test_sound_books_are_let_be(database: Database) -> None:
+    watch = BooksWatch(database, Pauses(1000))
+    await watch.look()
+    await watch.go_through()
     assert database.halted is None
     await database.write(lambda tx: wallets.deposit(tx, "alice", "10.00", NOW))
 
@@ -38,8 +62,8 @@ async def test_look_lets_sound_books_be(database: Database) -> None:
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        ("balance = balance + 1", "in USD with scale 2 sum to 1 minor units"),
-        ("balance = balance - 1", "in USD with scale 2 sum to -1 minor units"),
+        ("balance = balance + 1", "in USD with scale 2 sum to 2 minor units"),
+        ("balance = balance - 1", "in USD with scale 2 sum to -2 minor units"),
         ("reserved = balance + 1", "with 1001 reserved, its floor is 0"),
         ("reserved = -1", "with -1 reserved"),
     ],
@@ -47,43 +71,89 @@ async def test_look_lets_sound_books_be(database: Database) -> None:
 async def test_look_halts_what_does_not_balance(
     database: Database, caplog: pytest.LogCaptureFixture, change: str, found: str
 ) -> None:
-    corrupt(database.path, change)
+    corrupt(database.path, f"UPDATE account SET {change} WHERE kind = 'wallet'")
     await BooksWatch(database).look()
     assert database.halted == "The server takes no more work: its books do not balance, and an operator must look"
     assert found in caplog.text
 
 
-async def test_run_looks_at_once_and_ends_when_there_is_nothing_left_to_watch(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+WALLET = "(SELECT account_id FROM wallet_address WHERE path = '{}')"
+
+
+@pytest.mark.parametrize(
+    ("statements", "found"),
+    [
+        (
+            [
+                f"UPDATE account SET balance = balance - 500 WHERE id = {WALLET.format('alice')}",
+                f"UPDATE account SET balance = balance + 500 WHERE id = {WALLET.format('bob')}",
+            ],
+            "has a balance that its transfers miss by 500 minor units",
+        ),
+        (["DELETE FROM transfer"], "has a balance that its transfers miss by -1000 minor units"),
+        ([f"UPDATE account SET reserved = 5 WHERE id = {WALLET.format('alice')}"], "has 5 reserved, its open"),
+        (["DELETE FROM asset"], "account row 1 refers to a missing asset"),
+        (["UPDATE wallet_address SET state = 'odd' WHERE path = 'bob'"], "CHECK constraint failed"),
+    ],
+)
+async def test_going_through_halts_what_one_look_at_the_balances_does_not_see(
+    database: Database, caplog: pytest.LogCaptureFixture, statements: Sequence[str], found: str
 ) -> None:
-    corrupt(database.path, "balance = balance + 1")
-    pauses: list[float] = []
+    corrupt(database.path, *statements)
+    watch = BooksWatch(database, Pauses(1000))
+    await watch.look()
+    assert not database.halted
+    await watch.go_through()
+    assert "an operator must look" in (database.halted or "")
+    assert found in caplog.text
 
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", pause)
+async def test_lost_table_halts(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    corrupt(database.path, "DROP TABLE transfer")
     async with asyncio.timeout(10):
-        await BooksWatch(database).run()
+        await BooksWatch(database, Pauses(1000)).run()
+    assert database.halted == "The server takes no more work: its database is damaged, and an operator must look"
+    assert "no such table: transfer" in caplog.text
+
+
+async def test_going_through_rests_most_of_the_time(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses, time = Pauses(1000), iter(range(1_000_000))
+    monkeypatch.setattr("payres.operator.watch.perf_counter", lambda: next(time))
+    await BooksWatch(database, pauses).go_through()
+    assert set(pauses.seconds) == {PROOFS_SHARE}  # each step took one second
+    assert len(pauses.seconds) > len(LEDGER_PROOFS)
+
+
+async def test_run_looks_at_once_and_ends_when_there_is_nothing_left_to_watch(database: Database) -> None:
+    corrupt(database.path, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
+    pauses = Pauses(1000)
+    async with asyncio.timeout(10):
+        await BooksWatch(database, pauses).run()
     assert database.halted
-    assert pauses == [60.0]
+    assert pauses.seconds.count(PAUSE_SECONDS) == 2
 
 
-async def test_run_goes_on_after_a_look_that_failed(
-    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    watch, looks = BooksWatch(database), iter([OSError("the disk is gone"), None])
+async def test_look_that_takes_long_comes_less_often(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    time = iter(range(0, 1_000_000, 2))
+    monkeypatch.setattr("payres.operator.watch.perf_counter", lambda: next(time))
+    pauses = Pauses(1)
+    watch = BooksWatch(database, pauses)
+    with pytest.raises(asyncio.CancelledError):
+        await watch.repeat(watch.look, BALANCES_SHARE)
+    assert pauses.seconds == [2 * BALANCES_SHARE]
+
+
+async def test_run_goes_on_after_a_look_that_failed(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    looks = iter([OSError("the disk is gone"), None])
+    seen: list[object] = []
 
     async def look() -> None:
-        outcome = next(looks, asyncio.CancelledError())
+        seen.append(outcome := next(looks))
         if outcome is not None:
             raise outcome
 
-    async def pause(seconds: float) -> None:
-        """Waits for nothing."""
-
-    monkeypatch.setattr(watch, "look", look)
-    monkeypatch.setattr(asyncio, "sleep", pause)
+    watch = BooksWatch(database, Pauses(2))
     with pytest.raises(asyncio.CancelledError):
-        await watch.run()
+        await watch.repeat(look, 0)
+    assert len(seen) == 2
     assert "the disk is gone" in caplog.text

@@ -10,12 +10,15 @@ import pytest
 from payres.errors import Refusal
 from payres.payments.idempotency import (
     KEPT_FOR,
+    LONGEST_NAME,
+    MOST_PARTS,
     PRUNED_AT_ONCE,
     KeyedRequest,
     Turns,
     find_answer,
     first_difference,
     keep_answer,
+    members_of,
 )
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
@@ -118,13 +121,35 @@ def test_other_request_under_the_key_is_refused(
     ],
 )
 def test_first_difference_names_the_member(before: bytes, after: bytes, member: str | None) -> None:
-    assert first_difference(before, after) == member
+    assert first_difference(members_of(before), members_of(after)) == member
 
 
 @pytest.mark.parametrize("depth", [100, 100_000])
 def test_first_difference_is_found_in_deep_metadata(depth: int) -> None:
     deep = b'{"metadata": {"a": 1, "b": %s}}' % (b"[" * depth + b"]" * depth)
-    assert first_difference(b'{"metadata": {"a": 2, "b": 3}}', deep) in {"metadata.a", "metadata"}
+    before = members_of(b'{"metadata": {"a": 2, "b": 3}}')
+    assert first_difference(before, members_of(deep)) in {"metadata.a", "metadata"}
+
+
+@pytest.mark.parametrize(
+    "metadata", [{str(number): number for number in range(MOST_PARTS + 1)}, {"n" * (LONGEST_NAME + 1): 1}]
+)
+def test_of_a_large_object_the_member_that_differs_is_not_named(metadata: dict[str, int]) -> None:
+    before, after = (members_of(msgspec.json.encode({"metadata": metadata | more})) for more in ({}, {"more": 1}))
+    assert first_difference(before, after) == "metadata"
+
+
+@pytest.mark.parametrize("filling", [b" " * 60_000, b'"note": "%s", ' % (b"n" * 60_000), b'"n": 1, ' * 7000])
+def test_what_is_kept_of_a_request_does_not_grow_with_it(tx: Transaction, filling: bytes) -> None:
+    body = b'{"walletAddress": "https://pay.example/alice", "incomingAmount": {%s"value": "1"}}' % filling
+    keep_answer(tx, other(body=body), 201, b"answer", 0)
+    assert len(body) > 50_000
+    (kept,) = tx.execute("SELECT length(body_hash) + length(members) FROM idempotency_key").fetchone()
+    assert kept < 250
+    assert answer(tx, other(body=body), 0) == b"answer"
+    with pytest.raises(Refusal) as caught:
+        find_answer(tx, other(body=body.replace(b'"1"', b'"2"')), 0)
+    assert caught.value.details == {"reason": "body", "field": "incomingAmount.value"}
 
 
 def test_keys_of_yesterday_are_forgotten_a_few_at_a_time(tx: Transaction) -> None:

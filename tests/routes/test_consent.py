@@ -605,9 +605,21 @@ async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(sit
         assert "Sign in to" in text_of(await other.get(path, headers={"cookie": f"{COOKIE}={before}"}))
 
 
+async def test_window_of_a_moment_comes_with_a_warning(site: Site) -> None:
+    """A limit that begins anew all the time is hardly one, however little it allows at a time."""
+    amount = {"value": "2000", "assetCode": "USD", "assetScale": 2}
+    limits = {"debitAmount": amount, "interval": "R/2026-01-01T00:00:00Z/PT0.000001S"}
+    path = await site.ask(SPEND | {"limits": limits})
+    await site.sign_in(path)
+    page = await site.browser.get(path)
+    words = "Send up to USD 20.00 every 0.000001 seconds, from 1 January 2026 00:00 UTC, without an end"
+    assert f"{words} To anyone it chooses This can add up to USD 1,728,000,000,000.00 a day." in text_of(page)
+    assert 'class="spending unlimited"' in page.text
+
+
 async def test_planted_session_is_not_adopted(site: Site) -> None:
     path = await site.ask()
-    headers = {"cookie": f"{COOKIE}=planted-by-somebody"}
+    headers = {"cookie": f"{COOKIE}={'planted-by-somebody'.ljust(43, '-')}"}
     async with site.new_browser() as browser:
         answer = await browser.post(path, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
     assert answer.status_code == 303

@@ -4,16 +4,19 @@ import json
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from payres.application import create_app
-from payres.limits import MAX_HEADER_BYTES
+from payres.limits import BURST_SECONDS, MAX_HEADER_BYTES
 from payres.routes.header_limit import section_bytes
 from payres.settings import Settings
 
 ORIGIN = (b"origin", b"https://app.example")
 
 
-async def ask(headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query: bytes = b"") -> list[Any]:
+async def ask(
+    headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query: bytes = b"", app: Starlette | None = None
+) -> list[Any]:
     """What the application sends; it has not started, so that a request that gets as far as a database fails."""
     scope = {
         "type": "http",
@@ -21,6 +24,7 @@ async def ask(headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query:
         "path": path,
         "raw_path": path.encode(),
         "query_string": query,
+        "client": ("203.0.113.1", 1),
         "headers": headers,
     }
     sent: list[Any] = []
@@ -31,7 +35,7 @@ async def ask(headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await create_app(Settings())(scope, receive, send)
+    await (app or create_app(Settings()))(scope, receive, send)
     return sent
 
 
@@ -65,6 +69,14 @@ async def test_target_counts_too() -> None:
 
 async def test_many_small_headers_count_too() -> None:
     check_refused(await ask([(b"x", b"")] * (MAX_HEADER_BYTES // 5)))
+
+
+async def test_address_that_sends_too_long_headers_is_refused_whatever_it_asks() -> None:
+    app = create_app(Settings(rate_limit_of_strangers=1))
+    for _ in range(BURST_SECONDS):
+        check_refused(await ask([], "/" * MAX_HEADER_BYTES, app=app))
+    start, _ = await ask([], app=app)
+    assert start["status"] == 429
 
 
 async def test_scripts_of_other_origins_may_read_the_refusal() -> None:

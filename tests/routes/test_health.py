@@ -11,7 +11,8 @@ from payres.errors import unavailable
 from payres.limits import MIN_FREE_BYTES
 from payres.routes import health, readiness
 from payres.routes.readiness import Readiness
-from payres.store.database import Database, Halt, Transaction
+from payres.store.database import Database, Transaction
+from payres.store.halts import Halt
 from payres.testing.instance import Instance
 
 

@@ -1,7 +1,6 @@
 """How long a connection may take for what, and how many there may be."""
 
 import json
-import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from payres.routes import http_protocol
+from payres.limits import SPARE_FILES
+from payres.routes import connections, http_protocol
+from payres.routes.connections import Connections, connections_of
 from payres.routes.http_protocol import HttpProtocol
 from payres.testing.instance import Instance
 
@@ -132,8 +133,8 @@ def accepted(shared: Instance, connect: Connect) -> Accepted:
     connection = connect()
     connection.sendall(GET)
     assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-    connections = cast(set[HttpProtocol], shared._server.server_state.connections)
-    return Accepted(connection, next(one for one in connections if one.client == connection.getsockname()))
+    protocols = cast(set[HttpProtocol], shared._server.server_state.connections)
+    return Accepted(connection, next(one for one in protocols if one.client == connection.getsockname()))
 
 
 def on_loop(shared: Instance, function: Callable[[], None]) -> None:
@@ -164,7 +165,7 @@ def test_connections_are_limited(
     kept = [accepted(shared, connect) for _ in range(3)]
     # Those of other tests may be closing meanwhile: they count where there is to be room, and not where there is none.
     most = room + len(shared._server.server_state.connections) if room else len(kept)
-    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", most)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", most)
     last = connect()
     last.sendall(GET)
     received = last.recv(65536)
@@ -174,7 +175,71 @@ def test_connections_are_limited(
         assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == "unavailable"
 
 
-@pytest.mark.parametrize(("files", "most"), [(1024, 824), (12_200, 12_000), (20_000, 12_000), (100, 1), (-1, 12_000)])
-def test_connections_leave_files_to_others(monkeypatch: pytest.MonkeyPatch, files: int, most: int) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    assert http_protocol.most_connections() == most
+@pytest.fixture
+def counted(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Connections:
+    """The counts of the server, to which all that connect now come from one address that is not here."""
+    monkeypatch.setattr(Connections, "counted_address", lambda *_: "203.0.113.9")
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS_PER_ADDRESS", 3)
+    monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 10)
+    return connections_of(shared._server.server_state, shared._server.config)
+
+
+@pytest.mark.parametrize(("before", "status"), [(1, b"200"), (2, b"200"), (3, b"429"), (5, b"429"), (6, b"")])
+def test_connections_of_one_address_are_limited(
+    connect: Connect, counted: Connections, monkeypatch: pytest.MonkeyPatch, before: int, status: bytes
+) -> None:
+    monkeypatch.setattr(http_protocol, "LINGER_SECONDS", 10)
+    with ExitStack() as others:
+        kept = [others.enter_context(connect()) for _ in range(before)]
+        wait_until(lambda: counted._open.get("203.0.113.9") == before)
+        kept.append(others.enter_context(connect()))
+        with suppress(ConnectionResetError):
+            received = b""
+            kept[-1].sendall(GET)
+            received = kept[-1].recv(65536)
+        assert received.startswith(b"HTTP/1.1 " + status if status else b"")
+        assert bool(received) == bool(status), "twice as many are too many to be told so"
+        if status == b"429":
+            assert b"retry-after: 1" in received.lower()
+            assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == "too_many_requests"
+    wait_until(lambda: not counted._open)
+    again = connect()
+    again.sendall(GET)
+    assert again.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_refused_connections_leave_files_to_others(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal keeps its connection for a while; those that come too fast for that are not even told."""
+    monkeypatch.setattr(http_protocol, "most_connections", lambda: -SPARE_FILES)
+    hasty = connect()
+    with suppress(ConnectionResetError):
+        hasty.sendall(GET)
+        assert hasty.recv(65536) == b""
+
+
+def test_closed_connection_whose_answers_are_never_read_is_cut(connect: Connect, shared: Instance) -> None:
+    """What waits to be sent keeps even a closed connection."""
+    held = accepted(shared, connect)
+    closing: list[bool] = []
+
+    def fill() -> None:
+        transport = held.protocol.transport
+        # More than the buffers of the system take.
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        transport.set_write_buffer_limits(high=1 << 30)  # so that it does not count as clogged
+        transport.write(b"a" * (16 << 20))
+        held.protocol.timeout_keep_alive_handler()
+        closing.append(transport.is_closing())
+
+    on_loop(shared, fill)
+    assert closing == [True]
+    assert held.protocol in shared._server.server_state.connections
+    wait_until(lambda: held.protocol not in shared._server.server_state.connections)
+
+
+def wait_until(happens: Callable[[], bool]) -> None:
+    """Waits for what the server does in its own time."""
+    end = time.monotonic() + 10
+    while not happens():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -237,6 +237,21 @@ def test_token_may_be_another_of_the_client(shared: Instance) -> None:
     assert shown(send(shared, asked, key, token=everything(shared, asked.wallet))) == shown(first)
 
 
+def test_body_without_a_wallet_is_another_request_under_the_grant_of_another_wallet(
+    shared: Instance, refused: Refused
+) -> None:
+    asked = making(shared, "incoming payment")._replace(body={"incomingAmount": usd(500)})
+    elsewhere = shared.create_wallet(f"thrifty-{next(FRESH)}")
+    other_token = access(shared, elsewhere, "incoming-payment")
+    key = new_key()
+    first = send(shared, asked, key)
+    assert first.json()["walletAddress"] == asked.wallet
+    answer = refused(send(shared, asked, key, token=other_token), 422, "idempotency_key_reused", reason="body")
+    assert answer["details"]["field"] == "walletAddress"
+    assert shown(send(shared, asked, key)) == shown(first)
+    assert send(shared, asked, new_key(), token=other_token).json()["walletAddress"] == elsewhere
+
+
 def test_client_does_not_meet_the_keys_of_another(shared: Instance) -> None:
     other = shared.new_client(f"rival-{next(FRESH)}")
     asked = making(shared, "payment without a quote")

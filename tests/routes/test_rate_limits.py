@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
+import msgspec
 import pytest
 
 from payres.clock import SECOND, MovableClock
-from payres.limits import BURST_SECONDS
+from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.routes.rate_limits import RateLimits
 from payres.settings import Settings
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from payres.throttle import Throttle
 
 FROM_A = {"x-forwarded-for": "203.0.113.1"}
 FROM_B = {"x-forwarded-for": "203.0.113.2"}
@@ -82,12 +86,111 @@ def test_address_that_guesses_is_refused_whatever_it_asks(
     assert stranger.get(limited.wallet("alice"), headers=FROM_B).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "says", ["unknown", "", "127.0.0.1", "::1", "_hidden", "203.0.113.1:x", "203.0.113.1 203.0.113.2"]
+)
+def test_address_that_cannot_be_read_is_no_way_around_the_limits(
+    limited: Instance, stranger: httpx2.Client, still: MovableClock, says: str
+) -> None:
+    limited.context.rate_limits._addresses._full_at.clear()
+    nobody = f"{limited.base_url}/nobody"
+    for number in range(BURST):
+        limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
+        assert (
+            stranger.get(nobody, headers={"x-forwarded-for": f"unknown{number}" if number % 2 else says}).status_code
+            == 404
+        )
+    check_too_many(stranger.get(nobody, headers={"x-forwarded-for": says}))
+    assert stranger.get(nobody, headers=FROM_B).status_code == 404
+    assert stranger.get(nobody).status_code == 404, "the proxy itself is not one of them"
+
+
+@pytest.mark.parametrize("status", [400, 406])
+def test_request_that_is_refused_before_any_proof_counts_as_guessing(
+    limited: Instance, stranger: httpx2.Client, still: MovableClock, status: int
+) -> None:
+    def guess() -> httpx2.Response:
+        if status == 406:
+            return stranger.get(f"{limited.base_url}/incoming-payments", headers=FROM_A | {"accept": "text/html"})
+        form = {f"f{number}": "" for number in range(MAX_FORM_FIELDS + 1)}
+        return stranger.post(f"{limited.base_url}/interact/1/2", data=form, headers=FROM_A)
+
+    for _ in range(BURST):
+        limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
+        assert guess().status_code == status
+    check_too_many(stranger.get(limited.wallet("alice"), headers=FROM_A))
+
+
+@pytest.mark.parametrize(("proof", "refused"), [(b"signature", False), (b"authorization", False), (b"cookie", True)])
+def test_malformed_request_counts_as_guessing_unless_it_has_shown_a_proof(
+    limited: Instance, still: MovableClock, proof: bytes, refused: bool
+) -> None:
+    """A proof that proves nothing is answered 401 before the body is read."""
+    limits = limited.context.rate_limits
+    scope = {"type": "http", "client": ("203.0.113.1", 1), "headers": [(proof, b"x")], "path": "/quotes"}
+    for _ in range(BURST):
+        limits.count_failure(scope, 400)
+    assert (limits.refusal_of_address(scope) is not None) == refused
+
+
 def test_asking_for_grants_counts_as_guessing(limited: Instance, still: MovableClock) -> None:
     item = {"type": "quote", "actions": ["read"]}
     limited.context.rate_limits._clients = limited.context.rate_limits._addresses  # which counts no client here
     body = {"client": limited.client.wallet_address, "access_token": {"access": [item]}}
     answers = [limited.client.request("POST", "/", body, headers=FROM_A).status_code for _ in range(BURST + 1)]
     assert answers == [200] * BURST + [429]
+
+
+@pytest.fixture
+def strange_client(limited: Instance) -> Iterator[Client]:
+    """A client that nobody vouches for: it is known by its key alone."""
+    private_key = generate_private_key()
+    jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
+    client = Client("", private_key, jwk, limited.base_url, limited.clock, limited.approve)
+    yield client
+    client.close()
+
+
+def token_of(client: Client) -> str:
+    access = {"type": "incoming-payment", "actions": ["create", "list"]}
+    named = {} if client.wallet_address else {"client": {"jwk": msgspec.to_builtins(client.jwk)}, "interact": None}
+    return client.grant(access, **named)
+
+
+def test_what_a_stranger_creates_counts_for_its_address(
+    limited: Instance, still: MovableClock, strange_client: Client
+) -> None:
+    limited.context.rate_limits._clients = limited.context.rate_limits._addresses = Throttle(0, still)
+    body = {"walletAddress": limited.wallet("bob")}
+
+    def create(client: Client, token: str, headers: dict[str, str]) -> int:
+        return client.request("POST", "/incoming-payments", body, token, headers).status_code
+
+    known, strange = token_of(limited.client), token_of(strange_client)
+    path = f"/incoming-payments?wallet-address={limited.wallet('bob')}"
+    for client, token in ((limited.client, known), (strange_client, strange)):
+        listed = {client.request("GET", path, token=token, headers=FROM_A).status_code for _ in range(2 * BURST)}
+        assert listed == {200}, "who reads is not counted"
+    assert {create(limited.client, known, FROM_A) for _ in range(2 * BURST)} == {201}, "nor who has a wallet address"
+    assert [create(strange_client, strange, FROM_A) for _ in range(BURST + 1)] == [201] * BURST + [429]
+    assert create(strange_client, strange, FROM_B) == 201
+    assert {create(strange_client, strange, {}) for _ in range(2 * BURST)} == {201}, "loopback is nobody's address"
+    still.advance(0.5)
+    assert [create(strange_client, strange, FROM_A) for _ in range(2)] == [201, 429]
+
+
+def test_strangers_that_create_at_once_are_counted_too(
+    limited: Instance, still: MovableClock, strange_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if all had been let in before the first of them was counted."""
+    limits = limited.context.rate_limits
+    limits._clients = Throttle(0, still)
+    token = token_of(strange_client)
+    monkeypatch.setattr(limits, "refusal_of_address", lambda _: None)
+    body = {"walletAddress": limited.wallet("bob")}
+    answers = [strange_client.request("POST", "/incoming-payments", body, token, FROM_A) for _ in range(BURST + 2)]
+    assert [answer.status_code for answer in answers] == [201] * BURST + [429] * 2
+    check_too_many(answers[-1])
 
 
 def test_who_does_not_say_for_whom_it_asks_is_not_counted_by_address(

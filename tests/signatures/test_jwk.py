@@ -1,5 +1,6 @@
 """JWKs: RFC vectors, what decodes and what is refused, PEM."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from payres.signatures.jwk import (
     JWK,
+    encode_jwk,
     generate_private_key,
     jwk_from_pem,
     jwk_from_public_bytes,
@@ -183,3 +185,14 @@ def test_jwk_from_pem_refuses_what_it_cannot_read() -> None:
 def test_public_key_takes_any_32_bytes(raw: bytes) -> None:
     jwk = jwk_from_public_bytes("k", raw)
     assert public_key(jwk.x).public_bytes_raw() == raw
+
+
+@pytest.mark.parametrize("use", [{}, {"use": "sig"}, {"use": None}])
+def test_encode_jwk_has_the_public_members_and_no_others(use: dict[str, str | None]) -> None:
+    key = jwk_from_public_bytes("key", bytes(range(32)))
+    sent = {"x5c": ["junk"], "x": key.x, "kid": "key", "crv": "Ed25519", "kty": "OKP", "d2": 1} | use
+    encoded = encode_jwk(parse_jwk(json.dumps(sent, indent=2)))
+    public = {"kid": "key", "x": key.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
+    assert json.loads(encoded) == public | {name: value for name, value in use.items() if value}
+    assert encode_jwk(parse_jwk(encoded)) == encoded
+    assert thumbprint(parse_jwk(encoded)) == thumbprint(key)

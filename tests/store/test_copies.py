@@ -1,4 +1,6 @@
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -87,6 +89,117 @@ def test_still_source_is_left_as_it_is_with_its_log(live: sqlite3.Connection, pa
     assert {name for name in after if after[name] != before[name]} <= {"source.db-shm"}
 
 
+def test_still_source_with_a_log_and_no_index_gets_none(live: sqlite3.Connection, path: Path, tmp_path: Path) -> None:
+    still = tmp_path / "still"
+    still.mkdir()
+    for name in ("source.db", "source.db-wal"):
+        (still / name).write_bytes((tmp_path / name).read_bytes())
+    before = {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in still.iterdir()}
+    with copied(still / "source.db", beside=tmp_path / "copy.db", still=True) as partial:
+        assert examine(partial, numbers) == list(range(1, 51))
+        assert mode(partial) == 0o600
+        assert [file.name for file in tmp_path.glob("copy.db*")] == [partial.name]
+    assert {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in still.iterdir()} == before
+
+
+def test_still_source_whose_change_was_cut_off_is_copied_as_before_it(path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("CREATE TABLE item (number INTEGER PRIMARY KEY, filler BLOB)")
+        connection.executemany("INSERT INTO item VALUES (?, zeroblob(3000))", [(number,) for number in range(1, 11)])
+        connection.execute("BEGIN")
+        connection.execute("UPDATE item SET number = number + 100, filler = zeroblob(2000)")
+        still = tmp_path / "still"
+        still.mkdir()
+        for name in ("source.db", "source.db-journal"):
+            (still / name).write_bytes((tmp_path / name).read_bytes())
+    assert (still / "source.db-journal").stat().st_size > 4096
+    with copied(still / "source.db", beside=tmp_path / "copy.db", still=True) as partial:
+        assert examine(partial, first_fault) is None
+        assert examine(partial, numbers) == list(range(1, 11))
+    assert {file.name for file in still.iterdir()} == {"source.db", "source.db-journal"}
+
+
+def test_source_that_is_not_still_is_refused(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"")
+    states = iter([["before"], ["after"]])
+    monkeypatch.setattr(copies, "_state", lambda source: next(states))
+    with pytest.raises(DatabaseOpen, match=r"has .*source\.db open"):
+        copied(path, beside=tmp_path / "copy.db", still=True).__enter__()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_examine_sees_the_constraints_and_cannot_write(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE item (word TEXT CHECK (word <> 'bad'))")
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("INSERT INTO item VALUES ('bad')")
+    assert examine(path, first_fault) == "CHECK constraint failed in item"
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        examine(path, lambda connection: connection.execute("DELETE FROM item"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_copy_that_replaces_a_database_belongs_to_whom_that_belongs_to(path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE item (number)")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    os.chown(folder, 1234, 1235)
+    database = folder / "database.db"
+    with copied(path, beside=database, replacing=database) as partial:
+        found = partial.stat()
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 1235, 0o600)
+        rename(partial, database)
+    os.chown(database, 2345, 2346)
+    database.chmod(0o640)
+    with copied(path, beside=database, replacing=database) as partial:
+        exchange(database, partial, folder / "kept.db")
+    for file in folder.iterdir():
+        found = file.stat()
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (2345, 2346, 0o640)
+    assert {file.name for file in folder.iterdir()} == {"database.db", "kept.db"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_group_that_cannot_be_kept_loses_its_rights(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE item (number)")
+    os.chown(path, os.geteuid(), 1235)
+    path.chmod(0o664)
+
+    def refuse(descriptor: int, user: int, group: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchown", refuse)
+    with copied(path, beside=tmp_path / "copy.db", replacing=path) as partial:
+        assert mode(partial) == 0o604
+
+
+def test_copy_cannot_replace_the_database_of_one_to_whom_it_cannot_be_given(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE item (number)")
+    found = path.stat()
+
+    def refuse(descriptor: int, user: int, group: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    class Own:
+        st_uid, st_gid = found.st_uid + 1, found.st_gid
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", lambda descriptor: Own)
+        patched.setattr(os, "fchown", refuse)
+        with pytest.raises(PermissionError, match="belongs to another user, to whom") as refused:
+            copied(path, beside=path, replacing=path).__enter__()
+    assert refused.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_still_source_without_a_log_gets_no_files_beside_it(
     live: sqlite3.Connection, path: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +237,8 @@ def test_exchange_keeps_what_was_there_with_what_its_log_held(
     assert database.read_bytes() == b"new"
     assert examine(kept, numbers) == list(range(1, 51))
     assert not list(tmp_path.glob("database.db-*"))
+    assert not list(tmp_path.glob("kept.db-*"))
+    assert database.stat().st_nlink == kept.stat().st_nlink == 1
     assert not new.exists()
 
 

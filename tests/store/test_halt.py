@@ -3,17 +3,24 @@
 import asyncio
 import logging
 import os
+import shutil
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from payres.errors import Refusal
 from payres.limits import MAX_WAITING_UNITS
-from payres.store.database import Database, Halt, Transaction, touch
+from payres.routes.readiness import Readiness
+from payres.store import accounts, wallets
+from payres.store.database import Database, Transaction, run_reads, run_units, touch
+from payres.store.halts import Halt
+
+Unit = Callable[[Transaction], Any]
 
 
 class Found(Halt):
@@ -21,8 +28,13 @@ class Found(Halt):
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(str(tmp_path / "payres.db"))
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "payres.db")
+
+
+@pytest.fixture
+async def database(path: str) -> AsyncIterator[Database]:
+    opened = await Database.open(path)
     yield opened
     await opened.close()
 
@@ -135,3 +147,187 @@ async def test_touch_leaves_something_to_commit_and_nothing_changed(database: Da
     await database.write(touch)
     assert written() > size
     assert await database.read(state) == before
+
+
+DAMAGED = "The server takes no more work: its database is damaged, and an operator must look"
+MOVED = "The server takes no more work: its database has been moved, removed or replaced, and an operator must look"
+
+
+def raising(code: int, error: type[sqlite3.Error] = sqlite3.OperationalError, text: str = "as SQLite says") -> Unit:
+    def fail(tx: Transaction) -> None:
+        keep_if_it_can(tx)
+        raised = error(text)
+        raised.sqlite_errorcode = code  # SQLite sets it when it raises one itself
+        raise raised
+
+    return fail
+
+
+def keep_if_it_can(tx: Transaction) -> None:
+    if not tx.execute("PRAGMA query_only").fetchone()[0]:
+        keep(tx)
+
+
+DAMAGES = {
+    "corrupt": raising(sqlite3.SQLITE_CORRUPT, sqlite3.DatabaseError),
+    "corrupt index": raising(sqlite3.SQLITE_CORRUPT | 3 << 8),
+    "not a database": raising(sqlite3.SQLITE_NOTADB, sqlite3.DatabaseError),
+    "no table": lambda tx: tx.execute("SELECT * FROM lost").fetchone(),
+    "no column": lambda tx: tx.execute("SELECT lost FROM secret").fetchone(),
+    "no account": lambda tx: accounts.account_by_id(tx, 99),
+    "no reservation": lambda tx: accounts.reservation_by_id(tx, 99),
+    "no wallet address": lambda tx: wallets.wallet_by_id(tx, 99),
+}
+
+
+@pytest.mark.parametrize("damaged", DAMAGES.values(), ids=DAMAGES.keys())
+@pytest.mark.parametrize("reads", [False, True])
+async def test_damage_halts_whoever_comes_upon_it(
+    database: Database, damaged: Unit, reads: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Refusal) as first:
+        await (database.read if reads else database.write)(damaged)
+    assert (first.value.code, first.value.description) == ("unavailable", DAMAGED)
+    with pytest.raises(Refusal, match="damaged"):
+        await database.write(keep)
+    assert database.halted == DAMAGED
+    assert [record.levelno for record in caplog.records].count(logging.CRITICAL) == 1
+    assert await database.read(count) == 0
+
+
+async def test_column_that_an_insert_names_and_is_not_there_halts(database: Database) -> None:
+    with pytest.raises(Refusal, match="damaged"):
+        await database.write(lambda tx: tx.execute("INSERT INTO secret (name, lost) VALUES ('a', 'b')") and None)
+    assert database.halted == DAMAGED
+
+
+PASSING = ("FULL", "IOERR", "IOERR_READ", "IOERR_FSYNC", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "ERROR", "NOMEM")
+
+
+@pytest.mark.parametrize("name", PASSING)
+@pytest.mark.parametrize("reads", [False, True])
+async def test_what_may_pass_does_not_halt(database: Database, name: str, reads: bool) -> None:
+    with pytest.raises(Refusal) as refused:
+        await (database.read if reads else database.write)(raising(getattr(sqlite3, f"SQLITE_{name}")))
+    assert refused.value.code == "unavailable"
+    assert database.halted is None
+    await database.write(keep)
+    assert await database.read(count) == 1
+
+
+async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str) -> None:
+    class Corrupt(sqlite3.Connection):
+        fails_at = ""
+
+        def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            if sql.startswith(self.fails_at):
+                error = sqlite3.DatabaseError("database disk image is malformed")
+                error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT  # as SQLite does
+                raise error
+            return super().execute(sql, parameters)
+
+    for statement in ("BEGIN", "COMMIT"):
+        with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
+            connection.fails_at = statement
+            assert isinstance(run_units([lambda tx: None], connection), Halt)
+            connection.fails_at = "BEGIN"
+            [outcome] = run_reads([lambda tx: None], connection)
+            assert isinstance(outcome.error, Halt)
+
+
+def overwritten(path: str) -> None:
+    """Damage as a disk does it: noise in the middle of a table that is in no cache."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (root,) = other.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'asset'").fetchone()
+        (size,) = other.execute("PRAGMA page_size").fetchone()
+        with Path(path).open("r+b") as file:
+            file.seek((root - 1) * size)
+            file.write(b"\xff" * size)
+        other.execute("CREATE TABLE other_program (id)")  # so that caches are read again
+
+
+async def test_noise_in_the_file_halts(path: str) -> None:
+    database = await Database.open(path)
+    overwritten(path)
+    with pytest.raises(Refusal, match="damaged"):
+        await database.write(lambda tx: tx.execute("SELECT * FROM asset").fetchall())
+    assert database.halted == DAMAGED
+    await database.close()
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def replaced(path: Path) -> None:
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    copy.replace(path)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("lose", [Path.unlink, moved, replaced])
+async def test_file_that_is_not_the_open_one_any_more_halts_before_anything_is_acknowledged(
+    path: str, suffix: str, lose: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    database = await Database.open(path)
+    await database.write(keep)
+    lose(Path(path + suffix))
+    with pytest.raises(Refusal) as refused:
+        await database.write(keep)
+    assert refused.value.description == database.halted == MOVED
+    assert f"{path}{suffix} is " in caplog.text
+    assert await database.read(count) == 1
+    await database.close()
+
+
+async def test_folder_that_has_moved_halts(tmp_path: Path) -> None:
+    folder = tmp_path / "before"
+    folder.mkdir()
+    database = await Database.open(str(folder / "payres.db"))
+    folder.rename(tmp_path / "after")
+    assert await Readiness(database).problem() == MOVED
+    await database.close()
+
+
+async def test_symbolic_link_that_leads_elsewhere_halts(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        await (await Database.open(str(tmp_path / name / "payres.db"))).close()
+    link = tmp_path / "payres.db"
+    link.symlink_to(tmp_path / "first" / "payres.db")
+    database = await Database.open(str(link))
+    await database.write(keep)
+    link.unlink()
+    link.symlink_to(tmp_path / "second" / "payres.db")
+    with pytest.raises(Refusal, match="replaced"):
+        await database.write(keep)
+    await database.close()
+
+
+async def test_checkpoints_and_other_programs_that_come_and_go_do_not_halt(path: str) -> None:
+    database = await Database.open(path)
+    for mode in ("PASSIVE", "FULL", "RESTART", "TRUNCATE"):
+        await database.write(keep)
+        with closing(sqlite3.connect(path)) as other:
+            other.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    await database.write(keep)
+    assert await database.read(count) == 5
+    assert await Readiness(database).problem() is None
+    await database.close()
+
+
+async def test_presence_that_cannot_be_told_refuses_and_recovers(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str) -> None:
+        raise PermissionError(13, "not now", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("payres.store.presence._identity", fail)
+        with pytest.raises(Refusal, match="nothing was changed"):
+            await database.write(keep)
+    assert database.halted is None
+    await database.write(keep)
+    assert await database.read(count) == 1

@@ -12,7 +12,15 @@ import pytest
 from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.database import Database
-from payres.store.migrations import DamagedDatabase, ForeignDatabase, NewerDatabase, execute_script, migrate
+from payres.store.migrations import (
+    AlteredDatabase,
+    DamagedDatabase,
+    ForeignDatabase,
+    NewerDatabase,
+    execute_script,
+    first_difference,
+    migrate,
+)
 
 SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
 NEWEST = max(migrations.migrations())
@@ -203,6 +211,91 @@ def test_copy_of_a_database_is_migrated_where_it_is(path: str, one_more: int) ->
     with plain(path) as connection:
         assert version(connection) == one_more
     assert names(path) == {"payres.db"}
+
+
+def test_row_that_no_constraint_allows_is_found_before_the_migration(path: str, request: pytest.FixtureRequest) -> None:
+    with_a_secret(path)
+    with plain(path) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("INSERT INTO asset (code, scale) VALUES ('USD', -1)")
+    request.getfixturevalue("one_more")
+    with pytest.raises(DamagedDatabase, match="CHECK constraint failed in asset"):
+        connect_writer(path)
+    assert names(path) == {"payres.db", "payres.db.lock"}
+
+
+ALTERATIONS = [
+    ("DROP TABLE session", "the table 'session' is missing"),
+    ("DROP INDEX wallet_key_in_force", "the index 'wallet_key_in_force' is missing"),
+    (
+        "ALTER TABLE wallet_address DROP COLUMN public_name",
+        "the table 'wallet_address' is not the one that payres made",
+    ),
+    ("ALTER TABLE secret ADD COLUMN more text", "the table 'secret' is not the one that payres made"),
+    ("CREATE TABLE extra (x)", "the table 'extra' is not one of payres"),
+    ("CREATE UNIQUE INDEX one ON account (asset_id)", "the index 'one' is not one of payres"),
+    (
+        "CREATE TRIGGER mint AFTER INSERT ON transfer BEGIN UPDATE account SET balance = balance + 1; END",
+        "the trigger 'mint' is not one of payres",
+    ),
+    (
+        "CREATE TRIGGER _litestream_seq AFTER INSERT ON secret BEGIN DELETE FROM secret; END",
+        "trigger '_litestream_seq'",
+    ),
+    ("CREATE VIEW sessions AS SELECT * FROM session", "the view 'sessions' is not one of payres"),
+]
+
+
+@pytest.mark.parametrize(("statement", "sentence"), ALTERATIONS)
+def test_first_difference_names_what_was_altered(path: str, statement: str, sentence: str) -> None:
+    connect_writer(path).close()
+    with plain(path) as connection:
+        assert first_difference(connection) is None
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute(statement)
+        assert sentence in str(first_difference(connection))
+
+
+@pytest.mark.parametrize("start", range(1, NEWEST + 1))
+def test_no_version_differs_from_itself_before_or_after_it_is_migrated(path: str, start: int) -> None:
+    with plain(path) as connection:
+        at_version(connection, start)
+        assert first_difference(connection) is None
+    with closing(connect_writer(path)) as connection:
+        connection.execute("CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)")
+        connection.execute("CREATE TABLE _litestream_lock (id INTEGER)")
+        connection.execute("ANALYZE")
+        assert first_difference(connection) is None
+
+
+def test_new_database_is_compared_without_making_another(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Because a server does it when it starts."""
+    with closing(connect_writer(path)) as connection, monkeypatch.context() as patched:
+        patched.setattr(migrations, "execute_script", None)
+        assert first_difference(connection) is None
+
+
+async def test_server_does_not_open_what_was_altered_and_migrates_no_such_file(path: str, tmp_path: Path) -> None:
+    old = str(tmp_path / "old.db")
+    with plain(path) as connection, plain(old) as earlier:
+        at_version(connection, NEWEST)
+        connection.execute("DROP INDEX wallet_key_in_force")
+        at_version(earlier, 1)
+        earlier.execute("CREATE TABLE extra (x)")
+    for altered, name in ((path, "wallet_key_in_force"), (old, "extra")):
+        with pytest.raises(AlteredDatabase, match=f"not as payres made it: the .* '{name}' .* restore a backup"):
+            await Database.open(altered)
+    with plain(old) as earlier:
+        assert version(earlier) == 1
+
+
+@pytest.mark.parametrize("number", [-1, -(2**31)])
+def test_version_below_zero_is_refused(path: str, number: int) -> None:
+    with plain(path) as connection:
+        at_version(connection, 1)
+        connection.execute(f"PRAGMA user_version = {number}")
+    with pytest.raises(ForeignDatabase, match=f"has version {number}, which no payres writes"):
+        connect_writer(path)
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
@@ -399,15 +492,18 @@ def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> 
         )
         connection.execute(
             "INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,"
-            " receive_scale, fee_value, created_at, expires_at) VALUES ('q', 1, 2, '', '1', '1', 'EUR', 2, '0', 1, 2)"
+            " receive_scale, fee_value, created_at, expires_at) VALUES ('q', 1, 2, '', '1', '1', 'EUR', 2, '0', 1, 2),"
+            " ('used', 1, 2, '', '1', '1', 'EUR', 2, '0', 1, 2)"
         )
         connection.execute(
-            "INSERT INTO outgoing_payment (id, wallet_address_id, client_id, receiver, debit, receive, receive_code,"
-            " receive_scale, fee, state, created_at) VALUES ('o', 1, 3, '', 1, 1, 'EUR', 2, 0, 'sending', 1)"
+            "INSERT INTO outgoing_payment (id, wallet_address_id, client_id, quote_id, receiver, debit, receive,"
+            " receive_code, receive_scale, fee, state, created_at)"
+            " VALUES ('o', 1, 3, 'used', '', 1, 1, 'EUR', 2, 0, 'sending', 1)"
         )
     with closing(connect_writer(path)) as connection:
         due = dict(connection.execute('SELECT id, forget_at FROM "grant" WHERE forget_at IS NOT NULL').fetchall())
         looks = dict(connection.execute("SELECT identity, forget_at FROM client").fetchall())
+        quotes = dict(connection.execute("SELECT id, forget_at FROM quote").fetchall())
     assert due == {
         "free": 600 + day,
         "free, revoked": 600 + day,
@@ -416,3 +512,4 @@ def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> 
         "denied": 4 + 30 * day,
     }
     assert looks == {name: number + day for name, number in clients.items()}
+    assert quotes == {"q": 2 + day, "used": None}

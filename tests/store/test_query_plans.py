@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from payres.ledger import SUMMED
 from payres.store import (
     accounts,
     assets,
@@ -25,6 +26,7 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
+from payres.store.incoming import IncomingRecord
 from payres.store.pages import PageQuery
 
 Query = Callable[[Transaction], object]
@@ -34,6 +36,8 @@ TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
 def page(pages: Callable[[Transaction, int, int | None, PageQuery], object], query: PageQuery, own: bool) -> Query:
     return lambda tx: pages(tx, 1, 1 if own else None, query)
 
+
+PAID = IncomingRecord("1", 1, 1, None, 0, None, 0, 0, None)
 
 PAGES: dict[str, Query] = {
     f"{name}, {'own' if own else 'all'}, {towards} than {cursor}": page(pages, PageQuery(5, cursor, towards), own)
@@ -46,6 +50,7 @@ PAGES: dict[str, Query] = {
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
     "accounts.find_operator_account": lambda tx: accounts.find_operator_account(tx, 1, "fees"),
+    "accounts.first_open": lambda tx: accounts.first_open(tx, 1, SUMMED),
     "accounts.change_account": lambda tx: accounts.change_account(tx, 1, 0, 0),
     "accounts.reservations_of_payment": lambda tx: accounts.reservations_of_payment(tx, "1"),
     "accounts.reduce_reservation": lambda tx: accounts.reduce_reservation(tx, 1, 0),
@@ -82,9 +87,11 @@ QUERIES: dict[str, Query] = PAGES | {
     "idempotency.find_answer": lambda tx: idempotency.find_answer(tx, 1, "key"),
     "idempotency.delete_answers_until": lambda tx: idempotency.delete_answers_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
+    "incoming.first_received": lambda tx: incoming.first_received(tx, PAID, SUMMED),
     "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None),
     "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
     "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
+    "outgoing.last_spent": lambda tx: outgoing.last_spent(tx, "1", SUMMED),
     "outgoing.quote_used": lambda tx: outgoing.quote_used(tx, "1"),
     "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
     "packets.find_packet": lambda tx: packets.find_packet(tx, "1"),
@@ -108,6 +115,9 @@ QUERIES: dict[str, Query] = PAGES | {
     "peers.find_answer": lambda tx: peers.find_answer(tx, 1, "1"),
     "peers.delete_answers_before": lambda tx: peers.delete_answers_before(tx, 1, 5),
     "quotes.find_quote": lambda tx: quotes.find_quote(tx, "1"),
+    "quotes.quotes_to_forget": lambda tx: quotes.quotes_to_forget(tx, 1, 5),
+    "quotes.keep_quote": lambda tx: quotes.keep_quote(tx, "1"),
+    "quotes.delete_quote": lambda tx: quotes.delete_quote(tx, "1"),
     "sessions.insert_session": lambda tx: sessions.insert_session(tx, b"1", 1, 1, 2),
     "sessions.session_wallet": lambda tx: sessions.session_wallet(tx, b"1", 1),
     "sessions.knows_browser": lambda tx: sessions.knows_browser(tx, b"1", 1, 1),
@@ -166,7 +176,7 @@ def connection() -> Iterator[RecordingConnection]:
             " VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1)"
         )
         original.execute("INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0)")
-        original.execute("INSERT INTO idempotency_key VALUES (1, 1, 'key', '/quotes', x'00', 201, x'00', 0)")
+        original.execute("INSERT INTO idempotency_key VALUES (1, 1, 'key', '/quotes', x'00', '{}', 201, x'00', 0)")
         original.backup(opened)
         yield opened
 
@@ -230,7 +240,9 @@ def test_ended_tokens_of_one_grant_alone_are_sorted(connection: RecordingConnect
     ]
 
 
-@pytest.mark.parametrize("table", ["grant", "client", "access_token", "interaction", "session", "idempotency_key"])
+@pytest.mark.parametrize(
+    "table", ["grant", "client", "access_token", "interaction", "session", "idempotency_key", "quote"]
+)
 def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: RecordingConnection, table: str) -> None:
     """SQLite looks for rows that refer to the one that goes, in every table that may have some."""
     connection.execute("PRAGMA foreign_keys = ON")
@@ -251,7 +263,7 @@ def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: Record
 
 
 def test_what_stays_is_not_in_the_indexes_of_what_goes(connection: RecordingConnection) -> None:
-    for table in ("grant", "client"):
+    for table in ("grant", "client", "quote"):
         partial = f"SELECT partial FROM pragma_index_list('{table}') WHERE name = '{table}_to_forget'"
         assert connection.execute(partial).fetchall() == [(1,)]
 

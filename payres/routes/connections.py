@@ -1,0 +1,105 @@
+"""The connections of one server together: how many each address has, and what is kept in memory for all of them."""
+
+import resource
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from uvicorn.config import Config
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.server import ServerState
+
+from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
+from payres.throttle import origin
+
+
+def most_connections() -> int:
+    """How many connections may be open: MAX_CONNECTIONS, or what the process's files allow."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files - SPARE_FILES, 1))
+
+
+def most_of_one_address(most: int) -> int:
+    """How many connections one address may have where there may be so many: never more than half of them."""
+    return min(MAX_CONNECTIONS_PER_ADDRESS, max(most // 2, 1))
+
+
+class Flow(FlowControl):
+    """Reads no further while there is something that has been read and not parsed."""
+
+    holds = False
+
+    def resume_reading(self) -> None:
+        if not self.holds:
+            super().resume_reading()
+
+
+class Buffered(Protocol):
+    """A connection for which bytes are kept."""
+
+    def buffered_bytes(self) -> int:
+        """How many there are now."""
+        ...
+
+    def cut(self) -> None:
+        """Ends the connection at once, and with it what is kept."""
+        ...
+
+
+class Connections:
+    """The counts of one server."""
+
+    def __init__(self, config: Config) -> None:
+        proxies = ProxyHeadersMiddleware(config.loaded_app, config.forwarded_allow_ips).trusted_hosts
+        self._proxies = proxies if config.proxy_headers else ()
+        self._open: dict[str, int] = {}
+        # In the order in which they began to need it; the bytes are what there was when it was last looked.
+        self._buffers: dict[Buffered, int] = {}
+        self._total = 0
+
+    def counted_address(self, client: tuple[str, int] | None) -> str | None:
+        """Whose connection it is; None when it is nobody's: a proxy's, through which many come, or of this machine."""
+        return None if client is None or client[0] in self._proxies else origin(client[0])
+
+    def enter(self, address: str) -> int:
+        """Counts a connection. Returns how many there are of its address now."""
+        count = self._open[address] = self._open.get(address, 0) + 1
+        return count
+
+    def leave(self, address: str) -> None:
+        """A connection that was counted has ended."""
+        count = self._open.pop(address) - 1
+        if count:
+            self._open[address] = count
+
+    def buffer(self, connection: Buffered) -> None:
+        """Counts what is kept for a connection. When that is too much in all, those that began first are cut."""
+        size = connection.buffered_bytes()
+        self._total += size - self._buffers.get(connection, 0)
+        self._buffers[connection] = size
+        if self._total > MAX_BUFFERED_BYTES:
+            self._make_room()
+
+    def release(self, connection: Buffered) -> None:
+        """Nothing is kept for this connection any more."""
+        self._total -= self._buffers.pop(connection, 0)
+
+    def _make_room(self) -> None:
+        # What clients have read since is only known now: to look at each step would cost more than it tells.
+        self._buffers = {connection: connection.buffered_bytes() for connection in self._buffers}
+        self._total = sum(self._buffers.values())
+        while self._total > MAX_BUFFERED_BYTES:
+            longest = next(iter(self._buffers))
+            self.release(longest)
+            longest.cut()
+
+
+_OF_SERVERS: Final[WeakKeyDictionary[ServerState, Connections]] = WeakKeyDictionary()
+
+
+def connections_of(server: ServerState, config: Config) -> Connections:
+    """The counts of this server, of which a process may run several."""
+    found = _OF_SERVERS.get(server)
+    if found is None:
+        found = _OF_SERVERS[server] = Connections(config)
+    return found

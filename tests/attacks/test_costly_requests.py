@@ -1,0 +1,169 @@
+"""Small requests made to cost much: headers, hosts, numbers and texts on which a careless parser spends seconds."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from payres.amounts import parse_value
+from payres.clock import parse_time
+from payres.errors import Refusal
+from payres.grants.intervals import parse_interval
+from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
+from payres.routes.accept import check_accept, takes
+from payres.routes.forms import session_cookie
+from payres.routes.idempotency import idempotency_key
+from payres.routes.page_query import page_query
+from payres.testing.instance import Instance
+from payres.throttle import origin
+from payres.urls import Urls, is_http_url, plain_url
+from payres.wire import UNPAIRED_SURROGATE
+from tests.attacks.conftest import Exchange
+
+LONG = 32_000
+# Seconds of the processor; each takes less than a fifth of it, and took up to many seconds where one was careless.
+MOST = 0.025
+COOKIES = {
+    "escaped quotes": b'a="' + b'\\"' * 16_000 + b'"',
+    "escaped quotes in the session": b'payres_session="' + b'\\"' * 15_900 + b'"',
+    "octal escapes": b'payres_session="' + b"\\101" * 7_900 + b'"',
+    "many": b"a=b;" * 8_000,
+    "many sessions": b"payres_session=a;" * 1_880,
+    "spaces": b"a=b;" + b" " * LONG,
+    "spaces after a session": b"payres_session=" + b"a" * 43 + b" " * 31_000 + b"x",
+    "separators": b";" * LONG,
+    "long": b"payres_session=" + b"a" * LONG,
+}
+ACCEPTS = {
+    "many ranges": b"a/b," * 8_000,
+    "different ranges": b",".join(b"a/%d" % number for number in range(4_500)),
+    "parameters": b"a/b" + b";q=0.00000" * 3_200,
+    "zeros": b"a/b;q=0." + b"0" * LONG + b"1",
+    "spaces": b"a" + b" " * LONG + b"/b",
+    "separators": b"," * LONG,
+    "as much as is read": b"," * MAX_ACCEPT_BYTES,
+}
+HOSTS = {
+    "letters": "é" * 1_900,
+    "labels": "é." * 950,
+    "marks": "a" + "\u0301" * 1_900,
+    "joiners": "a\u094d\u200d" * 600,
+    "expanding": "\ufdfa" * 1_900,
+    "colons": f"[{':' * 1_900}]",
+    "digits": "1" * 1_900,
+    "escapes": "%41" * 630,
+    "port": "a:" + "9" * 1_900,
+}
+QUERIES = {
+    "names": b"a&" * 16_000,
+    "fields": b"a=b&" * 8_000,
+    "percents": b"%" * LONG,
+    "digits": b"first=" + b"9" * LONG,
+    "as much as is read": b"a&" * (MAX_QUERY_BYTES // 2),
+}
+
+
+def cost(parse: Callable[[], object]) -> float:
+    """Seconds of the processor that it takes, at best, to parse or to refuse."""
+    found = []
+    for _ in range(5):
+        began = time.thread_time()
+        with suppress(Refusal, ValueError):
+            parse()
+        found.append(time.thread_time() - began)
+    return min(found)
+
+
+def with_cookies(cookies: bytes) -> Request:
+    app = SimpleNamespace(state={"context": SimpleNamespace(urls=Urls("http://pay.example"))})
+    return Request({"type": "http", "headers": [(b"cookie", cookies)], "app": app})
+
+
+@pytest.mark.parametrize("cookies", COOKIES.values(), ids=COOKIES.keys())
+def test_costly_cookies(exchange: Exchange, cookies: bytes) -> None:
+    assert cost(lambda: session_cookie(with_cookies(cookies))) < MOST
+    began = time.monotonic()
+    [answer] = exchange(b"GET /interact/a/b HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncookie: %b\r\n\r\n" % cookies)
+    assert answer.status == 404
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("accept", ACCEPTS.values(), ids=ACCEPTS.keys())
+def test_costly_accept(exchange: Exchange, accept: bytes) -> None:
+    """It counts as absent, and so it is answered."""
+    assert cost(lambda: check_accept([(b"accept", accept)])) < MOST
+    assert cost(lambda: check_accept([(b"accept", b"a/b")] * 2_400)) < MOST
+    assert cost(lambda: takes([(b"accept", b"application/spsp4+json," + accept)], "application/spsp4+json")) < MOST
+    [answer] = exchange(b"GET /alice HTTP/1.1\r\nhost: h\r\nconnection: close\r\naccept: %b\r\n\r\n" % accept)
+    assert answer.status == 200
+
+
+def made_ascii(url: str) -> str:
+    try:
+        return httpx2.URL(url).host
+    except httpx2.InvalidURL as error:
+        raise ValueError(url) from error
+
+
+@pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS.keys())
+def test_costly_hosts(host: str) -> None:
+    """No host that is longer than a name can be is looked at, and one that is as long costs little to make ASCII."""
+    assert not is_http_url(f"https://{host}/pay")
+    for shown in (f"https://{host}/pay", f"https://{host[:MAX_HOST_LENGTH]}/pay"):
+        assert cost(partial(plain_url, shown)) < MOST
+        assert cost(partial(made_ascii, shown)) < MOST
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
+def test_costly_queries(query: bytes) -> None:
+    assert cost(lambda: page_query(Request({"type": "http", "query_string": query, "headers": []}))) < MOST
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda: idempotency_key([(b"idempotency-key", b'"' + b"\\\\" * 15_000 + b'"')]),
+        lambda: idempotency_key([(b"idempotency-key", b" " * 30_000 + b"a")]),
+        lambda: origin("1:" * 16_000),
+        lambda: origin("fe80::1%" + "a" * LONG),
+        lambda: parse_value("0" * 64_000 + "x"),
+        lambda: parse_value("9" * 64_000),
+        lambda: parse_time("2026-01-01T00:00:00." + "0" * 64_000 + "Z"),
+        lambda: parse_time("9" * 64_000),
+        lambda: parse_interval("R" + "9" * 250 + "/2026-01-01T00:00:00Z/P1M"),
+        lambda: parse_interval("R/" * LONG),
+        lambda: UNPAIRED_SURROGATE.match(b"\\u" * LONG),
+        lambda: UNPAIRED_SURROGATE.match(b"[" * 65_000),
+    ],
+)
+def test_costly_texts(parse: Callable[[], object]) -> None:
+    assert cost(parse) < MOST
+
+
+@pytest.mark.parametrize("form", [b"a=b&" * 4_000, b"a=" + b"%41" * 5_400, b"a=" + b"%" * 16_000, b"%ff%" * 4_000])
+def test_costly_forms(shared: Instance, stranger: httpx2.Client, form: bytes) -> None:
+    assert len(form) <= MAX_FORM_BYTES
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    began = time.monotonic()
+    assert stranger.post(f"{shared.base_url}/interact/a/b", content=form, headers=headers).status_code == 400
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("digits", ["9" * 4_301, "0" * 30_000, "9" * 60_000])
+def test_costly_numbers_are_refused_and_no_fault(shared: Instance, digits: str) -> None:
+    """Python refuses to read more than 4300 digits, which must not become a fault of the server."""
+    amount = f'{{"value":"{digits}","assetCode":"USD","assetScale":2}}'
+    scale = f'{{"value":"1","assetCode":"USD","assetScale":{digits}}}'
+    token = shared.client.grant({"type": "incoming-payment", "actions": ["create", "list"]})
+    for member in (amount, scale):
+        body = f'{{"walletAddress":"{shared.wallet("bob")}","incomingAmount":{member}}}'.encode()
+        status = shared.client.request("POST", "/incoming-payments", token=token, raw=body).status_code
+        assert status == 400 or (member == amount and not digits.strip("0")), body[:80]
+    if len(digits) < LONG:
+        path = f"/incoming-payments?wallet-address={shared.wallet('bob')}&first={digits}"
+        assert shared.client.request("GET", path, token=token).status_code == 400

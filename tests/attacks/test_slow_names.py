@@ -1,0 +1,121 @@
+"""Names whose name servers never answer: each holds a thread of the server's, long after its request has ended."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from payres.federation import lookups
+from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.http import Bounds
+from payres.federation.rates import RatesWorker
+from payres.limits import MAX_LOOKUPS_OF_ADDRESS, MAX_LOOKUPS_OF_REQUESTS
+from payres.testing.instance import Instance
+from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver
+from tests.attacks.test_ssrf_by_configuration import TOKEN, asking_rates, forwarded, link, wait_until
+
+INSIDE, SILENT, RATES = "inside.example", "slow.example", "rates.example"
+LOOKED_UP = "has no public address"
+BUSY = "is not looked up while so many others are"
+
+
+class NameServers:
+    """Those of `slow.example` say nothing until they are told to; all other names are those of this machine."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.spoken = threading.Event()
+
+    def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked[host.partition(".")[2] if host.endswith(SILENT) else host] += 1
+        if host.endswith(SILENT):
+            assert self.spoken.wait(60)
+        return ["127.0.0.1"]
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServers]:
+    made = NameServers()
+    monkeypatch.setattr(lookups, "find_addresses", made)
+    yield made
+    made.spoken.set()
+
+
+@pytest.fixture
+def rates_worker(monkeypatch: pytest.MonkeyPatch) -> list[RatesWorker]:
+    """The worker of the server, which asks when the test tells it to."""
+    found: list[RatesWorker] = []
+
+    async def run(worker: RatesWorker) -> None:
+        found.append(worker)
+
+    monkeypatch.setattr(RatesWorker, "run", run)
+    return found
+
+
+@pytest.fixture
+def server(
+    servers: NameServers, rates_worker: list[RatesWorker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Instance]:
+    """Asks public addresses only, has peers, and a service of rates."""
+    with asking_rates(tmp_path, f"https://{RATES}/", ilp_address="test.here") as instance:
+        link(instance, "near", "https://near.example/ilp", incoming_token=TOKEN)
+        link(instance, "far", "https://far.example/ilp")
+        for client in (instance.context.http, instance.context.receivers._http):
+            monkeypatch.setattr(client, "_bounds", Bounds(seconds=0.2))  # so that the requests end soon
+        yield instance
+        servers.spoken.set()
+
+
+def test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates(
+    server: Instance, servers: NameServers, rates_worker: list[RatesWorker]
+) -> None:
+    """The requests come from this machine, where addresses are not told apart."""
+    told = at_once(MAX_LOOKUPS_OF_REQUESTS + 8, lambda host: ask_as_client(server, host))
+    assert servers.asked[SILENT] == MAX_LOOKUPS_OF_REQUESTS
+    assert sum(BUSY in answer for answer in told) == 8
+    assert BUSY in ask_as_client(server, INSIDE)
+    for way in (as_receiver, as_payment):
+        assert LOOKED_UP in way(server, f"https://{INSIDE}")[1]["description"]
+    assert LOOKED_UP in forwarded(server, "far")
+    server._server.call(rates_worker[0].refresh())
+    assert servers.asked[RATES] == 2  # currencies
+    servers.spoken.set()
+    wait_until(lambda: LOOKED_UP in ask_as_client(server, INSIDE))
+
+
+def test_slow_names_of_receivers_stop_no_payment_and_no_client(server: Instance, servers: NameServers) -> None:
+    """Anybody may ask for a quote; a payment that somebody has consented to is read by the server of its own accord."""
+    told = at_once(MAX_LOOKUPS_OF_REQUESTS + 8, lambda host: as_receiver(server, f"https://{host}")[1]["description"])
+    assert servers.asked[SILENT] == MAX_LOOKUPS_OF_REQUESTS
+    assert sum(BUSY in answer for answer in told) == 8
+    assert BUSY in as_receiver(server, f"https://{INSIDE}")[1]["description"]
+    with pytest.raises(RemoteReceiverFailed, match=LOOKED_UP):
+        server._server.call(server.context.receivers.fetch(f"https://{INSIDE}/incoming-payments/1"))
+    assert LOOKED_UP in ask_as_client(server, INSIDE)
+    assert LOOKED_UP in forwarded(server, "far")
+
+
+def test_slow_names_from_one_address_leave_the_others_their_lookups(server: Instance, servers: NameServers) -> None:
+    told = at_once(MAX_LOOKUPS_OF_ADDRESS + 4, lambda host: ask_as_client(server, host, "203.0.113.1"))
+    assert servers.asked[SILENT] == MAX_LOOKUPS_OF_ADDRESS
+    assert sum(BUSY in answer for answer in told) == 4
+    assert BUSY in ask_as_client(server, INSIDE, "203.0.113.1")
+    assert LOOKED_UP in ask_as_client(server, INSIDE, "203.0.113.2")
+
+
+def at_once(count: int, ask: Callable[[str], str]) -> list[str]:
+    """What is answered to requests that name a host each, whose name servers are silent."""
+    with ThreadPoolExecutor(8) as strangers:
+        return list(strangers.map(ask, [f"h{number}.{SILENT}" for number in range(count)]))
+
+
+def ask_as_client(server: Instance, host: str, address: str | None = None) -> str:
+    """What a client hears that claims to be at a host and proves nothing; the address is what a proxy says."""
+    body = {"client": f"https://{host}/x", "access_token": {"access": [QUOTE]}}
+    answer = server.client.request("POST", "/", body, headers={"x-forwarded-for": address} if address else None)
+    assert answer.status_code == 401
+    return str(answer.json()["error"]["description"])

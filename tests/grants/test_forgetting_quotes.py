@@ -1,0 +1,192 @@
+"""Quotes that nobody used go a day after they have expired; what a payment was made of stays."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from payres.clock import DAY, HOUR, SECOND
+from payres.errors import Refusal
+from payres.grants import clients
+from payres.grants.clients import Client
+from payres.grants.forgetting import IDLE_FOR, QUOTE_UNUSED_FOR, QUOTES_AT_ONCE, forget_clients, forget_quotes
+from payres.identifiers import SystemIdentifiers
+from payres.operator import wallets
+from payres.payments.idempotency import KEPT_FOR
+from payres.payments.incoming import create_incoming_payment
+from payres.payments.outgoing import create_outgoing_payment
+from payres.payments.quotes import create_quote, require_quote
+from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
+from payres.store import grants
+from payres.store.connections import connect_writer
+from payres.store.database import Transaction
+from payres.store.quotes import QuoteRecord
+from payres.store.wallets import WalletRecord, find_wallet
+from payres.testing.instance import Instance, run_instance
+from payres.urls import Urls
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
+from tests.conftest import Refused
+
+START = 1_700_000_000 * SECOND
+HOLDS = 300
+URLS = Urls("http://h")
+IDS = SystemIdentifiers()
+KEY = encode_jwk(jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw()))
+
+
+@pytest.fixture
+def tx() -> Iterator[Transaction]:
+    with closing(connect_writer(":memory:")) as connection:
+        for name in ("alice", "bob"):
+            wallets.create_wallet(connection, name, "USD", 2, None, None, START)
+        wallets.deposit(connection, "alice", "1000.00", START)
+        yield connection
+
+
+def wallet(tx: Transaction, path: str) -> WalletRecord:
+    found = find_wallet(tx, path)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def receiver(tx: Transaction) -> str:
+    """An incoming payment of bob that is open for years."""
+    maker = clients.remember(tx, Client("shop", "http://h/bob", None), START).id
+    request = IncomingPaymentRequest(wallet_address="http://h/bob")
+    made = create_incoming_payment(tx, wallet(tx, "bob"), maker, request, IDS, 1000 * 86400, START)
+    return URLS.resource("incoming-payments", made.id)
+
+
+def client_of(tx: Transaction, number: int, now: int) -> int:
+    return clients.remember(tx, Client(f"thumbprint-{number}", None, KEY), now).id
+
+
+def quote(tx: Transaction, receiver: str, client_id: int, now: int) -> QuoteRecord:
+    debit = Amount(value="5", asset_code="USD", asset_scale=2)
+    asked = QuoteRequest(wallet_address="http://h/alice", receiver=receiver, method="ilp", debit_amount=debit)
+    return create_quote(tx, URLS, wallet(tx, "alice"), client_id, asked, IDS, HOLDS, now)
+
+
+def pay(tx: Transaction, made: QuoteRecord, now: int) -> str:
+    """The id of a payment of the quote."""
+    grant_id = IDS.resource()
+    tx.execute(
+        'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at)'
+        " VALUES (?, ?, 'issued', '[]', x'', 0, 0)",
+        (grant_id, made.client_id),
+    )
+    asked = OutgoingPaymentRequest(wallet_address="http://h/alice", quote_id=URLS.resource("quotes", made.id))
+    return create_outgoing_payment(
+        tx, URLS, wallet(tx, "alice"), made.client_id, grant_id, None, asked, IDS, now
+    ).payment.id
+
+
+def ids(tx: Transaction) -> list[str]:
+    return [quote_id for (quote_id,) in tx.execute("SELECT id FROM quote ORDER BY id")]
+
+
+def forget_all(tx: Transaction, now: int) -> None:
+    for _ in range(50):
+        forget_quotes(tx, now)
+        forget_clients(tx, now)
+
+
+def test_what_strangers_have_quoted_is_bounded(tx: Transaction, receiver: str) -> None:
+    """Two fresh keys an hour, with a quote each, for twelve days."""
+    now, seen = START, []
+    for number in range(24 * 12):
+        now += HOUR
+        for key in (2 * number, 2 * number + 1):
+            quote(tx, receiver, client_of(tx, key, now), now)
+        counts = [tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("quote", "client")]
+        seen.append(max(counts))
+    assert 24 < max(seen) <= 2 * (24 + 2) + 1
+    assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    for _ in range(20):
+        quote(tx, receiver, client_id, START)
+    later = START + HOLDS * SECOND + QUOTE_UNUSED_FOR
+    for number in range(1, 11):
+        quote(tx, receiver, client_id, later)
+        assert len(ids(tx)) == 20 - QUOTES_AT_ONCE * number + number
+
+
+def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, receiver: str) -> None:
+    made = quote(tx, receiver, client_of(tx, 1, START), START)
+    forget_quotes(tx, made.expires_at + DAY - 1)
+    assert require_quote(tx, made.id) == made
+    forget_quotes(tx, made.expires_at + DAY)
+    with pytest.raises(Refusal) as refusal:
+        require_quote(tx, made.id)
+    assert (refusal.value.status, refusal.value.code) == (404, "not_found")
+
+
+def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
+    assert QUOTE_UNUSED_FOR >= KEPT_FOR
+
+
+def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    used, unused = (quote(tx, receiver, client_id, START) for _ in range(2))
+    payment_id = pay(tx, used, START + SECOND)
+    forget_all(tx, START + 10 * DAY)
+    assert ids(tx) == [used.id]
+    assert tx.execute("SELECT forget_at FROM quote").fetchall() == [(None,)]
+    assert tx.execute("SELECT id, quote_id FROM outgoing_payment").fetchall() == [(payment_id, used.id)]
+    with pytest.raises(Refusal, match="not a quote of this client"):
+        pay(tx, unused, START + 10 * DAY)
+    with pytest.raises(Refusal, match="has been used"):
+        pay(tx, used, START + 10 * DAY)
+
+
+def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    quote(tx, receiver, client_id, START)
+    forget_clients(tx, START + IDLE_FOR)
+    assert tx.execute("SELECT forget_at FROM client WHERE id = ?", (client_id,)).fetchone() == (None,)
+    forget_quotes(tx, START + HOLDS * SECOND + QUOTE_UNUSED_FOR)
+    assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is None
+
+
+def test_client_that_may_come_back_stays(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    quote(tx, receiver, client_id, START)
+    tx.execute(
+        'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at)'
+        " VALUES ('g', ?, 'issued', '[]', x'', 0, 0)",
+        (client_id,),
+    )
+    forget_all(tx, START + 10 * DAY)
+    assert ids(tx) == []
+    assert grants.find_grant(tx, "g") is not None
+    assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is not None
+
+
+def test_over_http_a_forgotten_quote_is_not_there(tmp_path_factory: pytest.TempPathFactory, refused: Refused) -> None:
+    with run_instance(tmp_path_factory.mktemp("quotes") / "payres.db") as instance:
+        check_forgotten(instance, refused)
+
+
+def check_forgotten(instance: Instance, refused: Refused) -> None:
+    alice, client = instance.wallet("alice"), instance.client
+    receiver = client.create_incoming_payment(instance.wallet("bob"))["id"]
+    usd = {"value": "5", "assetCode": "USD", "assetScale": 2}
+    unused, used = (client.create_quote(alice, receiver, debitAmount=usd)["id"] for _ in range(2))
+    payment = client.create_outgoing_payment(alice, used)
+    instance.settle()
+    instance.clock.advance(2 * 86400)
+    for _ in range(2):
+        newest = client.create_quote(alice, receiver, debitAmount=usd)["id"]
+    token = client.grant({"type": "quote", "actions": ["read"]})
+    assert [client.get(url, token).status_code for url in (used, newest)] == [200, 200]
+    refused(client.get(unused, token), 404, "not_found")
+    item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
+    paying = client.grant(item)
+    body = {"walletAddress": alice, "quoteId": unused}
+    refused(client.post("/outgoing-payments", body, paying), 400, "invalid_quote", field="quoteId")
+    assert client.get(payment["id"], paying).json()["quoteId"] == used
+    instance.check_ledger()

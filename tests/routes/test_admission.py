@@ -1,0 +1,113 @@
+"""How many requests of one address may be under way; the application behind is one that waits to be told."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from payres.clock import SystemClock
+from payres.limits import MAX_REQUESTS_PER_ADDRESS
+from payres.routes.admission import Admission
+from payres.routes.rate_limits import PEERS, RateLimits
+from payres.settings import Settings
+
+A, B, HERE = "203.0.113.1", "203.0.113.2", "127.0.0.1"
+
+
+class Waiting:
+    """An application that answers when it is told to, and a count of what it has been asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.go_on = asyncio.Event()
+        self.fault: Exception | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.asked += 1
+        await self.go_on.wait()
+        if self.fault is not None:
+            raise self.fault
+
+
+class Door:
+    """Requests to an Admission in front of a waiting application."""
+
+    def __init__(self) -> None:
+        self.app = Waiting()
+        limits = RateLimits(Settings(rate_limit_per_address=0, rate_limit_of_strangers=0), SystemClock())
+        self.admission = Admission(self.app, limits)
+        self.tasks: list[asyncio.Task[list[Any]]] = []
+
+    async def ask(self, address: str, count: int = 1, path: str = "/alice") -> None:
+        self.tasks += [asyncio.ensure_future(self._ask(address, path)) for _ in range(count)]
+        await asyncio.sleep(0)
+
+    async def _ask(self, address: str, path: str) -> list[Any]:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "client": (address, 1), "path": path, "method": "GET", "headers": []}
+        await self.admission(scope, None, send)  # type: ignore[arg-type]  # nothing is read here
+        return sent
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    door = Door()
+    yield door
+    assert all(task.done() for task in door.tasks)
+
+
+async def finish(door: Door) -> None:
+    door.app.go_on.set()
+    await asyncio.gather(*door.tasks, return_exceptions=True)
+    assert not door.admission._under_way
+
+
+@pytest.mark.parametrize(("more", "refused"), [(-1, 0), (0, 0), (1, 1)])
+async def test_requests_of_an_address_under_way_are_limited(door: Door, more: int, refused: int) -> None:
+    await door.ask(A, MAX_REQUESTS_PER_ADDRESS + more)
+    assert door.app.asked == MAX_REQUESTS_PER_ADDRESS + more - refused
+    ended = [task.result() for task in door.tasks if task.done()]
+    assert len(ended) == refused
+    for start, _ in ended:
+        assert start["status"] == 429
+        assert dict(start["headers"])[b"retry-after"] == b"1"
+    await door.ask(B)
+    assert not door.tasks[-1].done()
+    await finish(door)
+
+
+async def test_request_is_taken_again_when_another_has_ended(door: Door) -> None:
+    await door.ask(A, MAX_REQUESTS_PER_ADDRESS + 1)
+    door.tasks[0].cancel()
+    await asyncio.wait(door.tasks[:1])
+    await door.ask(A)
+    assert not door.tasks[-1].done()
+    await finish(door)
+
+
+async def test_requests_that_fail_or_are_cut_are_not_under_way_any_more(door: Door) -> None:
+    await door.ask(A, 5)
+    door.tasks[0].cancel()
+    door.app.fault = ValueError("a fault")
+    await finish(door)
+    assert all(task.cancelled() or task.exception() is door.app.fault for task in door.tasks)
+
+
+@pytest.mark.parametrize(("address", "path"), [(HERE, "/alice"), ("::1", "/alice"), (A, PEERS)])
+async def test_requests_from_here_and_packets_are_not_counted(door: Door, address: str, path: str) -> None:
+    await door.ask(address, MAX_REQUESTS_PER_ADDRESS + 1, path)
+    assert door.app.asked == MAX_REQUESTS_PER_ADDRESS + 1
+    await finish(door)
+
+
+async def test_networks_of_ipv6_are_counted_as_one(door: Door) -> None:
+    for number in range(MAX_REQUESTS_PER_ADDRESS):
+        await door.ask(f"2001:db8::{number:x}")
+    await door.ask("2001:db8::ffff:1")
+    assert door.tasks[-1].done()
+    await finish(door)
