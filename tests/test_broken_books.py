@@ -13,13 +13,20 @@ import pytest
 
 from payres.application import create_app
 from payres.ledger import SUMMED
+from payres.operator.watch import BooksWatch
 from payres.settings import Settings
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 
 
 @pytest.fixture
-def payres(tmp_path: Path) -> Iterator[Instance]:
+def payres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
+    """Without the watch, which would find some of it first."""
+
+    async def look_away(_: BooksWatch) -> None:
+        pass
+
+    monkeypatch.setattr(BooksWatch, "run", look_away)
     with run_instance(tmp_path / "payres.db") as instance:
         yield instance
 
