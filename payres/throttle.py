@@ -77,8 +77,10 @@ def origin_of(scope: Scope) -> str | None:
     if client is None:
         return None
     found = origin(client[0])
-    if found is None and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
-        return UNREADABLE
+    if found is None:
+        for name, _ in scope["headers"]:  # a plain loop, because every request passes here
+            if name == b"x-forwarded-for":
+                return UNREADABLE
     return found
 
 

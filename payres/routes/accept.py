@@ -1,11 +1,13 @@
 """Accept (RFC 9110 section 12.5.1): a request that rules JSON out is refused before it does anything."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.errors import Refusal
 from payres.limits import MAX_ACCEPT_BYTES
@@ -23,12 +25,22 @@ class JsonRoute(Route):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], *, methods: Collection[str]) -> None:
         super().__init__(path, endpoint, methods=methods)
+        # Starlette's own would catch what the endpoint raises here and once more around all routes; once is enough.
+        self.app = _answering(endpoint)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Starlette's; refuses with 406 what accepts no JSON."""
         if self.methods is None or scope["method"] in self.methods:
             check_accept(scope["headers"])
         await super().handle(scope, receive, send)
+
+
+def _answering(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        response = await endpoint(Request(scope, receive, send))
+        await response(scope, receive, send)
+
+    return answer
 
 
 class WalletRoute(Route):

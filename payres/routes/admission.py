@@ -22,14 +22,15 @@ class Admission:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        refusal = self.limits.refusal_of_address(scope)
-        if refusal is not None:
-            await refusal_response(refusal)(scope, receive, send)
-            return
         address = origin_of(scope)
         requested_by.set(address or "")  # names that the request has looked up count for it too
-        # Packets are counted by their peers: those of many payments may come from one address.
-        if address is None or scope["path"] == PEERS:
+        if address is None:
+            await self.app(scope, receive, send)
+            return
+        refusal = self.limits.refusal_of_address(address, scope["path"])
+        if refusal is not None:
+            await refusal_response(refusal)(scope, receive, send)
+        elif scope["path"] == PEERS:  # packets are counted by their peers: those of many payments may come from here
             await self.app(scope, receive, send)
         else:
             await self._serve(address, scope, receive, send)

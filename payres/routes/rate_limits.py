@@ -28,15 +28,12 @@ class RateLimits:
         self._addresses = Throttle(settings.rate_limit_per_address, clock)
         self._strangers = Throttle(settings.rate_limit_of_strangers, clock)
 
-    def refusal_of_address(self, scope: Scope) -> Refusal | None:
+    def refusal_of_address(self, address: str, path: str) -> Refusal | None:
         """Counts a request for its address; the refusal when it is one too many."""
-        key = origin_of(scope)
-        if key is None:
-            return None
-        wait = self._strangers.wait(key)
+        wait = self._strangers.wait(address)
         if wait:
             return too_many(wait, "Too many requests from this address proved nothing. Wait as Retry-After says")
-        wait = 0 if scope["path"] == PEERS else self._addresses.take(key)
+        wait = 0 if path == PEERS else self._addresses.take(address)
         return too_many(wait, "Too many requests from this address. Wait as Retry-After says") if wait else None
 
     def check_client(self, identity: str) -> None:

@@ -130,7 +130,7 @@ def test_malformed_request_counts_as_guessing_unless_it_has_shown_a_proof(
     scope = {"type": "http", "client": ("203.0.113.1", 1), "headers": [(proof, b"x")], "path": "/quotes"}
     for _ in range(BURST):
         limits.count_failure(scope, 400)
-    assert (limits.refusal_of_address(scope) is not None) == refused
+    assert (limits.refusal_of_address("203.0.113.1", "/quotes") is not None) == refused
 
 
 def test_asking_for_grants_counts_as_guessing(limited: Instance, still: MovableClock) -> None:
@@ -186,7 +186,7 @@ def test_strangers_that_create_at_once_are_counted_too(
     limits = limited.context.rate_limits
     limits._clients = Throttle(0, still)
     token = token_of(strange_client)
-    monkeypatch.setattr(limits, "refusal_of_address", lambda _: None)
+    monkeypatch.setattr(limits, "refusal_of_address", lambda *_: None)
     body = {"walletAddress": limited.wallet("bob")}
     answers = [strange_client.request("POST", "/incoming-payments", body, token, FROM_A) for _ in range(BURST + 2)]
     assert [answer.status_code for answer in answers] == [201] * BURST + [429] * 2
