@@ -23,7 +23,7 @@ BACKLOG: Final = 2048
 HEADER_SECONDS: Final = 10
 # Seconds from the header section until the body is complete.
 BODY_SECONDS: Final = 30
-# Seconds that a client may leave an answer unread.
+# Seconds in which a client must take some of its answer: 4 KiB, or all that is left.
 UNREAD_SECONDS: Final = 30
 # Seconds that a connection stays open between requests.
 KEEP_ALIVE_SECONDS: Final = 5

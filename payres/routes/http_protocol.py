@@ -6,7 +6,11 @@ reads, drops the request of a client that has finished sending, and writes a lin
 """
 
 import asyncio
+import fcntl
 import logging
+import termios
+from array import array
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -135,11 +139,11 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Makes a request of a header section, unless that is too long or ambiguous."""
         self._unfinished = 0
-        self._coming = BODY_SECONDS
         self._fault = self._fault_of_head()
         if self._fault is not None:
             raise ValueError("the head is refused")  # the parser stops at it, and nothing is dispatched
         super().on_headers_complete()
+        self._coming = BODY_SECONDS
         self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
 
     def on_body(self, body: bytes) -> None:
@@ -170,7 +174,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_clogged = True
         self._recount()
         if self._unread is None:
-            self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+            self._watch_reader(self._unread_bytes())
 
     def resume_writing(self) -> None:
         """The client has read."""
@@ -319,10 +323,14 @@ class HttpProtocol(HttpToolsProtocol):
         """Answers with a refusal as soon as the requests before it have their answers, and hangs up."""
         # No higher than that: a stranger could fill the log.
         log.debug("refused what came from %s: %s", self.client, refusal.description)
+        is_answered = self.cycle is None or self.cycle.response_complete
+        is_in_body = self._begun and self._coming == BODY_SECONDS
         self._coming = None
         self._set_watch()
         self._last_words = self._answer(refusal)
-        if self.cycle is None or self.cycle.response_complete:
+        if is_answered and is_in_body:  # a request has one answer, and this one has it
+            self._close()
+        elif is_answered:
             self._hang_up()
         elif self.cycle.more_body:
             self._abandon()
@@ -370,4 +378,22 @@ class HttpProtocol(HttpToolsProtocol):
     def _cut_later(self) -> None:
         """Ends the connection after a while, unless the client reads: what is left to send would keep it for ever."""
         if self._unread is None and self.transport.get_write_buffer_size():
-            self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+            self._watch_reader(self._unread_bytes())
+
+    def _watch_reader(self, unread: int) -> None:
+        """Gives the client a while to read something, and then another."""
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self._judge_reader, unread)
+
+    def _judge_reader(self, before: int) -> None:
+        now = self._unread_bytes()
+        if now > before - UNSENT_BYTES:
+            self.transport.abort()
+        else:
+            self._watch_reader(now)
+
+    def _unread_bytes(self) -> int:
+        """How much the client has not taken: of what is kept here, and of what the system keeps for it."""
+        count = array("i", [0])
+        with suppress(OSError, ValueError):  # the socket is closed, or none that could tell
+            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, count)
+        return self.transport.get_write_buffer_size() + count[0]

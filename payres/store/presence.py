@@ -21,7 +21,8 @@ class Presence:
         self._identities: list[Identity] = []
         if database != ":memory:":
             real = os.path.realpath(database)  # beside which the others are, when the path is a symbolic link
-            self._paths = [os.path.abspath(database), *(real + suffix for suffix in BESIDE)]
+            # As it is written, after the working directory: "link/.." is where the link leads, but abspath drops both.
+            self._paths = [os.path.join(os.getcwd(), database), *(real + suffix for suffix in BESIDE)]
 
     def note(self) -> None:
         """The files of now are the right ones. Raises OSError."""

@@ -146,6 +146,19 @@ def test_request_that_breaks_inside_its_body_is_refused_once(
     check_refusal(last, 400, "invalid_request")
 
 
+@pytest.mark.parametrize("rest", [b"zz\r\n", b"0\r\n" + b"a: b\r\n" * 9000], ids=["no chunk", "endless trailers"])
+def test_request_that_was_answered_before_its_body_broke_has_one_answer(connection: socket.socket, rest: bytes) -> None:
+    connection.sendall(b"POST /nope/jwks.json HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    begun = connection.recv(65536)
+    assert begun.startswith(b"HTTP/1.1 404 ")
+    try:
+        connection.sendall(rest)
+        ended = begun + b"".join(iter(lambda: connection.recv(65536), b""))
+    except ConnectionError:
+        return  # it was closed at once
+    assert ended.count(b"HTTP/1.1 ") == 1
+
+
 def test_garbage_after_a_request_in_its_own_time(connection: socket.socket) -> None:
     connection.sendall(GET)
     assert b"200 OK" in connection.recv(65536)

@@ -157,6 +157,37 @@ def test_client_that_reads_no_answers_is_cut_off(connect: Connect, shared: Insta
     assert other.connection.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
+def test_client_that_reads_slowly_is_waited_for_while_it_reads(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = accepted(shared, connect)
+    unread = iter([30_000, 25_000, 20_000, 15_905])  # the last step is one byte short
+    monkeypatch.setattr(held.protocol, "_unread_bytes", lambda: next(unread))
+    began = time.monotonic()
+    on_loop(shared, held.protocol.pause_writing)
+    with suppress(ConnectionResetError):
+        assert held.connection.recv(1) == b""
+    assert 3 * UNREAD_SECONDS * 0.9 < time.monotonic() - began < 5
+    assert next(unread, None) is None
+
+
+def test_what_a_client_has_not_taken_is_known_also_of_what_the_system_keeps(connect: Connect, shared: Instance) -> None:
+    held = accepted(shared, connect)
+    held.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    sizes: list[int] = []
+
+    def answer() -> None:
+        held.protocol.transport.write(b"x" * 8_000_000)
+        sizes.extend((held.protocol._unread_bytes(), held.protocol.transport.get_write_buffer_size()))
+
+    on_loop(shared, answer)
+    unread, ours = sizes
+    assert 8_000_000 >= unread > ours
+    on_loop(shared, held.protocol.transport.abort)
+    on_loop(shared, lambda: sizes.append(held.protocol._unread_bytes()))
+    assert sizes[-1] >= 0
+
+
 @pytest.mark.parametrize(("room", "status"), [(2, b"200"), (1, b"200"), (0, b"503")])
 def test_connections_are_limited(
     connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, room: int, status: bytes

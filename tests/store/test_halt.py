@@ -306,6 +306,23 @@ async def test_symbolic_link_that_leads_elsewhere_halts(tmp_path: Path) -> None:
     await database.close()
 
 
+async def test_path_that_goes_up_out_of_a_symbolic_link_is_followed_as_the_system_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "sub")
+    (tmp_path / "payres.db").touch()  # which the path names only as a text
+    monkeypatch.chdir(tmp_path)
+    database = await Database.open("link/../payres.db")
+    (tmp_path / "payres.db").unlink()
+    await database.write(touch)
+    (tmp_path / "real" / "payres.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(Refusal):
+        await database.write(touch)
+    assert database.halted is not None
+    await database.close()
+
+
 async def test_checkpoints_and_other_programs_that_come_and_go_do_not_halt(path: str) -> None:
     database = await Database.open(path)
     for mode in ("PASSIVE", "FULL", "RESTART", "TRUNCATE"):
