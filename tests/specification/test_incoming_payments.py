@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 
-from payres.clock import parse_time
+from payres.clock import HOUR, format_time, parse_time
 from payres.operator import wallets
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import (
@@ -51,7 +51,7 @@ def expiring_in(seconds: float) -> Send:
 def expiring_at_an_offset(world: World) -> httpx2.Response:
     """The time in an hour, as a clock in India shows it."""
     later = world.later(3600)
-    india = world.later(3600 + 5.5 * 3600)[:-1] + "+05:30"
+    india = format_time(parse_time(later) + 11 * HOUR // 2)[:-1] + "+05:30"
     answer = world.create_incoming(expiresAt=india)
     assert answer.json()["expiresAt"] == later
     return answer
