@@ -136,9 +136,8 @@ def _partial(beside: Path, replacing: Path | None) -> Iterator[tuple[int, Path]]
             if replacing.exists():
                 old = replacing.stat()
                 is_same_group = os.fstat(descriptor).st_gid == old.st_gid
-                os.fchmod(
-                    descriptor, old.st_mode & (0o777 if is_same_group else 0o707)
-                )  # what a group may, it alone may
+                # What a group may do is for that group alone.
+                os.fchmod(descriptor, old.st_mode & (0o777 if is_same_group else 0o707))
         yield descriptor, partial
     finally:
         os.close(descriptor)

@@ -3,6 +3,7 @@
 Nothing else differs from the program.
 """
 
+import sys
 from functools import partial
 from unittest.mock import patch
 
@@ -12,6 +13,7 @@ from payres.interledger import outbound
 from payres.interledger.sending.timing import Timing
 
 LIFETIME = 3 * SECOND
+COMMAND = (sys.executable, __file__, "serve", "--json")
 
 if __name__ == "__main__":
     with patch.object(outbound, "Timing", partial(Timing, packet_lifetime=LIFETIME)):

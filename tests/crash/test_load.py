@@ -6,7 +6,6 @@ CRASH_KILLS says how many (`make torture` has 500); CRASH_SEED draws the moments
 import os
 import secrets
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,7 +21,6 @@ from tests.crash.server import UNLIMITED, Server
 
 KILLS = int(os.environ.get("CRASH_KILLS", "2"))
 SEED = int(os.environ.get("CRASH_SEED") or SystemRandom().getrandbits(32))
-SERVE = (sys.executable, str(Path(serve_hurried.__file__)), "serve", "--json")
 RECEIVERS = 4
 TILL_DEPOSIT = 1000
 LONG_LIVED = {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"}
@@ -41,7 +39,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Serv
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         folder.mkdir()
-    a, b = (Server(folder, settings(folder.name), SERVE) for folder in folders)
+    a, b = (Server(folder, settings(folder.name), serve_hurried.COMMAND) for folder in folders)
     load.prepare(a)
     b.open_wallet("till", "USD", TILL_DEPOSIT)
     b.open_client("shop")

@@ -7,7 +7,6 @@ for 3, which is all that then differs from the program.
 
 import os
 import secrets
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from itertools import pairwise
@@ -21,8 +20,7 @@ from tests.crash import serve_hurried
 from tests.crash.server import SERVE, Server
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
-HURRIED = (sys.executable, str(Path(serve_hurried.__file__)), "serve", "--json")
-COMMAND = SERVE if "REMOTE_KILLS" in os.environ else HURRIED
+COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
 PACKETS = int(os.environ.get("REMOTE_PACKETS", "300"))
 PACKET = 5  # cents
 VALUE = PACKETS * PACKET

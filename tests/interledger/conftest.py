@@ -4,12 +4,14 @@ A test that takes one of the arguments below runs once for each vector of that t
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+
+from tests.interledger.node import Node, open_node
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 TABLES = {
@@ -38,6 +40,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for argument in TABLES.keys() & set(metafunc.fixturenames):
         ids = [str(vector.get("name", number)) for number, vector in enumerate(TABLES[argument])]
         metafunc.parametrize(argument, TABLES[argument], ids=ids)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    """A node with a database of its own, whose books must be right in the end."""
+    async with open_node(tmp_path / "node.db") as opened:
+        yield opened
+        await opened.check_books()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,6 @@ from payres.store.peers import PeerRecord
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
-
-
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with open_node(tmp_path / "node.db") as opened:
-        yield opened
-        await opened.check_books()
 
 
 def code(reply: Reply) -> str:

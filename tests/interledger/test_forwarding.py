@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -41,7 +39,6 @@ from tests.interledger.node import (
     far_prepare,
     fulfilling,
     hanging_up,
-    open_node,
     rejecting,
     silent,
     with_status,
@@ -50,13 +47,6 @@ from tests.interledger.node import (
 FULFILLMENT = bytes(range(32))
 THANKS = Fulfill(FULFILLMENT, b"thanks")
 FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
-
-
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with open_node(tmp_path / "node.db") as opened:
-        yield opened
-        await opened.check_books()
 
 
 async def pair(node: Node, far: FakePeer, **terms: Any) -> PeerRecord:

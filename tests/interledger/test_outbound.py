@@ -1,9 +1,7 @@
 """Packets of our own while they wait for their place on a link."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
@@ -11,19 +9,12 @@ from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.interledger.outbound import ASKED_AT_ONCE_FROM_WALLET, Outbounds
 from payres.interledger.packets import Code, Reject, decode_prepare
-from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, open_node, rejecting
+from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
 
 USD = Asset("USD", 2)
 WALLET = 1
 FULFILLMENT = bytes(range(32))
 FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
-
-
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with open_node(tmp_path / "node.db") as opened:
-        yield opened
-        await opened.check_books()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A peer that is removed while a packet of its is on the way in: the packet moves nothing, whatever was settled."""
 
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,18 +18,11 @@ from payres.store.peers import account_of_peer
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.interledger.network import USD, bill, change, last_segment, received, wallet_money
-from tests.interledger.node import FakePeer, Node, Sender, far_prepare, fulfilling, open_node
+from tests.interledger.node import FakePeer, Node, Sender, far_prepare, fulfilling
 
 FULFILLMENT = bytes(range(32))
 FUNDS = 100_000
 TOKEN = "what-the-peer-shows"
-
-
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with open_node(tmp_path / "node.db") as opened:
-        yield opened
-        await opened.check_books()
 
 
 @pytest.mark.parametrize(("prompt_seconds", "status"), [(0.0, 401), (3600.0, 200)])

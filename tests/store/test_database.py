@@ -41,18 +41,6 @@ class Gate:
         assert await asyncio.to_thread(self.reached.wait, PATIENCE)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "payres.db")
-
-
-@pytest.fixture
-async def database(path: str) -> AsyncIterator[Database]:
-    opened = await Database.open(path)
-    yield opened
-    await opened.close()
-
-
 @asynccontextmanager
 async def lane_held(submit: Callable[[Unit], Awaitable[object]]) -> AsyncIterator[Gate]:
     """Inside the block the lane is busy, so all that is submitted there runs together afterwards."""

@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,6 @@ Unit = Callable[[Transaction], Any]
 
 class Found(Halt):
     told = "the sky has fallen"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "payres.db")
-
-
-@pytest.fixture
-async def database(path: str) -> AsyncIterator[Database]:
-    opened = await Database.open(path)
-    yield opened
-    await opened.close()
 
 
 def keep(tx: Transaction) -> None:

@@ -35,11 +35,6 @@ connection.close()
 """
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "payres.db")
-
-
 @contextmanager
 def plain(path: str) -> Iterator[sqlite3.Connection]:
     """A connection that payres did not prepare, without transactions of its own accord."""
