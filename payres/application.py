@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import Clock, SystemClock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -125,7 +125,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
             Middleware(TrailingSlash),
         ],
         exception_handlers={
-            Refusal: refusals.render_refusal,
+            DomainError: refusals.render_refusal,
             HTTPException: refusals.render_routing,
             Exception: refusals.render_fault,
         },

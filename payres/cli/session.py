@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from payres.clock import SystemClock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.identifiers import SystemIdentifiers
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
@@ -117,8 +117,8 @@ def sentences() -> Iterator[None]:
     """Turns whatever stops a command into one sentence for its user (exit code 1)."""
     try:
         yield
-    except Refusal as refusal:
-        raise click.ClickException(refusal.description) from refusal
+    except DomainError as error:
+        raise click.ClickException(str(error)) from error
     except (SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error)) from error
     except Halt as error:

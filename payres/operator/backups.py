@@ -25,7 +25,7 @@ from payres.store.server_lock import refuse_linked, server_lock
 PAUSE_MILLISECONDS = 5  # the server's commits get their turn; a gigabyte takes ten seconds or so
 
 
-class BackupRefused(Exception):  # noqa: N818 - names what was decided
+class BackupRefused(Exception):
     """Nothing was copied or replaced; the text says why and what to do."""
 
 

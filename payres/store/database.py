@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
-from payres.errors import Refusal, unavailable
+from payres.errors import DomainError, Unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.halts import Halt, damage
@@ -75,7 +75,7 @@ class Database:
     async def write(self, unit: Callable[[Transaction], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
 
-        What the unit raises is raised here and only its own work is undone. Raises the Refusal `unavailable` (503),
+        What the unit raises is raised here and only its own work is undone. Raises Unavailable,
         with nothing kept, when the commit fails, when too many units wait, and for ever after a unit has raised Halt.
         """
         result: T = await self._writer.submit(unit)
@@ -162,11 +162,11 @@ class Lane:
     async def submit(self, unit: Unit) -> Any:
         """The unit's result, or what it raised."""
         if self._closing is not None:
-            raise unavailable("The server is stopping; try again shortly", retry_after=5)
+            raise Unavailable("The server is stopping; try again shortly", retry_after=5)
         if self.halted is not None:
-            raise unavailable(self.halted, retry_after=HALTED_SECONDS)
+            raise Unavailable(self.halted, retry_after=HALTED_SECONDS)
         if len(self._waiting) >= MAX_WAITING_UNITS:
-            raise unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
+            raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((unit, future))
         if self._drain is None:
@@ -188,10 +188,10 @@ class Lane:
                 if isinstance(outcomes, Halt):
                     self.halt(outcomes)
                     batch, self._waiting = batch + self._waiting, []
-                    outcomes = [Raised(unavailable(self.halted or "", HALTED_SECONDS)) for _ in batch]
+                    outcomes = [Raised(Unavailable(self.halted or "", retry_after=HALTED_SECONDS)) for _ in batch]
                 elif isinstance(outcomes, NotBegun):  # those behind would wait for the same again, beyond all patience
                     batch, self._waiting = batch + self._waiting, []
-                    outcomes = [Raised(unavailable(NOT_STORED)) for _ in batch]
+                    outcomes = [Raised(Unavailable(NOT_STORED)) for _ in batch]
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, self._reported(outcome))
         finally:
@@ -202,7 +202,7 @@ class Lane:
         if not isinstance(outcome, Raised) or not isinstance(outcome.error, Halt):
             return outcome
         self._on_halt(outcome.error)
-        return Raised(unavailable(outcome.error.refusal, HALTED_SECONDS))
+        return Raised(Unavailable(outcome.error.refusal, retry_after=HALTED_SECONDS))
 
     async def close(self) -> None:
         """Lets the queue run dry, then closes the connection. Closing again waits for the same end."""
@@ -267,7 +267,7 @@ def run_units(
             return found
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
         _overwrite(connection)
-        return [Raised(unavailable(NOT_STORED)) for _ in units]
+        return [Raised(Unavailable(NOT_STORED)) for _ in units]
     return outcomes
 
 
@@ -332,7 +332,7 @@ def run_reads(units: Sequence[Unit], connection: Transaction) -> list[Any]:
         log.error("%d reads failed: %s", len(units), error)  # noqa: TRY400
         if halt := damage(error):
             return [Raised(halt) for _ in units]
-        return [Raised(unavailable("The server could not read its database. Try again shortly")) for _ in units]
+        return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in units]
     return outcomes
 
 
@@ -344,14 +344,14 @@ def _checked(result: Any) -> Any:
 
 
 def _raised(error: BaseException) -> Raised:
-    """A failure of storage as a Refusal or Halt; any other as it is: a broken constraint is our fault and stays one."""
+    """A failure of storage as Unavailable or Halt; any other as it is: a broken constraint stays our fault."""
     _empty_frames(error)
     if halt := damage(error):
         return Raised(halt)
     if isinstance(error, sqlite3.OperationalError):
         log.error("storage failed a unit of work: %s", error)
-        return Raised(unavailable("The server could not use its storage. Try again shortly"))
-    if not isinstance(error, Refusal):
+        return Raised(Unavailable("The server could not use its storage. Try again shortly"))
+    if not isinstance(error, DomainError):
         log.debug("a unit of work raised", exc_info=error)
     return Raised(error)
 

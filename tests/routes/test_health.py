@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.errors import unavailable
+from payres.errors import Unavailable
 from payres.limits import MIN_FREE_BYTES
 from payres.routes import health, readiness
 from payres.routes.readiness import Readiness
@@ -76,7 +76,7 @@ async def test_readiness_wants_room_on_the_disk(
 
 async def test_readiness_tells_why_there_is_no_commit(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(unit: Any) -> None:
-        raise unavailable("The disk is full")
+        raise Unavailable("The disk is full")
 
     monkeypatch.setattr(database, "write", refuse)
     assert await Readiness(database).problem() == "The disk is full"
