@@ -27,7 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "urls": {"errors", "limits"},
     "settings": {"errors", "limits", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
-    "store": {"amounts", "clock", "errors", "limits", "urls"},
+    "store": {"amounts", "clock", "errors", "identifiers", "limits", "settings", "urls"},
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},

@@ -29,7 +29,7 @@ OUTGOING, INCOMING = "outgoing-1", "incoming-1"
 class Books(NamedTuple):
     """A database with an outgoing and an incoming payment, and the ids of accounts in two assets."""
 
-    tx: Transaction
+    tx: sqlite3.Connection
     euro: int
     dollar: int
     alice: int
@@ -52,7 +52,7 @@ def books() -> Iterator[Books]:
         yield open_books(connection)
 
 
-def open_books(tx: Transaction) -> Books:
+def open_books(tx: sqlite3.Connection) -> Books:
     euro, dollar = ensure_asset(tx, "EUR", 2).id, ensure_asset(tx, "USD", 2).id
     alice, bob = (ledger.open_account(tx, "wallet", euro) for _ in range(2))
     carol = ledger.open_account(tx, "wallet", dollar)

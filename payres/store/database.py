@@ -17,13 +17,15 @@ import aiosqlite
 
 from payres.errors import DomainError, Unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
+from payres.settings import Settings
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.halts import Halt, damage
 from payres.store.presence import Presence
+from payres.store.work import Transaction as Transaction
+from payres.store.work import Work, World, world
 
 T = TypeVar("T")
-Transaction = sqlite3.Connection
-Unit = Callable[[Transaction], Any]
+Unit = Callable[[Work], Any]
 Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 READERS = 2
@@ -52,27 +54,30 @@ class Database:
         self._writer.halt(cause)
 
     @classmethod
-    async def open(cls, path: str) -> "Database":
-        """Opens the file, creating or migrating it as needed. A server holds the file's server_lock meanwhile and on.
+    async def open(cls, path: str, around: World | None = None) -> "Database":
+        """Opens the file, creating or migrating it as needed; units of work get their time and ids from `around`.
+
+        A server holds the file's server_lock meanwhile and on.
 
         Raises UnusableDatabase when it is not this program's, sqlite3.Error when it cannot be used.
         """
+        around = around or world(Settings())
         lanes: list[Lane] = []
         presence = Presence(path)
         try:
             connection = await OwnedConnection.open(partial(connect_writer, path, is_locked=True))
-            lanes.append(writer := Lane(connection, partial(run_units, presence=presence)))
+            lanes.append(writer := Lane(connection, partial(run_units, around=around, presence=presence)))
             presence.note()
             for _ in range(READERS + 1):
                 connection = await OwnedConnection.open(partial(connect_reader, path))
-                lanes.append(Lane(connection, run_reads, writer.halt))
+                lanes.append(Lane(connection, partial(run_reads, around=around), writer.halt))
         except BaseException:
             for lane in lanes:
                 await lane.close()
             raise
         return cls(path, writer, lanes[1:-1], lanes[-1])
 
-    async def write(self, unit: Callable[[Transaction], T]) -> T:
+    async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
 
         What the unit raises is raised here and only its own work is undone. Raises Unavailable,
@@ -81,13 +86,13 @@ class Database:
         result: T = await self._writer.submit(unit)
         return result
 
-    async def read(self, unit: Callable[[Transaction], T]) -> T:
+    async def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot that holds all that was committed before this call."""
         lane = min(self._readers, key=Lane.delay)
         result: T = await lane.submit(unit)
         return result
 
-    async def examine(self, unit: Callable[[Transaction], T]) -> T:
+    async def examine(self, unit: Callable[[Work], T]) -> T:
         """Like `read`, on a connection that is kept for what takes long and must hold nobody up."""
         result: T = await self._examiner.submit(unit)
         return result
@@ -134,7 +139,7 @@ class Lane:
     def __init__(
         self,
         connection: OwnedConnection,
-        run_together: Callable[[Sequence[Unit], Transaction], "list[Any] | Halt | NotBegun"],
+        run_together: Callable[[Sequence[Unit], sqlite3.Connection], "list[Any] | Halt | NotBegun"],
         on_halt: Callable[[Halt], None] | None = None,
     ) -> None:
         self._connection = connection
@@ -239,7 +244,7 @@ def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
 
 
 def run_units(
-    units: Sequence[Unit], connection: Transaction, presence: Presence | None = None
+    units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence | None = None
 ) -> list[Any] | Halt | NotBegun:
     """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
@@ -253,7 +258,7 @@ def run_units(
         log.error("no transaction could begin: %s", error)  # noqa: TRY400
         return damage(error) or NotBegun()
     try:
-        outcomes = [_run_unit(unit, connection) for unit in units]
+        outcomes = [_run_unit(unit, connection, around) for unit in units]
         if presence is not None:
             presence.check()
         connection.execute("COMMIT")
@@ -271,7 +276,7 @@ def run_units(
     return outcomes
 
 
-def _overwrite(connection: Transaction) -> None:
+def _overwrite(connection: sqlite3.Connection) -> None:
     """Puts another commit where one that failed may stand whole in the log.
 
     When the disk does not confirm a commit, SQLite drops it, but its pages are written: should the process die before
@@ -287,10 +292,10 @@ def _overwrite(connection: Transaction) -> None:
         _roll_back(connection)
 
 
-def _run_unit(unit: Unit, connection: Transaction) -> Any:
+def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
-        outcome = _checked(unit(connection))
+        outcome = _checked(unit(Work(connection, around)))
     except Halt:
         raise
     except BaseException as error:  # even what would end a program must not end the thread with the work half done
@@ -316,14 +321,14 @@ def savepoint(tx: Transaction) -> Iterator[None]:
     tx.execute("RELEASE part")
 
 
-def run_reads(units: Sequence[Unit], connection: Transaction) -> list[Any]:
+def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, around: World) -> list[Any]:
     """Runs the units over one snapshot. Each outcome is a result or Raised."""
     outcomes: list[Any] = []
     try:
         connection.execute("BEGIN")
         for unit in units:
             try:
-                outcomes.append(_checked(unit(connection)))
+                outcomes.append(_checked(unit(Work(connection, around))))
             except BaseException as error:
                 outcomes.append(_raised(error))
         connection.execute("COMMIT")
@@ -372,7 +377,7 @@ def _empty_frames(error: BaseException) -> None:
             chain += [link.__cause__, link.__context__]
 
 
-def _roll_back(connection: Transaction) -> None:
+def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         try:
             connection.execute("ROLLBACK")

@@ -1,3 +1,4 @@
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -31,7 +32,7 @@ def tx() -> Iterator[Transaction]:
         yield connection
 
 
-def open_books() -> Transaction:
+def open_books() -> sqlite3.Connection:
     connection = connect_writer(":memory:")
     client = ensure_client(connection, "https://shop.example", "https://shop.example", None, 1)
     for grant_id in (GRANT, "another"):

@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
@@ -17,10 +18,13 @@ from hypothesis import strategies as st
 from payres.errors import DomainError, NotFound, Unavailable
 from payres.http.error_responses import error_response
 from payres.limits import MAX_UNITS_PER_COMMIT
+from payres.settings import Settings
 from payres.store import connections
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import READERS, Database, Lane, OwnedConnection, Transaction, run_units, savepoint
+from payres.store.work import world
+from tests.traces import trace
 
 PATIENCE = 20.0  # seconds until a test that waits for another thread fails instead
 Unit = Callable[[Transaction], object]
@@ -240,11 +244,11 @@ async def test_savepoint_undoes_its_block_alone(database: Database, path: str) -
 async def statements_of(database: Database, units: list[Unit]) -> list[str]:
     """What SQLite runs for units that all wait while the writer is busy with another one, which is among it."""
     statements: list[str] = []
-    await database.write(lambda tx: tx.set_trace_callback(statements.append))
+    await database.write(lambda work: trace(work, statements.append))
     statements.clear()
     await in_flight(database, units)
     seen = list(statements)
-    await database.write(lambda tx: tx.set_trace_callback(None))
+    await database.write(lambda work: trace(work, None))
     return seen
 
 
@@ -568,7 +572,7 @@ async def test_close_again_does_nothing(path: str) -> None:
 
 
 async def test_close_given_up_is_finished_all_the_same(path: str) -> None:
-    lane = Lane(await OwnedConnection.open(lambda: connect_writer(path)), run_units)
+    lane = Lane(await OwnedConnection.open(lambda: connect_writer(path)), partial(run_units, around=world(Settings())))
     async with lane_held(lane.submit):
         task = asyncio.create_task(lane.submit(keep("a")))
         end = asyncio.create_task(lane.close())

@@ -17,9 +17,11 @@ from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.limits import MAX_WAITING_UNITS
 from payres.routes.readiness import Readiness
+from payres.settings import Settings
 from payres.store import accounts, wallets
 from payres.store.database import Database, Transaction, run_reads, run_units, touch
 from payres.store.halts import Halt
+from payres.store.work import world
 
 Unit = Callable[[Transaction], Any]
 
@@ -226,9 +228,9 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
     for statement in ("BEGIN", "COMMIT"):
         with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
             connection.fails_at = statement
-            assert isinstance(run_units([lambda tx: None], connection), Halt)
+            assert isinstance(run_units([lambda tx: None], connection, world(Settings())), Halt)
             connection.fails_at = "BEGIN"
-            [outcome] = run_reads([lambda tx: None], connection)
+            [outcome] = run_reads([lambda tx: None], connection, world(Settings()))
             assert isinstance(outcome.error, Halt)
 
 
