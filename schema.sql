@@ -344,18 +344,15 @@ create table transfer (
 create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 
--- Idempotency keys: what was created under a key of a client in the last day, and the answer that a repeated request gets
--- again. path and body_hash (SHA-256) tell the request from others under the same key; members, digests by the names of the
--- body's members as JSON, tells in which of them another differs.
+-- Idempotency keys: what was created under a key of a client in the last day, and the response that a repeated request
+-- gets again. path and body_hash (SHA-256) tell the request from others under the same key.
 create table idempotency_key (
   id integer primary key,
   client_id integer not null references client,
   key text not null,
   path text not null,
   body_hash blob not null,
-  members text not null,
-  status integer not null,
-  answer blob not null,
+  response blob not null,
   created_at integer not null,
   unique (client_id, key)
 ) strict;

@@ -48,8 +48,8 @@ class Fee(msgspec.Struct, frozen=True):
             raise ValueError("a fee is between 0 and 9999 basis points (ten-thousandths)")
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What a quote offers: `debit` leaves the sender, `fee` of it stays with the operator, `receive` arrives.
+class Split(NamedTuple):
+    """How an amount is split: `debit` leaves the sender, `fee` of it stays with the operator, `receive` arrives.
 
     `debit` and `fee` are in the source asset, `receive` is in the destination asset.
     """
@@ -156,7 +156,7 @@ def _divide_up(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def fixed_send(debit: int, fee: Fee, rate: Fraction, scales: Scales) -> Terms:
+def fixed_send(debit: int, fee: Fee, rate: Fraction, scales: Scales) -> Split:
     """The sender gives `debit`; the fee on all of it is taken out and the rest is delivered, rounded down.
 
     Raises TooSmall when not one unit would arrive, TooLarge when either side is no 64-bit amount.
@@ -165,10 +165,10 @@ def fixed_send(debit: int, fee: Fee, rate: Fraction, scales: Scales) -> Terms:
     receive = convert(max(debit - charge, 0), rate, *scales)
     if receive <= 0:
         raise TooSmall(minimum_send(fee, rate, scales))
-    return _terms(debit, receive, charge)
+    return _split(debit, receive, charge)
 
 
-def fixed_receive(receive: int, fee: Fee, rate: Fraction, scales: Scales) -> Terms:
+def fixed_receive(receive: int, fee: Fee, rate: Fraction, scales: Scales) -> Split:
     """The receiver gets `receive`; its price, rounded up, and the fee on that price are what the sender pays.
 
     Raises TooSmall when `receive` is not at least 1, TooLarge when either side is no 64-bit amount.
@@ -177,13 +177,13 @@ def fixed_receive(receive: int, fee: Fee, rate: Fraction, scales: Scales) -> Ter
         raise TooSmall(minimum_send(fee, rate, scales))
     price = convert_back(receive, rate, *scales)
     charge = fee_on(price, fee)
-    return _terms(price + charge, receive, charge)
+    return _split(price + charge, receive, charge)
 
 
-def _terms(debit: int, receive: int, fee: int) -> Terms:
+def _split(debit: int, receive: int, fee: int) -> Split:
     if debit > MAX_VALUE or receive > MAX_VALUE:
         raise TooLarge
-    return Terms(debit, receive, fee)
+    return Split(debit, receive, fee)
 
 
 def minimum_send(fee: Fee, rate: Fraction, scales: Scales) -> int:

@@ -32,7 +32,7 @@ from payres.interledger.remote_payments import RemotePayments
 from payres.interledger.traffic import Traffic
 from payres.operator.watch import BooksWatch
 from payres.payments.idempotency import Turns
-from payres.payments.settlement import SettlementWorker
+from payres.payments.settlement import settle_interrupted
 from payres.routes import (
     consent,
     did_documents,
@@ -146,9 +146,7 @@ async def _open(
     stack.push_async_callback(database.close)
     http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
     stack.push_async_callback(http.aclose)
-    settlement = SettlementWorker(database, clock)
-    worker = asyncio.create_task(settlement.run())
-    stack.push_async_callback(_stop, worker)
+    await database.write(settle_interrupted)
     if settings.rates_url:
         rates_http = GuardedClient(settings.allow_private_hosts, Bounds(strangers=False))
         stack.push_async_callback(rates_http.aclose)
@@ -183,7 +181,6 @@ async def _open(
         http=http,
         identity=identity,
         receivers=receivers,
-        settlement=settlement,
         remote_quotes=RemoteQuotes(database, urls, clock, receivers, outbounds),
         remote_payments=remote_payments,
         connector=Connector(database, clock, ilp_address, credentials, answers, forwarder, traffic),

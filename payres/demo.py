@@ -128,12 +128,11 @@ class Demonstration:
         body = {"walletAddress": self.alice, "quoteId": quote["id"], "metadata": {"description": "Order 42"}}
         payment = self._answer(self.shop.post("/outgoing-payments", body, token), 201, "the outgoing payment")
         self._tell(f"      id              {payment['id']}")
-        self._tell(f"      debitAmount     {_money(payment['debitAmount'])}  is reserved and will be sent")
+        self._tell(f"      debitAmount     {_money(payment['debitAmount'])}  has left alice's wallet")
         self._tell(f"      grantSpent      {_money(payment['grantSpentDebitAmount'])} of {_money(ALLOWANCE)}")
         return payment
 
     def _show_receipt(self, payment: Json, pay_token: str, receiver: Json, receive_token: str) -> None:
-        self.payres.settle()  # the worker does this by itself a moment later; the demo need not wait for it
         self._step("The receipt: both ends as they are now.")
         self._ask("GET /outgoing-payments/...", "")
         sent = self._answer(self.shop.get(payment["id"], pay_token), 200, "the outgoing payment")

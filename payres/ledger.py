@@ -7,9 +7,9 @@ external account has none. At any moment the balances of all accounts of one ass
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
@@ -17,8 +17,6 @@ from payres.store import accounts
 from payres.store.accounts import AccountRecord
 from payres.store.database import Transaction
 from payres.store.halts import Halt
-
-SUMMED: Final = 8  # parts of a total that a movement looks at
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,8 +121,6 @@ def reserve(
     """
     _check_amount(amount)
     account = _sound_account(tx, account_id)
-    held = accounts.first_open(tx, account_id, SUMMED)
-    check_sum(f"the reserved of account {account_id}", account.reserved, held, len(held) < SUMMED)
     if free_balance(account) < amount:
         raise NotEnough(account, free_balance(account))
     if account.reserved + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
@@ -180,16 +176,6 @@ def release(tx: Transaction, reservation_id: int) -> int:
         accounts.change_account(tx, reservation.account_id, 0, -reservation.remaining)
         accounts.reduce_reservation(tx, reservation_id, reservation.remaining)
     return reservation.remaining
-
-
-def check_sum(what: str, kept: int, parts: Sequence[int], are_all: bool) -> None:
-    """Holds a kept total against the parts of it that are known: whoever asks for SUMMED and gets fewer has all.
-
-    So it costs the same however many there are, and still finds a total that was set back. Raises LedgerBroken.
-    """
-    known = sum(parts)
-    if kept < known or (are_all and kept > known):
-        raise LedgerBroken(f"{what} is {kept}, and {'all' if are_all else 'some'} that it is the sum of make {known}")
 
 
 def _check_amount(amount: int) -> None:

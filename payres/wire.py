@@ -4,6 +4,7 @@ What a client may leave out is `UNSET` and never `null`: clients reject `null` f
 """
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -151,14 +152,9 @@ class Pagination(Resource, frozen=True, kw_only=True):
     has_previous_page: bool
 
 
-class IncomingPaymentPage(Resource, frozen=True, kw_only=True):
+class ResourcePage(Resource, frozen=True, kw_only=True):
     pagination: Pagination
-    result: list[IncomingPayment]
-
-
-class OutgoingPaymentPage(Resource, frozen=True, kw_only=True):
-    pagination: Pagination
-    result: list[OutgoingPayment]
+    result: Sequence[Resource]
 
 
 class WalletAddress(Resource, frozen=True, kw_only=True):

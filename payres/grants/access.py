@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from payres.errors import InsufficientAccess
+from payres.errors import InsufficientAccess, InvalidRequest, NotFound
 from payres.store.tokens import TokenHolder
 from payres.urls import normalise
 from payres.wire import Access, Limits, OutgoingPaymentAccess
@@ -22,8 +22,8 @@ Action = Literal["create", "complete", "read", "list"]
 INCLUDING = {"read": "read-all", "list": "list-all"}
 
 
-class Permission(msgspec.Struct, frozen=True):
-    """What a verified request may do: the caller, its grant, and the access items that carry the type and action."""
+class Caller(msgspec.Struct, frozen=True):
+    """Who sent a verified request, with the access items of its grant that carry the type and action asked for."""
 
     client_id: int
     grant_id: str
@@ -32,50 +32,50 @@ class Permission(msgspec.Struct, frozen=True):
     items: tuple[Access, ...]
     grant_stays: bool = False
 
-    def item_for(self, wallet_address: str) -> Access:
-        """The first item that covers this wallet address. Refuses with 403."""
-        for item in self._covering(wallet_address):
-            return item
-        raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
+    def require(self, wallet_address: str) -> None:
+        """Raises InsufficientAccess when no item covers this wallet address."""
+        if not any(self._covering(wallet_address)):
+            raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
 
-    def owner_filter(self, wallet_address: str) -> int | None:
-        """The client whose resources of this wallet address may be seen; None when all may. Refuses with 403."""
-        self.item_for(wallet_address)
-        return None if self._sees_all(wallet_address) else self.client_id
+    def sees_all(self, wallet_address: str) -> bool:
+        """Whether what other clients made on this wallet address is there for the caller too.
 
-    def reaches(self, wallet_address: str, owner_id: int) -> bool:
-        """Whether a resource that client `owner_id` made on this wallet address exists for the caller.
-
-        Its own on a wallet address that the grant does not cover is refused with 403: that reveals nothing.
+        `complete` is given for a wallet address, not for the client's own; reading and listing have their -all.
         """
-        if owner_id == self.client_id:
-            self.item_for(wallet_address)
-            return True
-        return self._sees_all(wallet_address)
-
-    def _sees_all(self, wallet_address: str) -> bool:
-        """`complete` is given for a wallet address, not for the client's own; reading and listing have their -all."""
         needed = INCLUDING.get(self.action, self.action)
         return any(needed in item.actions for item in self._covering(wallet_address))
+
+    def require_sight(self, wallet_address: str, owner_id: int, hidden: NotFound) -> None:
+        """Raises `hidden` for what client `owner_id` made on this wallet address and the caller may not know of.
+
+        For its own on a wallet address that the grant does not cover it is InsufficientAccess: that reveals nothing.
+        """
+        if owner_id == self.client_id:
+            self.require(wallet_address)
+        elif not self.sees_all(wallet_address):
+            raise hidden
+
+    def limits(self, wallet_address: str) -> Limits | None:
+        """The limits on spending from this wallet address, None when there are none."""
+        item = next(self._covering(wallet_address), None)
+        return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
+
+    def wallet_address(self, named: str | None) -> str:
+        """The wallet address that a request names, or else the one that the grant names. Raises InvalidRequest."""
+        identifiers = {normalise(item.identifier).lower() if item.identifier else "" for item in self.items}
+        found = named or (self.items[0].identifier if len(identifiers) == 1 else None)
+        if not found:
+            raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
+        return found
 
     def _covering(self, wallet_address: str) -> Iterator[Access]:
         """Wallet paths do not tell upper from lower case, so their spellings are compared without it."""
         normal = normalise(wallet_address).lower()
         return (item for item in self.items if not item.identifier or normalise(item.identifier).lower() == normal)
 
-    def limits_for(self, wallet_address: str) -> Limits | None:
-        """The limits on spending from this wallet address, None when there are none. Refuses with 403."""
-        item = self.item_for(wallet_address)
-        return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
 
-    def identifier(self) -> str | None:
-        """The one wallet address that the grant names, for requests that leave it out."""
-        named = {normalise(item.identifier).lower() if item.identifier else "" for item in self.items}
-        return (self.items[0].identifier or None) if len(named) == 1 else None
-
-
-def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Permission:
-    """The permission that a token's grant gives for one action. Refuses with 403."""
+def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
+    """The caller that a token's holder is for one action. Raises InsufficientAccess."""
     wanted: set[str] = {action, INCLUDING.get(action, action)}
     items = tuple(
         item
@@ -83,8 +83,13 @@ def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Permission:
         if item.__struct_config__.tag == kind and not wanted.isdisjoint(item.actions)
     )
     if not items:
-        raise _missing(kind, action)
-    return Permission(holder.client_id, holder.grant_id, holder.token_id, action, items, bool(holder.grant_stays))
+        raise InsufficientAccess(
+            f"The access token does not permit this: ask for a grant with type {kind} and action {action}",
+            reason="action",
+            type=kind,
+            action=action,
+        )
+    return Caller(holder.client_id, holder.grant_id, holder.token_id, action, items, bool(holder.grant_stays))
 
 
 def encode_access(items: list[Access]) -> str:
@@ -96,12 +101,3 @@ def encode_access(items: list[Access]) -> str:
 def granted_access(access: str) -> tuple[Access, ...]:
     """The access items in a stored JSON text."""
     return msgspec.json.decode(access, type=tuple[Access, ...])
-
-
-def _missing(kind: AccessType, action: Action) -> InsufficientAccess:
-    return InsufficientAccess(
-        f"The access token does not permit this: ask for a grant with type {kind} and action {action}",
-        reason="action",
-        type=kind,
-        action=action,
-    )

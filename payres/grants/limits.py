@@ -11,7 +11,8 @@ from payres.amounts import Asset, parse_value
 from payres.errors import LimitExceeded
 from payres.grants.intervals import parse_interval
 from payres.store import grants
-from payres.store.database import Transaction
+from payres.store.work import Transaction, Work
+from payres.terms import Terms
 from payres.urls import normalise
 from payres.wire import Amount, Limits
 
@@ -26,32 +27,23 @@ class Spent(msgspec.Struct, frozen=True):
     receive_asset: Asset
 
 
-class PaymentTerms(msgspec.Struct, frozen=True):
-    """What limits are checked against: amounts in minor units, the receiver's URL and asset."""
-
-    receiver: str
-    debit: int
-    receive: int
-    receive_asset: Asset
-
-
-def check_limits(tx: Transaction, grant_id: str, limits: Limits | None, payment: PaymentTerms, now: int) -> int:
-    """The start of the window that the payment counts in. Refuses with 403 `limit_exceeded`, naming the limit."""
+def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms) -> int:
+    """The start of the window that the payment counts in. Raises LimitExceeded, naming the limit."""
     if limits is None:
         return NO_INTERVAL
-    if limits.receiver and normalise(limits.receiver) != normalise(payment.receiver):
+    if limits.receiver and normalise(limits.receiver) != normalise(terms.receiver):
         raise _exceeded("receiver", "The grant allows payments to another receiver only")
-    window = current_window(limits, now)
+    window = current_window(limits, work.now)
     if window is None:
         raise _exceeded("interval", "The grant's interval has no window open now")
-    asset = payment.receive_asset
-    spent = spent_in_window(tx, grant_id, window, asset)
+    asset = terms.asset
+    spent = spent_in_window(work, grant_id, window, asset)
     if limits.debit_amount:
-        _check_amount("debitAmount", limits.debit_amount, spent.debit if spent else 0, payment.debit)
+        _check_amount("debitAmount", limits.debit_amount, spent.debit if spent else 0, terms.debit)
     if limits.receive_amount:
         if (limits.receive_amount.asset_code, limits.receive_amount.asset_scale) != (asset.code, asset.scale):
             raise _exceeded("receiveAmount", "The grant's receiveAmount is in another asset than the receiver's")
-        _check_amount("receiveAmount", limits.receive_amount, spent.receive if spent else 0, payment.receive)
+        _check_amount("receiveAmount", limits.receive_amount, spent.receive if spent else 0, terms.receive)
     return window
 
 

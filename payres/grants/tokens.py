@@ -3,13 +3,13 @@
 import msgspec
 
 from payres.errors import NotFound, RotationUnknown, TokenInvalid
-from payres.grants.access import Permission
+from payres.grants.access import Caller
 from payres.grants.forgetting import UNUSED_FOR, forget_ended_tokens
 from payres.identifiers import Identifiers, hash_secret
 from payres.store import grants, tokens
-from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.tokens import TokenRecord
+from payres.store.work import Transaction, Work
 from payres.urls import Urls
 from payres.wire import AccessToken
 
@@ -58,11 +58,11 @@ def revoke_grant(tx: Transaction, grant_id: str, now: int) -> GrantRecord:
     return grants.find_grant(tx, grant_id) or grant
 
 
-def require_token_in_force(tx: Transaction, permission: Permission, now: int) -> None:
+def require_token_in_force(work: Work, caller: Caller) -> None:
     """Refuses with 401 `invalid_token` a token that has ended since it was checked, by itself or with its grant:
     looking up a client's key at another server can take seconds, and what was revoked may do nothing any more."""
-    expires_at, revoked_at, grant_state = tokens.token_state(tx, permission.token_id)
-    check_in_force(expires_at, revoked_at, grant_state, now)
+    expires_at, revoked_at, grant_state = tokens.token_state(work, caller.token_id)
+    check_in_force(expires_at, revoked_at, grant_state, work.now)
 
 
 def check_in_force(expires_at: int, revoked_at: int | None, grant_state: str, now: int) -> None:

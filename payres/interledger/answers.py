@@ -11,7 +11,7 @@ import msgspec
 from payres.clock import DAY
 from payres.interledger.packets import decode_prepare
 from payres.store import packets, peers
-from payres.store.database import Transaction
+from payres.store.work import Work
 
 KEPT_FOR: Final = 30 * DAY
 PRUNED_EVERY: Final = 50  # answers; as many again are deleted at most, so that deleting keeps up with keeping
@@ -40,7 +40,7 @@ class Answers:
     def __init__(self) -> None:
         self._kept = 0
 
-    def find(self, tx: Transaction, request: Request) -> bytes | None:
+    def find(self, tx: Work, request: Request) -> bytes | None:
         """The answer that fulfilled this request before. Raises NoAnswerYet, RequestIdReused."""
         if request.request_id is None:
             return None
@@ -55,7 +55,7 @@ class Answers:
         _check(request, condition)
         return reply
 
-    def keep(self, tx: Transaction, request: Request, reply: bytes, now: int) -> None:
+    def keep(self, tx: Work, request: Request, reply: bytes, now: int) -> None:
         """Keeps the answer of a request that was fulfilled in this unit, and counts it for the peer."""
         peers.count_received(tx, request.peer_id)
         if request.request_id is None:

@@ -14,16 +14,16 @@ from payres.amounts import MAX_LEDGER
 from payres.payments.settlement import promised_reservation
 from payres.store import accounts, outgoing, packets, peers
 from payres.store.accounts import ReservationRecord
-from payres.store.database import Transaction
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
 
 
 class PaymentEnded(Exception):
     """The outgoing payment is no longer under way, or has nothing left for the packet."""
 
 
-def prepare(tx: Transaction, packet: PacketRecord, peer: PeerRecord, now: int) -> None:
+def prepare(tx: Work, packet: PacketRecord, peer: PeerRecord, now: int) -> None:
     """Records a packet that is about to leave, and reserves its money; amounts must be above zero.
 
     Raises ledger.NotEnough (the inbound peer's credit, or liquidity), PaymentEnded.
@@ -40,7 +40,7 @@ def prepare(tx: Transaction, packet: PacketRecord, peer: PeerRecord, now: int) -
         ledger.reserve(tx, liquidity, packet.amount, None, now, packet.id)
 
 
-def fulfil(tx: Transaction, packet_id: str, delivered: int, now: int) -> bool:
+def fulfil(tx: Work, packet_id: str, delivered: int, now: int) -> bool:
     """Posts the money of a packet; `delivered` is what the receiver of our own payment says arrived.
 
     False when the packet's outcome was known before; then nothing changes.
@@ -62,7 +62,7 @@ def fulfil(tx: Transaction, packet_id: str, delivered: int, now: int) -> bool:
     return True
 
 
-def doubt(tx: Transaction, packet_id: str, now: int) -> bool:
+def doubt(tx: Work, packet_id: str, now: int) -> bool:
     """Sets the money of a payment's packet aside, when nobody can say what became of it.
 
     It may be with the receiver, so it counts as sent; but a peer has no claim to it without a fulfillment. So it stays
@@ -79,7 +79,7 @@ def doubt(tx: Transaction, packet_id: str, now: int) -> bool:
     return True
 
 
-def reject(tx: Transaction, packet_id: str) -> bool:
+def reject(tx: Work, packet_id: str) -> bool:
     """Gives back what the packet had reserved. False when the packet's outcome was known before."""
     if not packets.decide_packet(tx, packet_id, "rejected"):
         return False
@@ -88,7 +88,7 @@ def reject(tx: Transaction, packet_id: str) -> bool:
     return True
 
 
-def _check_payment(tx: Transaction, payment_id: str) -> int:
+def _check_payment(tx: Work, payment_id: str) -> int:
     """The asset of a payment under way whose packets, this one included, fit into what it may spend."""
     payment = outgoing.find_outgoing(tx, payment_id)
     if payment is None or payment.state != "sending":
@@ -100,13 +100,13 @@ def _check_payment(tx: Transaction, payment_id: str) -> int:
     return accounts.account_by_id(tx, promised.account_id).asset_id
 
 
-def _set_aside(tx: Transaction, source: ReservationRecord, packet: PacketRecord, now: int) -> None:
+def _set_aside(tx: Work, source: ReservationRecord, packet: PacketRecord, now: int) -> None:
     """The payer's side of the packet, into the liquidity of its asset."""
     liquidity = ledger.operator_account(tx, accounts.account_by_id(tx, source.account_id).asset_id, "liquidity")
     ledger.post(tx, source.id, liquidity, packet.source_amount, "exchange", now, packet_id=packet.id)
 
 
-def _reservations(tx: Transaction, packet: PacketRecord) -> tuple[ReservationRecord, ReservationRecord | None]:
+def _reservations(tx: Work, packet: PacketRecord) -> tuple[ReservationRecord, ReservationRecord | None]:
     """What the packet takes from its payer, and from liquidity when the assets differ."""
     own = list(accounts.reservations_of_packet(tx, packet.id))
     if packet.outgoing_payment_id is not None:
@@ -114,7 +114,7 @@ def _reservations(tx: Transaction, packet: PacketRecord) -> tuple[ReservationRec
     return own[0], own[1] if len(own) > 1 else None
 
 
-def _peer(tx: Transaction, peer_id: int | None) -> PeerRecord:
+def _peer(tx: Work, peer_id: int | None) -> PeerRecord:
     peer = peers.peer_by_id(tx, peer_id) if peer_id is not None else None
     if peer is None:
         raise PaymentEnded

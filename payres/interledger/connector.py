@@ -20,8 +20,9 @@ from payres.interledger.packets import Code, Prepare, Reject, Reply, decode_prep
 from payres.interledger.receiver import Payable, Receiver
 from payres.interledger.routing import next_peer
 from payres.interledger.traffic import Traffic
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
 
 NEIGHBOURS: Final = "peer"  # addresses under it are for the two ends of a link alone (RFC 15)
 
@@ -129,7 +130,7 @@ class Connector:
         except TakesNoMore:
             return result.decline()
 
-    def _deliver(self, tx: Transaction, arrival: Arrival, request: Request, reply: bytes) -> bytes:
+    def _deliver(self, tx: Work, arrival: Arrival, request: Request, reply: bytes) -> bytes:
         """One unit: the request is new, and the money is where it should be. Raises Declined, TakesNoMore."""
         kept = self._answers.find(tx, request)
         if kept is not None:

@@ -7,11 +7,11 @@ from payres.amounts import MAX_LEDGER, Asset, convert
 from payres.errors import NoRate
 from payres.interledger.declined import Declined
 from payres.interledger.packets import Code, too_large_data
-from payres.payments.exchange import rate_between
-from payres.store.database import Transaction
+from payres.payments.pricing import rate_between
+from payres.store.work import Work
 
 
-def converted(tx: Transaction, amount: int, source: Asset, target: Asset, now: int) -> int:
+def converted(tx: Work, amount: int, source: Asset, target: Asset, now: int) -> int:
     """What `amount` of `source` is in `target`, rounded down; at least 1 and no more than the ledger can move.
 
     Raises Declined.
@@ -28,9 +28,9 @@ def converted(tx: Transaction, amount: int, source: Asset, target: Asset, now: i
     return result
 
 
-def _rate(tx: Transaction, source: Asset, target: Asset, now: int) -> Fraction:
+def _rate(tx: Work, source: Asset, target: Asset, now: int) -> Fraction:
     try:
-        return rate_between(tx, source.code, target.code, now)
+        return rate_between(tx, source.code, target.code)
     except NoRate as error:
         code = Code.INTERNAL_ERROR if error.is_stale else Code.CANNOT_RECEIVE
         raise Declined(code, f"There is no exchange rate from {source.code} to {target.code}") from error

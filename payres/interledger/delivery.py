@@ -15,10 +15,10 @@ from payres.interledger.packets import Code
 from payres.ledger import NotEnough, operator_account
 from payres.payments import incoming as incoming_rules
 from payres.store import incoming, peers, wallets
-from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WalletRecord
+from payres.store.work import Work
 
 
 class TakesNoMore(Exception):
@@ -36,7 +36,7 @@ class Arrival(msgspec.Struct, frozen=True):
     expires_at: int
 
 
-def deliver(tx: Transaction, arrival: Arrival, now: int) -> None:
+def deliver(tx: Work, arrival: Arrival, now: int) -> None:
     """Moves the money. Raises Declined or TakesNoMore, after which nothing of the unit may stay."""
     if now >= arrival.expires_at:
         raise Declined(Code.TRANSFER_TIMED_OUT, "The packet has expired")
@@ -48,7 +48,7 @@ def deliver(tx: Transaction, arrival: Arrival, now: int) -> None:
     try:
         _move(tx, arrival, wallet, payment.id if payment else None, now)
         if payment is not None:
-            incoming_rules.credit(tx, payment, arrival.arrived, now)
+            incoming_rules.credit(tx, payment, arrival.arrived)
     except NotEnough as lack:
         whose = "The peer's credit" if lack.account.kind == "peer" else "The liquidity in the receiver's asset"
         raise Declined(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice") from lack
@@ -56,7 +56,7 @@ def deliver(tx: Transaction, arrival: Arrival, now: int) -> None:
         raise Declined(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
 
 
-def _payee(tx: Transaction, arrival: Arrival, now: int) -> tuple[WalletRecord, IncomingRecord | None]:
+def _payee(tx: Work, arrival: Arrival, now: int) -> tuple[WalletRecord, IncomingRecord | None]:
     """The wallet to credit, and the incoming payment to count it for. Raises Declined."""
     wallet_id = wallet_of(arrival.tag or "")
     payment = None
@@ -79,7 +79,7 @@ def _fits(payment: IncomingRecord, amount: int) -> bool:
     return payment.received + amount <= wanted + max(1, wanted * 5 // 1000)
 
 
-def _move(tx: Transaction, arrival: Arrival, wallet: WalletRecord, payment_id: str | None, now: int) -> None:
+def _move(tx: Work, arrival: Arrival, wallet: WalletRecord, payment_id: str | None, now: int) -> None:
     """Peer to wallet, through the liquidity accounts when the assets differ.
 
     Raises NotEnough, InvalidAmount, Declined.

@@ -24,9 +24,10 @@ from payres.interledger.shares import NoPlace, Shares
 from payres.ledger import NotEnough
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.store import packets
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
 
 # The answer must be back, and stored, before the packet expires where it came from.
 HOP_TIME: Final = SECOND
@@ -108,7 +109,7 @@ class Forwarder:
             raise Declined(Code.WRONG_CONDITION)
         return outcome.reply
 
-    def _depart(self, tx: Transaction, peer: PeerRecord, prepare: Prepare, request: Request) -> Departure | bytes:
+    def _depart(self, tx: Work, peer: PeerRecord, prepare: Prepare, request: Request) -> Departure | bytes:
         """One unit: the request is new, there is a way, and its money is reserved. Raises Declined, NoAnswerYet."""
         kept = self._answers.find(tx, request)
         if kept is not None:
@@ -136,12 +137,12 @@ class Forwarder:
             raise Declined(Code.INSUFFICIENT_LIQUIDITY) from obstacle
         return Departure(hop, packet)
 
-    def _to(self, tx: Transaction, peer: PeerRecord, prepare: Prepare) -> int:
+    def _to(self, tx: Work, peer: PeerRecord, prepare: Prepare) -> int:
         """The id of the peer that the packet goes on to. Raises Declined."""
         source = Asset(peer.asset_code, peer.asset_scale)
         return peer_towards(tx, self._ilp_address, prepare.destination, source, peer.id).id
 
-    def _hop(self, tx: Transaction, peer: PeerRecord, prepare: Prepare) -> Hop:
+    def _hop(self, tx: Work, peer: PeerRecord, prepare: Prepare) -> Hop:
         source = Asset(peer.asset_code, peer.asset_scale)
         destination, amount = prepare.destination, prepare.amount
         return next_hop(tx, self._ilp_address, destination, amount, source, self._clock.now(), peer.id)
@@ -183,7 +184,7 @@ class Forwarder:
         raise self._unanswered(outcome, left.packet.expires_at)
 
     async def _fulfil(self, packet: PacketRecord, fulfill: Fulfill) -> Fulfill:
-        def unit(tx: Transaction) -> bool:
+        def unit(tx: Work) -> bool:
             if fulfil_forwarded(tx, self._answers, packet, fulfill, self._clock.now()):
                 return True
             decided = packets.find_packet(tx, packet.id)

@@ -8,8 +8,8 @@ from payres.interledger.declined import Declined
 from payres.interledger.packets import Code
 from payres.interledger.routing import next_peer
 from payres.store import assets, peers
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
 
 
 class Hop(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Hop(msgspec.Struct, frozen=True):
 
 
 def next_hop(
-    tx: Transaction,
+    tx: Work,
     own_address: str,
     destination: str,
     amount: int,
@@ -36,7 +36,7 @@ def next_hop(
 
 
 def peer_towards(
-    tx: Transaction, own_address: str, destination: str, source: Asset, inbound_peer_id: int | None = None
+    tx: Work, own_address: str, destination: str, source: Asset, inbound_peer_id: int | None = None
 ) -> PeerRecord:
     """The peer alone of the next hop. Raises Declined."""
     known = assets.find_asset(tx, source.code, source.scale)

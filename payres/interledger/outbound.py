@@ -26,9 +26,10 @@ from payres.interledger.sending.channel import Lost, Outcome
 from payres.interledger.sending.timing import Timing
 from payres.interledger.shares import Shares
 from payres.store import peers
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
 
 MARGIN: Final = SECOND  # how long after its expiry the answer to a packet is still waited for
 
@@ -146,15 +147,15 @@ class Outbound:
         waited = self._parts.clock.now() - asked_at
         return msgspec.structs.replace(prepare, expires_at=prepare.expires_at + max(waited, 0))
 
-    def _to(self, tx: Transaction, prepare: Prepare) -> int:
+    def _to(self, tx: Work, prepare: Prepare) -> int:
         """The id of the peer that the packet goes to. Raises Declined."""
         return peer_towards(tx, self._parts.ilp_address, prepare.destination, self._source).id
 
-    def _hop(self, tx: Transaction, prepare: Prepare) -> Hop:
+    def _hop(self, tx: Work, prepare: Prepare) -> Hop:
         parts = self._parts
         return next_hop(tx, parts.ilp_address, prepare.destination, prepare.amount, self._source, parts.clock.now())
 
-    def _prepare(self, tx: Transaction, prepare: Prepare, packet_id: str, peer_id: int) -> tuple[Hop, bytes]:
+    def _prepare(self, tx: Work, prepare: Prepare, packet_id: str, peer_id: int) -> tuple[Hop, bytes]:
         """One unit: the route, the rate, and the money, which no other packet can take any more.
 
         Raises Declined, also when the packet no longer goes to the peer on whose link it has its place;

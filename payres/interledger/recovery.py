@@ -20,11 +20,12 @@ from payres.interledger.answers import Answers, Request
 from payres.interledger.link import BOUNDS, Answered, Link
 from payres.interledger.packets import Fulfill, decode_prepare, encode, fulfills
 from payres.interledger.shares import Shares
-from payres.payments.elsewhere import decode_path
 from payres.store import outgoing, packets, peers
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
+from payres.terms import decode_path
 
 MARGIN: Final = SECOND  # after the expiry: the peer's clock may be a little behind
 GIVE_UP_AFTER: Final = HOUR
@@ -155,13 +156,13 @@ class Recovery:
             else:
                 return
 
-    def _end_own(self, tx: Transaction, packet: PacketRecord, resolved: Resolved) -> None:
+    def _end_own(self, tx: Work, packet: PacketRecord, resolved: Resolved) -> None:
         if resolved.fulfill is None:
             balances.reject(tx, packet.id)
         else:
             balances.fulfil(tx, packet.id, _expected(tx, packet), self._clock.now())
 
-    def _end_forwarded(self, tx: Transaction, packet: PacketRecord, resolved: Resolved) -> None:
+    def _end_forwarded(self, tx: Work, packet: PacketRecord, resolved: Resolved) -> None:
         now = self._clock.now()
         if resolved.fulfill is not None:
             fulfil_forwarded(tx, self._answers, packet, resolved.fulfill, now)
@@ -171,7 +172,7 @@ class Recovery:
             log.warning("%s", note)
 
 
-def fulfil_forwarded(tx: Transaction, answers: Answers, packet: PacketRecord, fulfill: Fulfill, now: int) -> bool:
+def fulfil_forwarded(tx: Work, answers: Answers, packet: PacketRecord, fulfill: Fulfill, now: int) -> bool:
     """Posts the money of a packet that was passed on, and keeps the answer for the peer that it came from.
 
     False when the packet's outcome was known before; then nothing changes.
@@ -185,12 +186,12 @@ def fulfil_forwarded(tx: Transaction, answers: Answers, packet: PacketRecord, fu
     return True
 
 
-def _peer_and_token(tx: Transaction, peer_id: int) -> tuple[PeerRecord, str] | None:
+def _peer_and_token(tx: Work, peer_id: int) -> tuple[PeerRecord, str] | None:
     peer = peers.peer_by_id(tx, peer_id)
     return (peer, peers.outgoing_token(tx, peer)) if peer else None
 
 
-def _expected(tx: Transaction, packet: PacketRecord) -> int:
+def _expected(tx: Work, packet: PacketRecord) -> int:
     """What a fulfilled packet of our payment has delivered, going by the rate that the probe found.
 
     The receiver's own figure is sealed with a secret that is not kept beyond the connection.

@@ -23,12 +23,13 @@ from payres.interledger.sending.channel import Connection, Destination, close
 from payres.interledger.sending.payment import pay
 from payres.interledger.sending.portions import Plan
 from payres.interledger.sending.rates import Path
-from payres.payments.elsewhere import decode_path
 from payres.payments.settlement import end_elsewhere
 from payres.store import outgoing, packets, wallets
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.work import Work
+from payres.terms import decode_path
 
 BATCH: Final = 128
 AT_ONCE: Final = 64  # payments that send packets at a time; the others wait for their turn
@@ -219,13 +220,12 @@ class RemotePayments:
 
     async def _end(self, payment_id: str, failure: str | None) -> None:
         """Ends the payment, which has failed unless it kept its promise; packets in doubt are cleared up first."""
-        now = self._clock.now()
 
-        def unit(tx: Transaction) -> None:
+        def unit(tx: Work) -> None:
             payment = outgoing.find_outgoing(tx, payment_id)
             if payment is None or payment.state != "sending" or packets.under_way(tx, payment_id):
                 return
-            end_elsewhere(tx, payment, None if _arrived(payment) else failure, now)
+            end_elsewhere(tx, payment, None if _arrived(payment) else failure)
 
         await self._database.write(unit)
 

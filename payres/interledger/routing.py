@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from payres.interledger.addresses import covers
 from payres.store import peers
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
 
 
 def next_peer(
-    tx: Transaction, destination: str, own_address: str, asset_id: int, inbound_peer_id: int | None = None
+    tx: Work, destination: str, own_address: str, asset_id: int, inbound_peer_id: int | None = None
 ) -> PeerRecord | None:
     """The peer towards a destination; None when there is none, or when the destination is our own.
 

@@ -1,241 +1,176 @@
-"""Rules of outgoing payments (parts 2.4, 4.3): checked, limited, funded and recorded in one unit, or not at all."""
+"""Rules of outgoing payments: checked, limited, paid and recorded in one unit, or not at all.
+
+Specification 2.4, 4.3.
+"""
 
 import msgspec
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset
-from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, NotFound, WrongState
-from payres.grants.limits import PaymentTerms, Spent, check_limits, spent_in_window
-from payres.identifiers import Identifiers
-from payres.payments.elsewhere import Offer, Path, decode_path, encode_path
-from payres.payments.incoming import check_countable
-from payres.payments.quotes import fixed_send_terms
+from payres.amounts import MAX_LEDGER
+from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, WrongState
+from payres.grants.access import Caller
+from payres.grants.limits import Spent, check_limits, spent_in_window
+from payres.ledger import NotEnough
+from payres.payments.incoming import credit
+from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
-from payres.store import assets, grants, outgoing, quotes
-from payres.store.database import Transaction
+from payres.payments.wallets import active_wallet
+from payres.store import grants, incoming, outgoing, quotes, wallets
+from payres.store.halts import RowMissing
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord
-from payres.urls import Urls
+from payres.store.work import Work
+from payres.terms import Offer, Terms, encode_path
 from payres.wire import Limits, OutgoingPaymentRequest, metadata_text
 
 
 class Created(msgspec.Struct, frozen=True):
-    """A payment just made and what its grant has now spent, the payment included."""
+    """A payment just made, and what its grant has now spent, the payment included."""
 
+    wallet: WalletRecord
     payment: OutgoingRecord
     spent: Spent
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    """The terms of a payment before it is made; amounts in minor units."""
+def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None) -> Created:
+    """A new payment. To a receiver here the money arrives in this unit; for another server it is held, to be sent.
 
-    quote_id: str | None
-    receiver: str
-    incoming_payment_id: str | None
-    debit: int
-    receive: int
-    receive_asset: Asset
-    fee: int
-    path: Path | None = None
+    `offer` is what a receiver on another server gets, when the request names one and no quote.
 
-
-def create_outgoing_payment(
-    tx: Transaction,
-    urls: Urls,
-    wallet: WalletRecord,
-    client_id: int,
-    grant_id: str,
-    limits: Limits | None,
-    request: OutgoingPaymentRequest,
-    identifiers: Identifiers,
-    now: int,
-    offer: Offer | None = None,
-) -> Created:
-    """A new payment, its money reserved and its grant's limits taken. The settlement worker sends it.
-
-    `offer` is what the way to a receiver on another server offers, when the request names one and no quote.
-
-    Refuses with 400 `invalid_request`, `invalid_quote`, `invalid_receiver`, `invalid_amount`; 403 `limit_exceeded`,
-    `insufficient_funds`; 409 `wrong_state` for a quote used before. Part 4.3.
+    Raises InvalidRequest, InvalidQuote, InvalidReceiver, InvalidAmount, LimitExceeded, InsufficientFunds; WrongState
+    for a quote that was used before. Specification 4.3.
     """
-    plan = _plan(tx, urls, wallet, client_id, request, offer, now)
-    terms = PaymentTerms(plan.receiver, plan.debit, plan.receive, plan.receive_asset)
-    window = check_limits(tx, grant_id, limits, terms, now)
+    wallet = active_wallet(work, asked.wallet_address)
+    terms = _terms(work, wallet, caller, asked, offer)
+    _check_movable(terms)
+    limits = caller.limits(asked.wallet_address)
+    window = check_limits(work, caller.grant_id, limits, terms)
+    is_local = terms.incoming_payment_id is not None
     payment = OutgoingRecord(
-        id=identifiers.resource(),
+        id=work.new_id(),
         wallet_address_id=wallet.id,
-        client_id=client_id,
-        grant_id=grant_id,
+        client_id=caller.client_id,
+        grant_id=caller.grant_id,
         window_start=window,
-        quote_id=plan.quote_id,
-        receiver=plan.receiver,
-        incoming_payment_id=plan.incoming_payment_id,
-        debit=plan.debit,
-        receive=plan.receive,
-        receive_code=plan.receive_asset.code,
-        receive_scale=plan.receive_asset.scale,
-        fee=plan.fee,
-        sent=0,
-        delivered=0,
-        state="sending",
+        quote_id=_quote_id(work, asked),
+        receiver=terms.receiver,
+        incoming_payment_id=terms.incoming_payment_id,
+        debit=terms.debit,
+        receive=terms.receive,
+        receive_code=terms.asset.code,
+        receive_scale=terms.asset.scale,
+        fee=terms.fee,
+        sent=terms.debit if is_local else 0,
+        delivered=terms.receive if is_local else 0,
+        state="completed" if is_local else "sending",
         failure=None,
-        metadata=metadata_text(request.metadata),
-        created_at=now,
-        ended_at=None,
-        path=_kept_path(plan.path, limits),
+        metadata=metadata_text(asked.metadata),
+        created_at=work.now,
+        ended_at=work.now if is_local else None,
+        path=_path(terms, limits),
     )
-    outgoing.insert_outgoing(tx, payment)
-    _reserve(tx, wallet, payment, now)
-    return Created(payment, _count_spending(tx, payment, grant_id, plan.receive_asset, now))
+    outgoing.insert_outgoing(work, payment)
+    spent = _count_spending(work, payment, terms)
+    try:
+        if is_local:
+            pay_locally(work, wallet, payment)
+        else:
+            ledger.reserve(work, wallet.account_id, payment.debit, payment.id, work.now)
+    except NotEnough as lack:
+        raise _insufficient(lack, payment) from lack
+    return Created(wallet, payment, spent)
 
 
-def require_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord:
-    """The payment with this id; 404 when there is none."""
-    payment = outgoing.find_outgoing(tx, payment_id)
-    if payment is None:
-        raise no_such_payment()
-    return payment
+def pay_locally(work: Work, wallet: WalletRecord, payment: OutgoingRecord) -> None:
+    """Moves the fee to the operator and the rest to the receiver, which counts it; through liquidity across assets.
+
+    Raises NotEnough, InvalidAmount, after which nothing of the unit may stay.
+    """
+    assert payment.incoming_payment_id is not None
+    receiver = incoming.find_incoming(work, payment.incoming_payment_id)
+    if receiver is None:
+        raise RowMissing(f"incoming payment {payment.incoming_payment_id} does not exist")
+    target = wallets.wallet_by_id(work, receiver.wallet_address_id)
+    cause = {"outgoing_payment_id": payment.id, "incoming_payment_id": receiver.id}
+    net = payment.debit - payment.fee
+    if payment.fee:
+        fees = ledger.operator_account(work, wallet.asset_id, "fees")
+        ledger.transfer(work, wallet.account_id, fees, payment.fee, "fee", work.now, payment.id)
+    if wallet.asset_id == target.asset_id and wallet.id != target.id:
+        assert net == payment.receive, "one asset is paid one to one"
+        ledger.transfer(work, wallet.account_id, target.account_id, net, "payment", work.now, **cause)
+    else:  # also for a wallet that pays itself, since a transfer has two sides
+        taken = ledger.operator_account(work, wallet.asset_id, "liquidity")
+        given = ledger.operator_account(work, target.asset_id, "liquidity")
+        ledger.transfer(work, wallet.account_id, taken, net, "exchange", work.now, payment.id)
+        ledger.transfer(work, given, target.account_id, payment.receive, "payment", work.now, **cause)
+    credit(work, receiver, payment.receive)
 
 
-def no_such_payment() -> NotFound:
-    """The same answer whether it does not exist or is another client's."""
-    return NotFound("There is no such outgoing payment, or it is not this client's")
+def _terms(
+    work: Work, wallet: WalletRecord, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None
+) -> Terms:
+    if asked.quote_id and not (asked.incoming_payment or asked.debit_amount):
+        return _quoted_terms(work, wallet, caller, asked.quote_id)
+    if asked.quote_id or not (asked.incoming_payment and asked.debit_amount):
+        raise InvalidRequest("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
+    if offer is not None:
+        return offer.terms
+    receiver = open_receiver(work, asked.incoming_payment, "incomingPayment")
+    return local_terms(work, wallet, receiver, asked.debit_amount, None)
 
 
-def _kept_path(path: Path | None, limits: Limits | None) -> str | None:
+def _quoted_terms(work: Work, wallet: WalletRecord, caller: Caller, quote_url: str) -> Terms:
+    quote_id = work.urls.resource_id("quotes", quote_url)
+    quote = quotes.find_quote(work, quote_id) if quote_id else None
+    if quote is None or quote.client_id != caller.client_id or quote.wallet_address_id != wallet.id:
+        raise InvalidQuote("quoteId is not a quote of this client for this wallet address", field="quoteId")
+    if outgoing.quote_used(work, quote.id):
+        raise WrongState("The quote has been used; ask for a new one", field="quoteId")
+    if work.now >= quote.expires_at:
+        raise InvalidQuote("The quote has expired; ask for a new one", field="quoteId")
+    if quote.terms.incoming_payment_id is not None:
+        receiver = open_receiver(work, quote.terms.receiver, "receiver")
+        if receiver.remaining is not None and quote.terms.receive > receiver.remaining:
+            sentence = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
+            raise InvalidQuote(sentence, field="quoteId")
+    return quote.terms
+
+
+def _quote_id(work: Work, asked: OutgoingPaymentRequest) -> str | None:
+    return work.urls.resource_id("quotes", asked.quote_id) if asked.quote_id else None
+
+
+def _path(terms: Terms, limits: Limits | None) -> str | None:
     """The path as the payment keeps it; where the grant bounds what is received, it stops at what was promised."""
+    path = terms.path
     if path is not None and limits is not None and limits.receive_amount:
         path = msgspec.structs.replace(path, sends_all=False)
     return None if path is None else encode_path(path)
 
 
-def _plan(
-    tx: Transaction,
-    urls: Urls,
-    wallet: WalletRecord,
-    client_id: int,
-    request: OutgoingPaymentRequest,
-    offer: Offer | None,
-    now: int,
-) -> _Plan:
-    direct = (request.incoming_payment, request.debit_amount)
-    if request.quote_id and not any(direct):
-        return _plan_from_quote(tx, urls, wallet, client_id, request.quote_id, now)
-    if not request.quote_id and request.incoming_payment and request.debit_amount:
-        if offer is not None:
-            return _plan_from_offer(offer)
-        receiver = open_receiver(tx, urls, request.incoming_payment, now, "incomingPayment")
-        terms = fixed_send_terms(tx, wallet, receiver, request.debit_amount, now)
-        _check_movable(terms.debit, terms.receive)
-        check_countable(receiver.payment, terms.receive)
-        return _Plan(
-            quote_id=None,
-            receiver=receiver.url,
-            incoming_payment_id=receiver.payment.id,
-            debit=terms.debit,
-            receive=terms.receive,
-            receive_asset=receiver.asset,
-            fee=terms.fee,
-        )
-    raise InvalidRequest("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
-
-
-def _plan_from_offer(offer: Offer) -> _Plan:
-    _check_movable(offer.debit, offer.receive)
-    return _Plan(
-        quote_id=None,
-        receiver=offer.receiver,
-        incoming_payment_id=None,
-        debit=offer.debit,
-        receive=offer.receive,
-        receive_asset=offer.receive_asset,
-        fee=offer.fee,
-        path=offer.path,
-    )
-
-
-def _plan_from_quote(
-    tx: Transaction, urls: Urls, wallet: WalletRecord, client_id: int, quote_url: str, now: int
-) -> _Plan:
-    quote_id = urls.resource_id("quotes", quote_url)
-    quote = quotes.find_quote(tx, quote_id) if quote_id else None
-    if quote is None or quote.client_id != client_id or quote.wallet_address_id != wallet.id:
-        raise _invalid_quote("quoteId is not a quote of this client for this wallet address")
-    if outgoing.quote_used(tx, quote.id):
-        raise WrongState("The quote has been used; ask for a new one", field="quoteId")
-    if now >= quote.expires_at:
-        raise _invalid_quote("The quote has expired; ask for a new one")
-    debit, receive = int(quote.debit_value), int(quote.receive_value)
-    _check_movable(debit, receive)
-    if quote.incoming_payment_id is not None:
-        taker = open_receiver(tx, urls, quote.receiver, now, "receiver").payment
-        if taker.remaining is not None and receive > taker.remaining:
-            raise _invalid_quote("The receiver has been paid meanwhile and takes less than was quoted; quote again")
-        check_countable(taker, receive)
-    return _Plan(
-        quote_id=quote.id,
-        receiver=quote.receiver,
-        incoming_payment_id=quote.incoming_payment_id,
-        debit=debit,
-        receive=receive,
-        receive_asset=Asset(quote.receive_code, quote.receive_scale),
-        fee=int(quote.fee_value),
-        path=decode_path(quote.path) if quote.path is not None else None,
-    )
-
-
-def _reserve(tx: Transaction, wallet: WalletRecord, payment: OutgoingRecord, now: int) -> None:
-    """Phase one: the sender's money and, across assets, the liquidity that will pay the receiver."""
-    try:
-        ledger.reserve(tx, wallet.account_id, payment.debit, payment.id, now)
-    except ledger.NotEnough as error:
-        raise InsufficientFunds(
-            f"The wallet does not have the {payment.debit} that the payment needs",
-            reason="wallet",
-            needed=str(payment.debit),
-        ) from error
-    asset = assets.find_asset(tx, payment.receive_code, payment.receive_scale)
-    if payment.incoming_payment_id is None or asset is None or asset.id == wallet.asset_id:
-        return
-    try:
-        ledger.reserve(tx, ledger.operator_account(tx, asset.id, "liquidity"), payment.receive, payment.id, now)
-    except ledger.NotEnough as error:
-        raise InsufficientFunds(
-            f"This server cannot exchange {payment.receive} into {asset.code} at the moment; try less or later",
-            reason="liquidity",
-        ) from error
-
-
-def _count_spending(tx: Transaction, payment: OutgoingRecord, grant_id: str, asset: Asset, now: int) -> Spent:
+def _count_spending(work: Work, payment: OutgoingRecord, terms: Terms) -> Spent:
     """Adds the payment to what its grant has spent in the window, limits or none; returns the sums."""
-    before = spent_in_window(tx, grant_id, payment.window_start, asset) or Spent(0, 0, asset)
-    if max(before.debit + payment.debit, before.receive + payment.receive) > MAX_LEDGER:
+    grant_id, window, asset = payment.grant_id, payment.window_start, terms.asset
+    assert grant_id is not None
+    before = spent_in_window(work, grant_id, window, asset) or Spent(0, 0, asset)
+    spent = Spent(before.debit + terms.debit, before.receive + terms.receive, asset)
+    if max(spent.debit, spent.receive) > MAX_LEDGER:
         raise InvalidAmount(f"One grant counts at most {MAX_LEDGER} minor units; ask for a new grant")
-    grants.add_spending(
-        tx, grant_id, payment.window_start, asset.code, asset.scale, payment.debit, payment.receive, now
-    )
-    spent = spent_in_window(tx, grant_id, payment.window_start, asset)
-    assert spent is not None
-    assert spent.debit == before.debit + payment.debit
-    _check_spent(tx, payment, grant_id, spent)
+    grants.add_spending(work, grant_id, window, asset.code, asset.scale, terms.debit, terms.receive, work.now)
     return spent
 
 
-def _check_spent(tx: Transaction, payment: OutgoingRecord, grant_id: str, spent: Spent) -> None:
-    """Holds what the grant has spent in the payment's window against its last payments. Raises LedgerBroken."""
-    window, asset = payment.window_start, (payment.receive_code, payment.receive_scale)
-    last = outgoing.last_spent(tx, grant_id, ledger.SUMMED)
-    are_all = len(last) < ledger.SUMMED
-    debits = [debit for its_window, _, _, debit, _ in last if its_window == window]
-    receives = [receive for its_window, *its_asset, _, receive in last if (its_window, *its_asset) == (window, *asset)]
-    ledger.check_sum(f"the debit of grant {grant_id} in the window from {window}", spent.debit, debits, are_all)
-    ledger.check_sum(f"the receive of grant {grant_id} in the window from {window}", spent.receive, receives, are_all)
-
-
-def _check_movable(debit: int, receive: int) -> None:
-    if max(debit, receive) > MAX_LEDGER:
+def _check_movable(terms: Terms) -> None:
+    if max(terms.debit, terms.receive) > MAX_LEDGER:
         raise InvalidAmount(f"The ledger moves at most {MAX_LEDGER} minor units at once")
 
 
-def _invalid_quote(description: str) -> InvalidQuote:
-    return InvalidQuote(description, field="quoteId")
+def _insufficient(lack: NotEnough, payment: OutgoingRecord) -> InsufficientFunds:
+    if lack.account.kind == "wallet":
+        sentence = f"The wallet does not have the {payment.debit} that the payment needs"
+        return InsufficientFunds(sentence, reason="wallet", needed=str(payment.debit))
+    return InsufficientFunds(
+        f"This server cannot exchange {payment.receive} into {payment.receive_code} at the moment; try less or later",
+        reason="liquidity",
+    )

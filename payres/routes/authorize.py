@@ -13,7 +13,7 @@ from starlette.requests import Request
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_keys
 from payres.grants import clients
-from payres.grants.access import AccessType, Action, Permission, permit
+from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client
 from payres.grants.tokens import check_in_force, require_token_in_force
 from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
@@ -31,10 +31,10 @@ from payres.store.tokens import TokenHolder
 MICROSECONDS = 1_000_000
 
 
-async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Permission:
+async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Caller:
     """What the request may do. Refuses with 401 and 403 (part 5).
 
-    Whose resources the caller then sees is for `Permission.reaches` and `owner_filter` to say.
+    Whose resources the caller then sees is for `Caller` to say.
     """
     context = context_of(request)
     token = gnap_token(request)
@@ -50,11 +50,10 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     has_asked_elsewhere = await _prove(context, _client_of(holder), unverified, keys)
     if action == "create" and holder.client_jwk is not None:
         context.rate_limits.check_stranger(request.scope)  # anyone can have a key, and what is created is kept
-    permission = permit(holder, kind, action)
+    caller = permit(holder, kind, action)
     if has_asked_elsewhere:
-        later = context.clock.now()
-        await context.database.read(lambda tx: require_token_in_force(tx, permission, later))
-    return permission
+        await context.database.read(partial(require_token_in_force, caller=caller))
+    return caller
 
 
 async def prove_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:

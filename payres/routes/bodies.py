@@ -1,6 +1,7 @@
 """Resources as the wire shows them: records of the store turned into the structs of `payres.wire`."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -17,20 +18,23 @@ from payres.urls import Urls
 from payres.wire import Amount, IncomingPayment, OutgoingPayment, Pagination, PaymentMethod, Quote
 
 
+class HasId(Protocol):
+    """A record of a list."""
+
+    @property
+    def id(self) -> str: ...
+
+
 def amount(value: int | str, asset: Asset) -> Amount:
-    """An amount of the wire (part 2.1)."""
+    """An amount of the wire ."""
     return Amount(value=str(value), asset_code=asset.code, asset_scale=asset.scale)
-
-
-def wallet_asset(wallet: WalletRecord) -> Asset:
-    return Asset(wallet.asset_code, wallet.asset_scale)
 
 
 def incoming_payment(
     urls: Urls, wallet: WalletRecord, payment: IncomingRecord, methods: list[PaymentMethod] | UnsetType = UNSET
 ) -> IncomingPayment:
-    """An incoming payment (part 2.3), with methods or, in lists and after completion, without."""
-    asset = wallet_asset(wallet)
+    """An incoming payment , with methods or, in lists and after completion, without."""
+    asset = wallet.asset
     return IncomingPayment(
         id=urls.resource("incoming-payments", payment.id),
         wallet_address=urls.wallet(wallet.path),
@@ -44,34 +48,36 @@ def incoming_payment(
     )
 
 
-def payment_methods(
-    credentials: CredentialSource, wallet: WalletRecord, payment: IncomingRecord, now: int
-) -> list[PaymentMethod]:
-    """The ways to pay an incoming payment; none when it takes no more money."""
-    if not payment.open_at(now):
-        return []
-    found = credentials.for_payment(payment.id, wallet_asset(wallet))
-    return [PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)]
+def payable(
+    urls: Urls, credentials: CredentialSource, wallet: WalletRecord, payment: IncomingRecord, now: int
+) -> IncomingPayment:
+    """An incoming payment with its methods: the ways to pay it, none when it takes no more money."""
+    methods: list[PaymentMethod] = []
+    if payment.open_at(now):
+        found = credentials.for_payment(payment.id, wallet.asset)
+        methods = [PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)]
+    return incoming_payment(urls, wallet, payment, methods)
 
 
-def quote_body(urls: Urls, wallet: WalletRecord, quote: QuoteRecord) -> Quote:
-    """A quote (part 2.5)."""
+def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
+    """A quote. Specification 2.5."""
+    terms = record.terms
     return Quote(
-        id=urls.resource("quotes", quote.id),
+        id=urls.resource("quotes", record.id),
         wallet_address=urls.wallet(wallet.path),
-        receiver=quote.receiver,
-        receive_amount=amount(quote.receive_value, Asset(quote.receive_code, quote.receive_scale)),
-        debit_amount=amount(quote.debit_value, wallet_asset(wallet)),
-        expires_at=format_time(quote.expires_at),
-        created_at=format_time(quote.created_at),
+        receiver=terms.receiver,
+        receive_amount=amount(terms.receive, terms.asset),
+        debit_amount=amount(terms.debit, wallet.asset),
+        expires_at=format_time(record.expires_at),
+        created_at=format_time(record.created_at),
     )
 
 
 def outgoing_payment(
     urls: Urls, wallet: WalletRecord, payment: OutgoingRecord, spent: Spent | None = None
 ) -> OutgoingPayment:
-    """An outgoing payment (part 2.4); what its grant has spent belongs to the answer to creation alone."""
-    asset = wallet_asset(wallet)
+    """An outgoing payment ; what its grant has spent belongs to the answer to creation alone."""
+    asset = wallet.asset
     return OutgoingPayment(
         id=urls.resource("outgoing-payments", payment.id),
         wallet_address=urls.wallet(wallet.path),
@@ -88,8 +94,8 @@ def outgoing_payment(
     )
 
 
-def pagination(records: Sequence[IncomingRecord | OutgoingRecord], bounds: PageBounds) -> Pagination:
-    """The pagination of a page (part 2.6): the next page is the older one."""
+def pagination(records: Sequence[HasId], bounds: PageBounds) -> Pagination:
+    """The pagination of a page : the next page is the older one."""
     return Pagination(
         start_cursor=records[0].id if records else UNSET,
         end_cursor=records[-1].id if records else UNSET,

@@ -14,7 +14,6 @@ from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
 from payres.payments.idempotency import Turns
-from payres.payments.settlement import SettlementWorker
 from payres.routes.rate_limits import RateLimits
 from payres.routes.readiness import Readiness
 from payres.settings import Settings
@@ -33,7 +32,6 @@ class Context(msgspec.Struct, frozen=True):
     http: GuardedClient
     identity: Identity
     receivers: RemoteReceivers
-    settlement: SettlementWorker
     remote_quotes: RemoteQuotes
     remote_payments: RemotePayments
     connector: Connector

@@ -1,4 +1,4 @@
-"""Incoming payments over HTTP (parts 4.2, 4.4, 4.5, 4.6)."""
+"""Incoming payments over HTTP. Specification 4.2, 4.4, 4.5, 4.6."""
 
 from functools import partial
 
@@ -6,126 +6,71 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import InvalidRequest
-from payres.grants.access import Permission
+from payres.grants.access import Caller
 from payres.grants.tokens import require_token_in_force
 from payres.payments import incoming as rules
-from payres.payments.wallet_lookup import active_wallet
-from payres.routes import bodies
+from payres.routes import bodies, creation, reading
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.idempotency import Creation
-from payres.routes.messages import json_response, read_body, read_json_body
-from payres.routes.page_query import page_query, wallet_address_of
-from payres.store import incoming, wallets
-from payres.store.database import Transaction
+from payres.routes.messages import json_response, read_body
+from payres.store import incoming
 from payres.store.incoming import IncomingRecord
-from payres.store.pages import PageBounds, PageQuery
 from payres.store.wallets import WalletRecord
-from payres.wire import IncomingPayment, IncomingPaymentPage, IncomingPaymentRequest, PublicIncomingPayment, decode
+from payres.store.work import Work
+from payres.terms import Offer
+from payres.wire import IncomingPayment, IncomingPaymentRequest, PublicIncomingPayment
 
-REQUEST = msgspec.json.Decoder(IncomingPaymentRequest)
-Found = tuple[WalletRecord, IncomingRecord]
+KIND = reading.Kind("incoming-payment", "incoming payment", incoming.find_incoming, bodies.incoming_payment)
+PAGES = reading.Pages(KIND, incoming.page_of_incoming)
 
 
 async def create(request: Request) -> Response:
     """POST /incoming-payments: 201 with methods."""
-    context = context_of(request)
-    body = await read_json_body(request)
-    permission = await authorize(request, body, "incoming-payment", "create")
-    asked = decode(REQUEST, body)
-    wallet_address = asked.wallet_address or permission.identifier()
-    if not wallet_address:
-        raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
-    permission.item_for(wallet_address)
-    creation = Creation(request, body, permission, None if asked.wallet_address else wallet_address)
-    now = context.clock.now()
-
-    def unit(tx: Transaction) -> Found:
-        wallet = active_wallet(tx, context.urls, wallet_address)
-        lifetime = context.settings.incoming_payment_lifetime
-        return wallet, rules.create_incoming_payment(
-            tx, wallet, permission.client_id, asked, context.identifiers, lifetime, now
-        )
-
-    def show(made: Found) -> IncomingPayment:
-        return bodies.incoming_payment(
-            context.urls, *made, methods=bodies.payment_methods(context.credentials, *made, now=now)
-        )
-
-    async with creation:
-        _, answer = await creation.create(unit, show, now)
+    _, answer = await creation.create(request, CREATION)
     return answer
 
 
 async def read(request: Request) -> Response:
     """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form."""
     context = context_of(request)
-    payment_id = request.path_params["id"]
     if "authorization" not in request.headers:
-        return await _read_public(context, payment_id)
-    body = await read_body(request)
-    permission = await authorize(request, body, "incoming-payment", "read")
-    unit = partial(_find, context=context, payment_id=payment_id, permission=permission)
-    wallet, payment = await context.database.read(unit)
-    methods = bodies.payment_methods(context.credentials, wallet, payment, context.clock.now())
-    return json_response(bodies.incoming_payment(context.urls, wallet, payment, methods))
+        return await _read_public(context, request.path_params["id"])
+    wallet, payment = await reading.read(request, KIND)
+    return json_response(bodies.payable(context.urls, context.credentials, wallet, payment, context.clock.now()))
 
 
 async def complete(request: Request) -> Response:
     """POST /incoming-payments/{id}/complete: 200 without methods."""
     context = context_of(request)
     body = await read_body(request)
-    permission = await authorize(request, body, "incoming-payment", "complete")
-    payment_id = request.path_params["id"]
-    now = context.clock.now()
-
-    def unit(tx: Transaction) -> Found:
-        require_token_in_force(tx, permission, now)
-        wallet, payment = _find(tx, context, payment_id, permission)
-        return wallet, rules.complete_incoming_payment(tx, payment, now)
-
+    caller = await authorize(request, body, KIND.type, "complete")
+    unit = partial(_complete, caller=caller, payment_id=request.path_params["id"])
     wallet, payment = await context.database.write(unit)
     return json_response(bodies.incoming_payment(context.urls, wallet, payment))
 
 
 async def list_page(request: Request) -> Response:
     """GET /incoming-payments: a page of the wallet address's payments, without methods."""
-    context = context_of(request)
-    body = await read_body(request)
-    permission = await authorize(request, body, "incoming-payment", "list")
-    query = page_query(request)
-    unit = partial(
-        _find_page, context=context, wallet_address=wallet_address_of(request), permission=permission, query=query
-    )
-    wallet, payments, bounds = await context.database.read(unit)
-    result = [bodies.incoming_payment(context.urls, wallet, payment) for payment in payments]
-    return json_response(IncomingPaymentPage(pagination=bodies.pagination(payments, bounds), result=result))
+    return await reading.read_page(request, PAGES)
+
+
+def _create(
+    work: Work, context: Context, caller: Caller, asked: IncomingPaymentRequest, _: Offer | None
+) -> IncomingPayment:
+    wallet, payment = rules.create(work, caller, asked)
+    return bodies.payable(work.urls, context.credentials, wallet, payment, work.now)
+
+
+CREATION = creation.Kind(KIND.type, msgspec.json.Decoder(IncomingPaymentRequest), _create)
+
+
+def _complete(work: Work, caller: Caller, payment_id: str) -> tuple[WalletRecord, IncomingRecord]:
+    require_token_in_force(work, caller)
+    wallet, payment = reading.find_visible(work, KIND, caller, payment_id)
+    return wallet, rules.complete(work, payment)
 
 
 async def _read_public(context: Context, payment_id: str) -> Response:
-    def unit(tx: Transaction) -> Found:
-        payment = rules.require_incoming(tx, payment_id)
-        return wallets.wallet_by_id(tx, payment.wallet_address_id), payment
-
-    wallet, payment = await context.database.read(unit)
-    received = bodies.amount(payment.received, bodies.wallet_asset(wallet))
+    wallet, payment = await context.database.read(partial(reading.find, kind=KIND, record_id=payment_id))
+    received = bodies.amount(payment.received, wallet.asset)
     return json_response(PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server))
-
-
-def _find(tx: Transaction, context: Context, payment_id: str, permission: Permission) -> Found:
-    """The payment, if it exists for the caller."""
-    payment = rules.require_incoming(tx, payment_id)
-    wallet = wallets.wallet_by_id(tx, payment.wallet_address_id)
-    if not permission.reaches(context.urls.wallet(wallet.path), payment.client_id):
-        raise rules.no_such_payment()
-    return wallet, payment
-
-
-def _find_page(
-    tx: Transaction, context: Context, wallet_address: str, permission: Permission, query: PageQuery
-) -> tuple[WalletRecord, list[IncomingRecord], PageBounds]:
-    owner = permission.owner_filter(wallet_address)
-    wallet = active_wallet(tx, context.urls, wallet_address, "wallet-address")
-    payments, bounds = incoming.page_of_incoming(tx, wallet.id, owner, query)
-    return wallet, list(payments), bounds

@@ -7,7 +7,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.routes.accept import takes
-from payres.routes.bodies import wallet_asset
 from payres.routes.context import context_of
 from payres.routes.cross_origin import ANY_ORIGIN
 from payres.store.wallets import WalletRecord
@@ -24,7 +23,7 @@ def is_asked(request: Request) -> bool:
 
 def answer(request: Request, wallet: WalletRecord) -> Response:
     """Details for one payment into the wallet: an ILP address and a secret that nobody else was given."""
-    made = context_of(request).credentials.for_wallet(wallet.id, wallet_asset(wallet))
+    made = context_of(request).credentials.for_wallet(wallet.id, wallet.asset)
     secret = base64.urlsafe_b64decode(made.shared_secret + "=")
     body = {"destination_account": made.ilp_address, "shared_secret": base64.b64encode(secret).decode()}
     return Response(encode(body), headers=HEADERS, media_type=MEDIA_TYPE)

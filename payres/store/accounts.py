@@ -121,14 +121,6 @@ def reservations_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequen
     return [ReservationRecord(*row) for row in rows]
 
 
-def first_open(tx: Transaction, account_id: int, limit: int) -> Sequence[int]:
-    """What open reservations of the account hold, so many of them."""
-    rows = tx.execute(
-        "SELECT remaining FROM reservation WHERE account_id = ? AND remaining > 0 LIMIT ?", (account_id, limit)
-    )
-    return [remaining for (remaining,) in rows]
-
-
 def reservations_of_packet(tx: Transaction, packet_id: str) -> Sequence[ReservationRecord]:
     """In the order in which they were made."""
     rows = tx.execute(f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE packet_id = ? ORDER BY id", (packet_id,))

@@ -65,15 +65,5 @@ def add_received(tx: Transaction, payment_id: str, amount: int, completed_at: in
     )
 
 
-def first_received(tx: Transaction, payment: IncomingRecord, limit: int) -> Sequence[int]:
-    """The amounts that were transferred to the payment, the first so many of them."""
-    rows = tx.execute(
-        "SELECT amount FROM transfer WHERE incoming_payment_id = ?"
-        " AND credit_account_id = (SELECT account_id FROM wallet_address WHERE id = ?) LIMIT ?",
-        (payment.id, payment.wallet_address_id, limit),
-    )
-    return [amount for (amount,) in rows]
-
-
 def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
     tx.execute("UPDATE incoming_payment SET completed_at = ? WHERE id = ? AND completed_at IS NULL", (now, payment_id))

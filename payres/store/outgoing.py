@@ -71,22 +71,11 @@ def page_of_outgoing(
     return [OutgoingRecord(*row) for row in rows], bounds
 
 
-def last_spent(tx: Transaction, grant_id: str, limit: int) -> Sequence[tuple[int, str, int, int, int]]:
-    """What the last so many payments of a grant count for: window, asset code and scale, debit, receive."""
-    return tx.execute(
-        "SELECT window_start, receive_code, receive_scale, iif(state = 'sending', debit, sent),"
-        " iif(state = 'sending', receive, min(receive, delivered))"
-        " FROM outgoing_payment WHERE grant_id = ? ORDER BY id DESC LIMIT ?",
-        (grant_id, limit),
-    ).fetchall()
-
-
-def sending_here(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
-    """Payments under way to receivers on this server, oldest first, from the one that follows id `after`."""
+def sending_here(tx: Transaction) -> Sequence[OutgoingRecord]:
+    """Payments to receivers on this server that an earlier version has not settled, oldest first."""
     rows = tx.execute(
-        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND incoming_payment_id IS NOT NULL AND id > ?"
-        " ORDER BY id LIMIT ?",
-        (after, limit),
+        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND incoming_payment_id IS NOT NULL"
+        " ORDER BY id"
     )
     return [OutgoingRecord(*row) for row in rows]
 

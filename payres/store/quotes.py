@@ -4,48 +4,54 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
+from payres.amounts import Asset
+from payres.store.work import Transaction
+from payres.terms import Terms, decode_path, encode_path
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
-    """A row of `quote`. The values are decimal text.
-
-    incoming_payment_id is set when the receiver is here, path (JSON) when it is not. forget_at (microseconds) is when
-    to see whether it was used; None in one that was, once that was seen.
-    """
+    """A row of `quote`. forget_at (microseconds) is when to see whether it was used; None once that was seen."""
 
     id: str
     wallet_address_id: int
     client_id: int
-    receiver: str
-    incoming_payment_id: str | None
-    debit_value: str
-    receive_value: str
-    receive_code: str
-    receive_scale: int
-    fee_value: str
+    terms: Terms
     created_at: int
     expires_at: int
-    path: str | None = None
-    forget_at: int | None = None
+    forget_at: int | None
 
 
 COLUMNS = (
-    "id, wallet_address_id, client_id, receiver, incoming_payment_id, debit_value, receive_value, receive_code,"
-    " receive_scale, fee_value, created_at, expires_at, path, forget_at"
+    "id, wallet_address_id, client_id, receiver, incoming_payment_id, debit_value, fee_value, receive_value,"
+    " receive_code, receive_scale, path, created_at, expires_at, forget_at"
 )
 
 
 def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
-    tx.execute(
-        f"INSERT INTO quote ({COLUMNS}) VALUES ({', '.join('?' * 14)})",
-        msgspec.structs.astuple(quote),
+    terms = quote.terms
+    values = (
+        *(quote.id, quote.wallet_address_id, quote.client_id, terms.receiver, terms.incoming_payment_id),
+        *(str(terms.debit), str(terms.fee), str(terms.receive), terms.asset.code, terms.asset.scale),
+        *(None if terms.path is None else encode_path(terms.path), quote.created_at, quote.expires_at, quote.forget_at),
     )
+    tx.execute(f"INSERT INTO quote ({COLUMNS}) VALUES ({', '.join('?' * len(values))})", values)
 
 
 def find_quote(tx: Transaction, quote_id: str) -> QuoteRecord | None:
     row = tx.execute(f"SELECT {COLUMNS} FROM quote WHERE id = ?", (quote_id,)).fetchone()
-    return QuoteRecord(*row) if row else None
+    if row is None:
+        return None
+    id_, wallet_id, client_id, receiver, incoming_payment_id, debit, fee, receive, code, scale, path, *times = row
+    terms = Terms(
+        receiver=receiver,
+        incoming_payment_id=incoming_payment_id,
+        debit=int(debit),
+        fee=int(fee),
+        receive=int(receive),
+        asset=Asset(code, scale),
+        path=None if path is None else decode_path(path),
+    )
+    return QuoteRecord(id_, wallet_id, client_id, terms, *times)
 
 
 def quotes_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[tuple[str, int]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.amounts import Asset
 from payres.store.database import Transaction
 from payres.store.halts import RowMissing
 
@@ -25,6 +26,10 @@ class WalletRecord(msgspec.Struct, frozen=True):
     @property
     def active(self) -> bool:
         return self.state == "active"
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
 
 
 class KeyRecord(msgspec.Struct, frozen=True):

@@ -1,0 +1,160 @@
+"""Pricing: what a payment costs and delivers, for a receiver here and, in part, for one on another server.
+
+The arithmetic of fees, rates and their rounding is in `payres.amounts`.
+"""
+
+from fractions import Fraction
+from typing import Protocol
+
+from payres.amounts import (
+    MAX_LEDGER,
+    Asset,
+    Fee,
+    Scales,
+    Split,
+    TooLarge,
+    TooSmall,
+    fixed_receive,
+    fixed_send,
+    parse_rate,
+    parse_value,
+)
+from payres.clock import SECOND
+from payres.errors import InvalidAmount, NoRate
+from payres.payments.receivers import LocalReceiver
+from payres.store import assets
+from payres.store.wallets import WalletRecord
+from payres.store.work import Work
+from payres.terms import Terms
+from payres.wire import Amount
+
+
+class Receiver(Protocol):
+    """What pricing asks of a receiver: its asset, and what it still wants."""
+
+    @property
+    def asset(self) -> Asset: ...
+
+    @property
+    def remaining(self) -> int | None: ...
+
+
+def local_terms(
+    work: Work, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None
+) -> Terms:
+    """The terms of sending `debit`, fee included, or of delivering `receive` or else what the receiver still wants.
+
+    Raises InvalidAmount, NoRate.
+    """
+    source = assets.asset_by_id(work, wallet.asset_id)
+    fee = Fee(source.fee_fixed, source.fee_basis_points)
+    rate = rate_between(work, source.code, receiver.asset.code)
+    scales = Scales(source.scale, receiver.asset.scale)
+    try:
+        if debit:
+            split = fixed_send(value_in(debit, wallet.asset, "debitAmount"), fee, rate, scales)
+        else:
+            split = fixed_receive(wanted_amount(receiver, receive), fee, rate, scales)
+    except TooSmall as error:
+        works = _works(error.minimum, fee, rate, scales, receiver)
+        raise too_small(error.minimum if works else None, wallet.asset) from error
+    except TooLarge as error:
+        raise InvalidAmount(f"The payment is too large: {error}") from error
+    check_fits(receiver, split.receive)
+    return _terms(receiver, split)
+
+
+def wanted_amount(receiver: Receiver, receive: Amount | None) -> int:
+    """What shall arrive: the amount asked for, or what the incoming payment still wants. Raises InvalidAmount."""
+    if receive:
+        return value_in(receive, receiver.asset, "receiveAmount")
+    if receiver.remaining is None:
+        raise InvalidAmount(
+            "Give debitAmount or receiveAmount: the receiver has no incomingAmount to infer one from",
+            field="debitAmount",
+        )
+    return receiver.remaining
+
+
+def check_fits(receiver: Receiver, amount: int) -> None:
+    """Raises InvalidAmount for more than the receiver still wants."""
+    if receiver.remaining is not None and amount > receiver.remaining:
+        raise InvalidAmount(
+            f"The receiver takes at most {receiver.remaining} more, this would deliver {amount}",
+            remaining=str(receiver.remaining),
+            receiveValue=str(amount),
+        )
+
+
+def too_small(minimum: int | None, asset: Asset) -> InvalidAmount:
+    """Nothing would arrive; `minimum` is the smallest debit that works, None when none does."""
+    if minimum is None:
+        return InvalidAmount(
+            "Nothing would arrive, and no debitAmount would fit: the two assets cannot be exchanged in these amounts",
+            field="debitAmount",
+        )
+    least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
+    sentence = f"Nothing would arrive: send at least {minimum} (see details.minSendAmount)"
+    return InvalidAmount(sentence, field="debitAmount", minSendAmount=least)
+
+
+def rate_between(work: Work, base: str, counter: str) -> Fraction:
+    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, else the stored rate, or the
+    inverse of the rate the other way. Raises NoRate when there is none, or it is too old."""
+    if base == counter:
+        return Fraction(1)
+    there, back = assets.find_rate(work, base, counter), assets.find_rate(work, counter, base)
+    inverse = 1 / parse_rate(back.rate) if back is not None and back.holds_at(work.now) else None
+    if there is not None and there.holds_at(work.now):
+        rate = parse_rate(there.rate)
+        # Of two rates that are rounded apart the one above 1 gives way, or there and back again would be a gain.
+        return min(rate, inverse) if inverse is not None and rate > 1 else rate
+    if inverse is not None:
+        return inverse
+    stale = there or back
+    if stale is not None:
+        age = (work.now - stale.set_at) // SECOND
+        raise NoRate(f"The exchange rate from {base} to {counter} is {age} s old; try again shortly", is_stale=True)
+    raise NoRate(
+        f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
+        is_stale=False,
+    )
+
+
+def value_in(amount: Amount, asset: Asset, field: str) -> int:
+    """The value of a client's amount, which must be above zero and in `asset`. Raises InvalidAmount."""
+    try:
+        value = parse_value(amount.value)
+    except ValueError as error:
+        raise InvalidAmount(f"{field}.value: {error}", field=f"{field}.value") from error
+    if (amount.asset_code, amount.asset_scale) != (asset.code, asset.scale):
+        raise InvalidAmount(
+            f"{field} must be in {asset.code} with assetScale {asset.scale}",
+            field=field,
+            assetCode=asset.code,
+            assetScale=asset.scale,
+        )
+    if value == 0:
+        raise InvalidAmount(f"{field}.value must be above zero", field=f"{field}.value")
+    return value
+
+
+def _terms(receiver: LocalReceiver, split: Split) -> Terms:
+    return Terms(
+        receiver=receiver.url,
+        incoming_payment_id=receiver.payment.id,
+        debit=split.debit,
+        fee=split.fee,
+        receive=split.receive,
+        asset=receiver.asset,
+    )
+
+
+def _works(debit: int, fee: Fee, rate: Fraction, scales: Scales, receiver: Receiver) -> bool:
+    """Whether the receiver could be sent this much: where one unit of debit is worth a lot, it may take no more."""
+    try:
+        split = fixed_send(debit, fee, rate, scales)
+    except (TooSmall, TooLarge):
+        return False
+    most = MAX_LEDGER if receiver.remaining is None else min(MAX_LEDGER, receiver.remaining)
+    return split.debit <= MAX_LEDGER and split.receive <= most
