@@ -11,7 +11,7 @@ import click
 import httpx2
 
 from payres.amounts import Asset, describe_amount
-from payres.grants.finish import interaction_hash
+from payres.grants.consent import interaction_hash
 from payres.operator import assets
 from payres.testing.instance import Instance, run_instance
 

@@ -12,8 +12,8 @@ from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.grants import consent, tokens
 from payres.store import clients, grants, wallets
-from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
+from payres.store.work import Work
 from payres.urls import normalise
 
 STATES = ("pending", "approved", "issued", "denied", "revoked")
@@ -39,7 +39,7 @@ def list_all(session: Session, state: str | None, limit: int) -> None:
     \b
     Example: payres grant list --state pending
     """
-    found = session.read(lambda tx: [_describe(session, tx, one) for one in grants.list_grants(tx, state, limit)])
+    found = session.read(lambda work: [_describe(session, work, one) for one in grants.list_grants(work, state, limit)])
     lines = [f"{one['id']}  {one['state']:8}  {one['createdAt']}  {one['client']}" for one in found]
     session.show({"grants": found}, "\n".join(lines) or "There are no grants")
 
@@ -53,7 +53,7 @@ def show(session: Session, ref: str) -> None:
     \b
     Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
     """
-    resource = session.read(lambda tx: _describe(session, tx, _find(session, tx, ref)))
+    resource = session.read(lambda work: _describe(session, work, _find(session, work, ref)))
     session.show(resource, "\n".join(_lines(resource)))
 
 
@@ -95,21 +95,21 @@ def revoke(session: Session, ref: str) -> None:
     Example: payres grant revoke 0198c0de-...
     """
 
-    def unit(tx: Transaction) -> Resource:
-        return _describe(session, tx, tokens.revoke_grant(tx, _find(session, tx, ref).id, session.clock.now()))
+    def unit(work: Work) -> Resource:
+        return _describe(session, work, tokens.revoke_grant(work, _find(session, work, ref).id))
 
     resource = session.write(unit)
     session.show(resource, "\n".join(_lines(resource)))
 
 
 def _decide(session: Session, ref: str, approve: bool) -> None:
-    def unit(tx: Transaction) -> Resource:
-        record = _find(session, tx, ref)
-        if grants.interaction_of_grant(tx, record.id) is None:
+    def unit(work: Work) -> Resource:
+        record = _find(session, work, ref)
+        if grants.interaction_of_grant(work, record.id) is None:
             raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-        pending = consent.find_pending_of_grant(tx, record.id)
-        decision = consent.decide(tx, session.urls, pending, approve, session.identifiers, session.clock.now())
-        return {"grant": _describe(session, tx, _find(session, tx, record.id)), "redirect": decision.redirect}
+        pending = consent.find_pending_of_grant(work, record.id)
+        decision = consent.decide(work, pending, approve)
+        return {"grant": _describe(session, work, _find(session, work, record.id)), "redirect": decision.redirect}
 
     resource = session.write(unit)
     word = "approved" if approve else "denied"
@@ -117,7 +117,7 @@ def _decide(session: Session, ref: str, approve: bool) -> None:
     session.show(resource, f"{word}\nredirect  {redirect}")
 
 
-def _find(session: Session, tx: Transaction, ref: str) -> GrantRecord:
+def _find(session: Session, work: Work, ref: str) -> GrantRecord:
     if "://" in ref:
         if not session.urls.is_ours(ref):
             raise InvalidRequest(
@@ -125,31 +125,31 @@ def _find(session: Session, tx: Transaction, ref: str) -> GrantRecord:
                 " the id of the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
             )
         identifier, _, nonce = normalise(ref).removeprefix(f"{session.urls.normal_base}/interact/").partition("/")
-        return consent.find_pending(tx, identifier, nonce).grant
-    record = grants.find_grant(tx, ref)
+        return consent.find_pending(work, identifier, nonce).grant
+    record = grants.find_grant(work, ref)
     if record is None:
         raise NotFound(f"There is no grant {ref}; `payres grant list` shows all")
     return record
 
 
-def _describe(session: Session, tx: Transaction, record: GrantRecord) -> Resource:
+def _describe(session: Session, work: Work, record: GrantRecord) -> Resource:
     owner = record.wallet_address_id
     return {
         "id": record.id,
         "state": record.state,
-        "client": clients.client_by_id(tx, record.client_id).identity,
+        "client": clients.client_by_id(work, record.client_id).identity,
         "clientName": record.client_name,
-        "walletAddress": None if owner is None else session.urls.wallet(wallets.wallet_by_id(tx, owner).path),
+        "walletAddress": None if owner is None else session.urls.wallet(wallets.wallet_by_id(work, owner).path),
         "access": msgspec.json.decode(record.access),
         "subject": msgspec.json.decode(record.subject) if record.subject else None,
-        "interaction": _describe_interaction(session, tx, record.id),
+        "interaction": _describe_interaction(session, work, record.id),
         "createdAt": format_time(record.created_at),
         "endedAt": None if record.ended_at is None else format_time(record.ended_at),
     }
 
 
-def _describe_interaction(session: Session, tx: Transaction, grant_id: str) -> Resource | None:
-    found = grants.interaction_of_grant(tx, grant_id)
+def _describe_interaction(session: Session, work: Work, grant_id: str) -> Resource | None:
+    found = grants.interaction_of_grant(work, grant_id)
     if found is None:
         return None
     return {

@@ -8,17 +8,18 @@ from functools import lru_cache
 
 import msgspec
 
+from payres.clock import SECOND
 from payres.errors import InvalidClient
 from payres.grants.forgetting import IDLE_FOR, forget_clients
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
-from payres.store.database import Transaction
+from payres.store.work import Work
 from payres.urls import Urls, is_http_url, normalise
 from payres.wire import ClientInstance
 
-REMOTE_KEY_LIFETIME = 300 * 1_000_000  # microseconds until a remote key is fetched again
+REMOTE_KEY_LIFETIME = 300 * SECOND  # microseconds until a remote key is fetched again
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -30,7 +31,7 @@ class Client(msgspec.Struct, frozen=True):
 
 
 def identify(urls: Urls, client: str | ClientInstance) -> Client:
-    """The client that a grant request names. Refuses with 400 `invalid_client`."""
+    """The client that a grant request names. Raises InvalidClient."""
     wallet_address = client if isinstance(client, str) else client.wallet_address or None
     jwk = b"" if isinstance(client, str) else bytes(client.jwk)
     if bool(wallet_address) == bool(jwk):
@@ -46,25 +47,23 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
     return Client(thumbprint(key), None, encode_jwk(key))
 
 
-def find_keys(
-    tx: Transaction, urls: Urls, client: Client | ClientRecord, kids: Sequence[str], now: int
-) -> dict[str, JWK]:
-    """The client's public keys in force with these kids, as far as known here; `is_remote` says if others may."""
+def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) -> dict[str, JWK]:
+    """The client's valid public keys with these kids, as far as known here; `is_remote` says if others may."""
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
         if all(kid == key.kid for kid in kids):
             return {key.kid: key}
-        earlier = {record.kid: local_jwk(record.kid, record.x) for record in clients.client_keys(tx, client.identity)}
+        earlier = {record.kid: local_jwk(record.kid, record.x) for record in clients.client_keys(work, client.identity)}
         return {kid: found for kid, found in {**earlier, key.kid: key}.items() if kid in kids}
     assert client.wallet_address is not None
-    path = urls.wallet_path(client.wallet_address)
+    path = work.urls.wallet_path(client.wallet_address)
     if path is not None:
-        found = {kid: wallets.find_key(tx, path, kid) for kid in kids}
+        found = {kid: wallets.find_key(work, path, kid) for kid in kids}
         return {kid: local_jwk(kid, x) for kid, x in found.items() if x is not None}
     return {
         record.kid: local_jwk(record.kid, record.x)
-        for record in clients.client_keys(tx, client.identity)
-        if record.kid in kids and now < record.fetched_at + REMOTE_KEY_LIFETIME
+        for record in clients.client_keys(work, client.identity)
+        if record.kid in kids and work.now < record.fetched_at + REMOTE_KEY_LIFETIME
     }
 
 
@@ -73,24 +72,24 @@ def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
     return client.wallet_address is not None and urls.wallet_path(client.wallet_address) is None
 
 
-def remember(tx: Transaction, client: Client, now: int) -> ClientRecord:
+def remember(work: Work, client: Client) -> ClientRecord:
     """The client's row, made on its first request. A key that comes with another kid keeps its last few kids: tokens
     were given to the client that signs with them."""
-    record = clients.find_client(tx, client.identity)
+    record = clients.find_client(work, client.identity)
     if record is None:
-        forget_clients(tx, now)
+        forget_clients(work, work.now)
     if record is None or record.jwk != client.jwk:
         about = (client.identity, client.wallet_address, client.jwk)
-        record = clients.ensure_client(tx, *about, now, now + IDLE_FOR)
+        record = clients.ensure_client(work, *about, work.now, work.now + IDLE_FOR)
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
-        clients.keep_presented_key(tx, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, now)
+        clients.keep_presented_key(work, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, work.now)
     return record
 
 
-def remember_remote_keys(tx: Transaction, client: Client, keys: list[JWK], now: int) -> None:
-    """Keeps what a remote client's jwks.json said just now."""
-    clients.replace_remote_keys(tx, remember(tx, client, now).id, [(key.kid, key.x) for key in keys], now)
+def remember_remote_keys(work: Work, client: Client, keys: list[JWK]) -> None:
+    """Stores what a remote client's jwks.json said just now."""
+    clients.replace_remote_keys(work, remember(work, client).id, [(key.kid, key.x) for key in keys], work.now)
 
 
 @lru_cache(maxsize=1024)

@@ -1,16 +1,17 @@
-"""Consent: a wallet owner's decision on a grant, made once (RFC 9635 section 4)."""
+"""Consent: a wallet owner's decision on a grant, made once, and how the client learns of it (RFC 9635 section 4)."""
 
+import base64
+import hashlib
 import hmac
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from payres.errors import InteractionUnknown, InvalidInteraction, WrongState
-from payres.grants.finish import finish_url, interaction_hash
 from payres.grants.forgetting import DENIED_FOR
-from payres.identifiers import Identifiers
 from payres.store import grants
-from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.work import Transaction, Work
 from payres.urls import Urls
 
 
@@ -30,7 +31,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
-    """The interaction behind an `interact.redirect` URL, decided or not. Refuses with 404 `unknown_interaction`."""
+    """The interaction behind an `interact.redirect` URL, decided or not. Raises InteractionUnknown."""
     interaction = grants.find_interaction(tx, interaction_id)
     if interaction is None or not hmac.compare_digest(interaction.nonce.encode(), nonce.encode()):
         raise _unknown()
@@ -38,7 +39,7 @@ def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
 
 
 def find_pending_of_grant(tx: Transaction, grant_id: str) -> Pending:
-    """The interaction of a grant. Refuses with 404 `unknown_interaction` when it has none."""
+    """The interaction of a grant. Raises InteractionUnknown when it has none."""
     interaction = grants.interaction_of_grant(tx, grant_id)
     if interaction is None:
         raise _unknown()
@@ -46,7 +47,7 @@ def find_pending_of_grant(tx: Transaction, grant_id: str) -> Pending:
 
 
 def check_undecided(pending: Pending, now: int) -> None:
-    """Refuses with 409 `wrong_state` what was decided or cancelled, with 400 `invalid_interaction` what has expired."""
+    """Raises WrongState for what was decided or cancelled, InvalidInteraction for what has expired."""
     if pending.grant.state == "revoked":
         raise WrongState("This request was cancelled")
     if pending.grant.state != "pending":
@@ -55,26 +56,24 @@ def check_undecided(pending: Pending, now: int) -> None:
         raise InvalidInteraction("This request has expired; the app can ask again")
 
 
-def decide(
-    tx: Transaction, urls: Urls, pending: Pending, approve: bool, identifiers: Identifiers, now: int
-) -> Decision:
-    """Approves or denies the grant. Refuses a second decision with 409, a late one with 400."""
-    pending = _with_grant(tx, pending.interaction)  # as it stands in this unit
-    check_undecided(pending, now)
+def decide(work: Work, pending: Pending, approve: bool) -> Decision:
+    """Approves or denies the grant. Raises WrongState for a second decision, InvalidInteraction for a late one."""
+    pending = _with_grant(work, pending.interaction)  # as it stands in this unit
+    check_undecided(pending, work.now)
     grant, interaction = pending.grant, pending.interaction
-    reference = identifiers.secret() if approve else None
+    reference = work.new_secret() if approve else None
     changed = (
-        grants.change_state(tx, grant.id, "pending", "approved")
+        grants.change_state(work, grant.id, "pending", "approved")
         if approve
-        else grants.change_state(tx, grant.id, "pending", "denied", now)
+        else grants.change_state(work, grant.id, "pending", "denied", work.now)
     )
     assert changed
-    grants.decide_interaction(tx, interaction.id, reference, now)
+    grants.decide_interaction(work, interaction.id, reference, work.now)
     if approve:
-        grants.keep_grant(tx, grant.id)
+        grants.keep_grant(work, grant.id)
     else:
-        grants.set_forget_at(tx, grant.id, now + DENIED_FOR)
-    return Decision(grant.id, approve, _redirect(urls, interaction, reference))
+        grants.set_forget_at(work, grant.id, work.now + DENIED_FOR)
+    return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
 
 
 def finish_link(urls: Urls, pending: Pending) -> str | None:
@@ -98,10 +97,25 @@ def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None)
 
 def _with_grant(tx: Transaction, interaction: InteractionRecord) -> Pending:
     grant = grants.find_grant(tx, interaction.grant_id)
-    if grant is None:  # forgotten since the interaction was read
+    if grant is None:  # purged since the interaction was read
         raise _unknown()
     return Pending(grant, interaction)
 
 
 def _unknown() -> InteractionUnknown:
     return InteractionUnknown("There is no such request for consent; the app can ask again")
+
+
+def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant_endpoint: str) -> str:
+    """RFC 9635 section 4.2.3, in standard base64 with padding as every existing client computes it."""
+    text = "\n".join((client_nonce, server_nonce, reference, grant_endpoint))
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def finish_url(uri: str, parameters: dict[str, str]) -> str:
+    """The client's finish URI with parameters added; all that it has of its own stays as it is, byte for byte."""
+    before, fragment_mark, fragment = uri.partition("#")
+    added = urlencode(parameters, quote_via=quote, safe="")
+    _, question_mark, query = before.partition("?")
+    joint = "&" if query and not query.endswith("&") else "" if question_mark else "?"
+    return f"{before}{joint}{added}{fragment_mark}{fragment}"

@@ -1,46 +1,34 @@
-"""Continuation of a grant request during and after interaction (part 4.10, RFC 9635 section 5)."""
+"""Continuation of a grant request during and after interaction (RFC 9635 section 5). Specification 4.10."""
 
 import hmac
 
 import msgspec
 
+from payres.clock import SECOND
 from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, TooEarly
-from payres.grants.tokens import issue_token
-from payres.identifiers import Identifiers, hash_secret
-from payres.settings import Settings
+from payres.grants.tokens import issue_token, revoke_grant
+from payres.identifiers import hash_secret
 from payres.store import grants
-from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.urls import Urls
+from payres.store.work import Transaction, Work
 from payres.wire import AccessToken, Continue, ContinueToken, GrantResponse, Subject
-
-MICROSECONDS = 1_000_000
 
 
 def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
-    """The grant whose continuation token this is. Refuses with 404 `invalid_continuation`, revoked grants too."""
+    """The grant whose continuation token this is. Raises ContinuationUnknown, for revoked grants too."""
     grant = grants.find_grant(tx, grant_id)
     if grant is None or not hmac.compare_digest(grant.continue_hash, hash_secret(token)) or grant.state == "revoked":
         raise _unknown()
     return grant
 
 
-def continue_grant(
-    tx: Transaction,
-    urls: Urls,
-    settings: Settings,
-    grant_id: str,
-    token: str,
-    reference: str | None,
-    identifiers: Identifiers,
-    now: int,
-) -> GrantResponse:
+def continue_grant(work: Work, grant_id: str, token: str, reference: str | None) -> GrantResponse:
     """The answer to a continuation request with an interact_ref, or a poll without.
 
-    Refuses with 400 `too_fast`, 401 `request_denied` or `user_denied`, 404 `invalid_continuation`.
+    Raises TooEarly, GrantNotIssued, GrantDenied, ContinuationUnknown.
     """
-    grant = find_continuable(tx, grant_id, token)
-    interaction = grants.interaction_of_grant(tx, grant_id)
+    grant = find_continuable(work, grant_id, token)
+    interaction = grants.interaction_of_grant(work, grant_id)
     if interaction is None or grant.state == "issued":
         if reference:
             raise _unknown()
@@ -49,41 +37,40 @@ def continue_grant(
         raise GrantDenied(
             "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
         )
-    _check_wait(grant, interaction, settings.continue_wait, now)
+    _check_wait(work, grant, interaction)
     if grant.state == "pending":
-        return _still_pending(tx, urls, settings, grant, interaction, token, reference, now)
+        return _still_pending(work, grant, interaction, token, reference)
     _check_reference(interaction, reference)
-    return _issue(tx, urls, settings, grant, interaction, token, identifiers, now)
+    return _issue(work, grant, interaction, token)
 
 
-def _check_wait(grant: GrantRecord, interaction: InteractionRecord, wait: int, now: int) -> None:
+def cancel_grant(work: Work, grant_id: str, token: str) -> None:
+    """Ends the grant and every token of it. Raises ContinuationUnknown."""
+    find_continuable(work, grant_id, token)
+    revoke_grant(work, grant_id)
+
+
+def _check_wait(work: Work, grant: GrantRecord, interaction: InteractionRecord) -> None:
     """The redirect of a finished interaction proves that its user has decided, so that is never too early."""
     if interaction.finish_uri is not None and interaction.decided_at is not None:
         return
-    left = grant.waits_from + wait * MICROSECONDS - now
-    if left > 0 and grant.waits_from <= now:  # or the clock was set back, perhaps by hours
-        seconds = -(-left // MICROSECONDS)  # rounded up: after that many whole seconds the time has come
+    left = grant.waits_from + work.settings.continue_wait * SECOND - work.now
+    if left > 0 and grant.waits_from <= work.now:  # or the clock was set back, perhaps by hours
+        seconds = -(-left // SECOND)  # rounded up: after that many whole seconds the time has come
         raise TooEarly(f"Too early: continue in {seconds} s", wait=seconds)
 
 
 def _still_pending(
-    tx: Transaction,
-    urls: Urls,
-    settings: Settings,
-    grant: GrantRecord,
-    interaction: InteractionRecord,
-    token: str,
-    reference: str | None,
-    now: int,
+    work: Work, grant: GrantRecord, interaction: InteractionRecord, token: str, reference: str | None
 ) -> GrantResponse:
     if reference:
         raise _unknown()
-    if now >= interaction.expires_at:
+    if work.now >= interaction.expires_at:
         raise _denied("decision_expired", "The time to decide on this grant is over; ask for a new one")
     if interaction.finish_uri is not None:
         raise _denied("undecided", "The owner has not decided yet; wait for the redirect to your finish URI")
-    grants.set_waits_from(tx, grant.id, now)
-    return GrantResponse(continue_=_follow_up(urls, grant, token, settings.continue_wait))
+    grants.set_waits_from(work, grant.id, work.now)
+    return GrantResponse(continue_=_follow_up(work, grant, token, work.settings.continue_wait))
 
 
 def _check_reference(interaction: InteractionRecord, reference: str | None) -> None:
@@ -95,30 +82,21 @@ def _check_reference(interaction: InteractionRecord, reference: str | None) -> N
         raise _unknown()
 
 
-def _issue(
-    tx: Transaction,
-    urls: Urls,
-    settings: Settings,
-    grant: GrantRecord,
-    interaction: InteractionRecord,
-    token: str,
-    identifiers: Identifiers,
-    now: int,
-) -> GrantResponse:
-    changed = grants.change_state(tx, grant.id, "approved", "issued")
+def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token: str) -> GrantResponse:
+    changed = grants.change_state(work, grant.id, "approved", "issued")
     assert changed
-    grants.use_reference(tx, interaction.id)
+    grants.use_reference(work, interaction.id)
     access_token: AccessToken | msgspec.UnsetType = msgspec.UNSET
     if grant.access != "[]":
-        access_token = issue_token(tx, urls, grant, identifiers, settings.access_token_lifetime, now)
+        access_token = issue_token(work, grant)
     subject = msgspec.json.decode(grant.subject, type=Subject) if grant.subject else msgspec.UNSET
-    return GrantResponse(continue_=_follow_up(urls, grant, token), access_token=access_token, subject=subject)
+    return GrantResponse(continue_=_follow_up(work, grant, token), access_token=access_token, subject=subject)
 
 
-def _follow_up(urls: Urls, grant: GrantRecord, token: str, wait: int | None = None) -> Continue:
+def _follow_up(work: Work, grant: GrantRecord, token: str, wait: int | None = None) -> Continue:
     return Continue(
         access_token=ContinueToken(token),
-        uri=urls.resource("continue", grant.id),
+        uri=work.urls.resource("continue", grant.id),
         wait=msgspec.UNSET if wait is None else wait,
     )
 

@@ -8,14 +8,16 @@ import msgspec
 from msgspec import UNSET
 
 from payres.amounts import Asset, parse_value
-from payres.errors import LimitExceeded
+from payres.clock import format_time
+from payres.errors import InvalidRequest, LimitExceeded
 from payres.grants.intervals import parse_interval
-from payres.store import grants
+from payres.store import grants, incoming, wallets
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from payres.urls import normalise
 from payres.wire import Amount, Limits
 
+REQUESTED = "access_token.access.limits"  # where a grant request has them
 NO_INTERVAL = 0  # the window_start of grants whose limits hold for their whole life
 
 
@@ -45,6 +47,22 @@ def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms)
             raise _exceeded("receiveAmount", "The grant's receiveAmount is in another asset than the receiver's")
         _check_amount("receiveAmount", limits.receive_amount, spent.receive if spent else 0, terms.receive)
     return window
+
+
+def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:
+    """Raises InvalidRequest for what the limits of a wallet in `asset` cannot say, or will never permit.
+
+    What could never be kept is refused when the grant is requested, not when it is used.
+    """
+    if limits.debit_amount and limits.receive_amount:
+        raise InvalidRequest("Limit debitAmount or receiveAmount, not both", field=REQUESTED)
+    receiver_asset = _receiver_asset(work, limits.receiver) if limits.receiver else None
+    if limits.debit_amount:
+        _check_requested(limits.debit_amount, asset, "debitAmount")
+    if limits.receive_amount:
+        _check_requested(limits.receive_amount, receiver_asset, "receiveAmount")
+    if limits.interval:
+        _check_interval(limits.interval, work.now)
 
 
 def current_window(limits: Limits | None, now: int) -> int | None:
@@ -79,3 +97,40 @@ def _check_amount(field: str, limit: Amount, spent: int, wanted: int) -> None:
 
 def _exceeded(reason: str, description: str) -> LimitExceeded:
     return LimitExceeded(description, reason=reason)
+
+
+def _check_interval(text: str, now: int) -> None:
+    try:
+        end = parse_interval(text).last_end()
+    except ValueError as error:
+        raise InvalidRequest(f"limits.interval: {error}", field=f"{REQUESTED}.interval") from error
+    if end is not None and end <= now:
+        raise InvalidRequest(
+            f"limits.interval is past: its last window ended at {format_time(end)}", field=f"{REQUESTED}.interval"
+        )
+
+
+def _check_requested(amount: Amount, asset: Asset | None, member: str) -> None:
+    try:
+        value = parse_value(amount.value)
+    except ValueError as error:
+        raise InvalidRequest(f"limits.{member}.value: {error}", field=f"{REQUESTED}.{member}.value") from error
+    if value == 0:
+        raise InvalidRequest(f"limits.{member} of 0 permits nothing", field=f"{REQUESTED}.{member}.value")
+    if asset and (amount.asset_code, amount.asset_scale) != (asset.code, asset.scale):
+        raise InvalidRequest(
+            f"limits.{member} must be in {asset.code} with assetScale {asset.scale}", field=f"{REQUESTED}.{member}"
+        )
+
+
+def _receiver_asset(work: Work, receiver: str) -> Asset | None:
+    """The asset of the receiver that the limits name; None when it is on another server."""
+    if work.urls.plain_receiver(receiver) is None:
+        raise InvalidRequest("limits.receiver must be the URL of an incoming payment", field=f"{REQUESTED}.receiver")
+    if not work.urls.is_ours(receiver):
+        return None
+    payment_id = work.urls.resource_id("incoming-payments", receiver)
+    payment = incoming.find_incoming(work, payment_id) if payment_id else None
+    if payment is None:
+        raise InvalidRequest("limits.receiver is no incoming payment of this server", field=f"{REQUESTED}.receiver")
+    return wallets.wallet_by_id(work, payment.wallet_address_id).asset

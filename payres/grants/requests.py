@@ -2,19 +2,18 @@
 
 import msgspec
 
-from payres.amounts import Asset
+from payres.clock import SECOND
 from payres.errors import InvalidClient, InvalidRequest
 from payres.grants.access import encode_access
 from payres.grants.clients import Client, remember
 from payres.grants.forgetting import UNUSED_FOR, forget_grants
-from payres.grants.limit_request import check_requested_limits
+from payres.grants.limits import check_requested_limits
 from payres.grants.tokens import issue_token
-from payres.identifiers import Identifiers, hash_secret
-from payres.settings import Settings
-from payres.store import grants, wallets
-from payres.store.database import Transaction
+from payres.identifiers import hash_secret
+from payres.store import grants
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.work import Work
 from payres.urls import Urls, is_http_url
 from payres.wire import (
     Access,
@@ -28,53 +27,43 @@ from payres.wire import (
     encode,
 )
 
-MICROSECONDS = 1_000_000
 
+def request_grant(work: Work, request: GrantRequest, client: Client, client_name: str | None) -> GrantResponse:
+    """The answer to a grant request: a token, or where to interact.
 
-def request_grant(
-    tx: Transaction,
-    urls: Urls,
-    settings: Settings,
-    request: GrantRequest,
-    client: Client,
-    client_name: str | None,
-    identifiers: Identifiers,
-    now: int,
-) -> GrantResponse:
-    """The answer to a grant request: a token, or where to interact. Refuses with 400.
-
-    `client_name` is the public name of the client's wallet address, shown when consent is asked.
+    `client_name` is the public name of the client's wallet address, shown when consent is asked. Raises InvalidRequest,
+    InvalidClient.
     """
+    urls, settings = work.urls, work.settings
     asked = list(request.access_token.access) if request.access_token else []
-    owner = _check(tx, urls, request, client, asked, now)
-    items = _plain_items(urls, asked)
-    continue_value = identifiers.secret()
+    owner = _check(work, request, client, asked)
+    items = _canonical_items(urls, asked)
+    continue_value = work.new_secret()
     usable_for = settings.access_token_lifetime if owner is None else settings.interaction_lifetime
-    forget_grants(tx, now)
+    forget_grants(work, work.now)
     grant = GrantRecord(
-        id=identifiers.resource(),
-        client_id=remember(tx, client, now).id,
+        id=work.new_id(),
+        client_id=remember(work, client).id,
         client_name=client_name or client.wallet_address,
         state="issued" if owner is None else "pending",
         access=encode_access(items),
-        subject=encode(_plain_subject(urls, request.subject)).decode() if request.subject else None,
+        subject=encode(_canonical_subject(urls, request.subject)).decode() if request.subject else None,
         wallet_address_id=owner.id if owner else None,
         continue_hash=hash_secret(continue_value),
-        waits_from=now,
-        created_at=now,
+        waits_from=work.now,
+        created_at=work.now,
         ended_at=None,
-        forget_at=now + usable_for * MICROSECONDS + UNUSED_FOR,
+        forget_at=work.now + usable_for * SECOND + UNUSED_FOR,
     )
-    grants.insert_grant(tx, grant)
+    grants.insert_grant(work, grant)
     follow_up = Continue(
         access_token=ContinueToken(continue_value),
         uri=urls.resource("continue", grant.id),
         wait=settings.continue_wait if owner else msgspec.UNSET,
     )
     if owner is None:
-        token = issue_token(tx, urls, grant, identifiers, settings.access_token_lifetime, now)
-        return GrantResponse(continue_=follow_up, access_token=token)
-    interaction = _open_interaction(tx, request, grant.id, identifiers, settings.interaction_lifetime, now)
+        return GrantResponse(continue_=follow_up, access_token=issue_token(work, grant))
+    interaction = _open_interaction(work, request, grant.id)
     redirect = f"{urls.resource('interact', interaction.id)}/{interaction.nonce}"
     return GrantResponse(continue_=follow_up, interact=InteractResponse(redirect, interaction.server_nonce))
 
@@ -90,10 +79,8 @@ def needs_consent(item: Access) -> bool:
     return isinstance(item, OutgoingPaymentAccess) or "list-all" in item.actions
 
 
-def _check(
-    tx: Transaction, urls: Urls, request: GrantRequest, client: Client, items: list[Access], now: int
-) -> WalletRecord | None:
-    """The wallet address whose owner must consent, None when nobody must. Refuses what cannot be granted with 400."""
+def _check(work: Work, request: GrantRequest, client: Client, items: list[Access]) -> WalletRecord | None:
+    """The wallet address whose owner must consent, None when nobody must. Raises for what cannot be granted."""
     if not items and not request.subject:
         raise InvalidRequest("Ask for access_token.access, for subject, or for both", field="access_token")
     if len({msgspec.json.encode(item) for item in items}) != len(items):
@@ -104,9 +91,9 @@ def _check(
             " of the others, or ask for a grant for each",
             field="access_token.access",
         )
-    owners = [wallet for item in items if (wallet := _check_item(tx, urls, item, now)) and needs_consent(item)]
+    owners = [wallet for item in items if (wallet := _check_item(work, item)) and needs_consent(item)]
     if request.subject:
-        owners.append(_subject_wallet(tx, urls, request.subject.sub_ids[0].id))
+        owners.append(active_wallet(work, request.subject.sub_ids[0].id, "subject.sub_ids.id"))
     if not owners:
         return None
     if len({wallet.id for wallet in owners}) > 1:
@@ -120,7 +107,7 @@ def _check(
     return owners[0]
 
 
-def _check_item(tx: Transaction, urls: Urls, item: Access, now: int) -> WalletRecord | None:
+def _check_item(work: Work, item: Access) -> WalletRecord | None:
     """The wallet address that the item names, if it names one."""
     if len(set(item.actions)) != len(item.actions):
         raise InvalidRequest("The actions of an access item must differ", field="access_token.access.actions")
@@ -130,62 +117,48 @@ def _check_item(tx: Transaction, urls: Urls, item: Access, now: int) -> WalletRe
                 "This access needs an identifier: the wallet address it is for", field="access_token.access.identifier"
             )
         return None
-    wallet = _local_wallet(tx, urls, item.identifier, "access_token.access.identifier")
+    wallet = active_wallet(work, item.identifier, "access_token.access.identifier")
     if isinstance(item, OutgoingPaymentAccess) and item.limits:
-        check_requested_limits(tx, urls, item.limits, Asset(wallet.asset_code, wallet.asset_scale), now)
+        check_requested_limits(work, item.limits, wallet.asset)
     return wallet
 
 
-def _plain_items(urls: Urls, items: list[Access]) -> list[Access]:
-    """The checked items with the plain forms of their URLs; what then is one item counts once."""
-    plain: dict[bytes, Access] = {}
+def _canonical_items(urls: Urls, items: list[Access]) -> list[Access]:
+    """The checked items with the canonical forms of their URLs; what then is one item counts once."""
+    canonical: dict[bytes, Access] = {}
     for item in items:
         if item.identifier:
-            item = msgspec.structs.replace(item, identifier=_plain_wallet(urls, item.identifier))
+            item = msgspec.structs.replace(item, identifier=_canonical_wallet(urls, item.identifier))
         if isinstance(item, OutgoingPaymentAccess) and item.limits and item.limits.receiver:
             limits = msgspec.structs.replace(item.limits, receiver=urls.plain_receiver(item.limits.receiver))
             item = msgspec.structs.replace(item, limits=limits)
-        plain.setdefault(encode(item), item)
-    return list(plain.values())
+        canonical.setdefault(encode(item), item)
+    return list(canonical.values())
 
 
-def _plain_subject(urls: Urls, subject: Subject) -> Subject:
+def _canonical_subject(urls: Urls, subject: Subject) -> Subject:
     [asked] = subject.sub_ids
-    return Subject([msgspec.structs.replace(asked, id=_plain_wallet(urls, asked.id))])
+    return Subject([msgspec.structs.replace(asked, id=_canonical_wallet(urls, asked.id))])
 
 
-def _plain_wallet(urls: Urls, url: str) -> str:
+def _canonical_wallet(urls: Urls, url: str) -> str:
     path = urls.wallet_path(url)
     assert path is not None, "it was found to be a wallet address here"
     return urls.wallet(path)
 
 
-def _subject_wallet(tx: Transaction, urls: Urls, url: str) -> WalletRecord:
-    return _local_wallet(tx, urls, url, "subject.sub_ids.id")
-
-
-def _local_wallet(tx: Transaction, urls: Urls, url: str, field: str) -> WalletRecord:
-    path = urls.wallet_path(url)
-    wallet = wallets.find_wallet(tx, path) if path is not None else None
-    if wallet is None or not wallet.active:
-        raise InvalidRequest(f"{url} is not an active wallet address of this server", field=field)
-    return wallet
-
-
-def _open_interaction(
-    tx: Transaction, request: GrantRequest, grant_id: str, identifiers: Identifiers, lifetime: int, now: int
-) -> InteractionRecord:
+def _open_interaction(work: Work, request: GrantRequest, grant_id: str) -> InteractionRecord:
     finish = request.interact.finish if request.interact else None
     interaction = InteractionRecord(
-        id=identifiers.resource(),
+        id=work.new_id(),
         grant_id=grant_id,
-        nonce=identifiers.secret(),
+        nonce=work.new_secret(),
         finish_uri=finish.uri if finish else None,
         client_nonce=finish.nonce if finish else None,
-        server_nonce=identifiers.secret(),
+        server_nonce=work.new_secret(),
         reference=None,
-        expires_at=now + lifetime * MICROSECONDS,
+        expires_at=work.now + work.settings.interaction_lifetime * SECOND,
         decided_at=None,
     )
-    grants.insert_interaction(tx, interaction)
+    grants.insert_interaction(work, interaction)
     return interaction

@@ -20,9 +20,9 @@ from payres.interledger.sending.terms import fixed_delivery, fixed_send
 from payres.payments.pricing import check_fits, rate_between, too_small, value_in, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
-from payres.payments.wallets import active_wallet
 from payres.store import assets
 from payres.store.database import Database
+from payres.store.wallets import active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.urls import Urls, normalise

@@ -7,10 +7,9 @@ from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, WrongState
 from payres.grants.access import Caller
 from payres.payments.pricing import value_in
-from payres.payments.wallets import active_wallet
 from payres.store import incoming
 from payres.store.incoming import IncomingRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest, metadata_text
 

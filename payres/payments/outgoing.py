@@ -14,11 +14,10 @@ from payres.ledger import NotEnough
 from payres.payments.incoming import credit
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
-from payres.payments.wallets import active_wallet
 from payres.store import grants, incoming, outgoing, quotes, wallets
 from payres.store.halts import RowMissing
 from payres.store.outgoing import OutgoingRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms, encode_path
 from payres.wire import Limits, OutgoingPaymentRequest, metadata_text

@@ -6,10 +6,9 @@ from payres.grants.access import Caller
 from payres.grants.forgetting import QUOTE_UNUSED_FOR, forget_quotes
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
-from payres.payments.wallets import active_wallet
 from payres.store import quotes
 from payres.store.quotes import QuoteRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.wire import QuoteRequest

@@ -10,6 +10,7 @@ from functools import partial
 import msgspec
 from starlette.requests import Request
 
+from payres.clock import SECOND
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_keys
 from payres.grants import clients
@@ -25,10 +26,8 @@ from payres.signatures.verify import Policy, Rejected, Unverified, Verified, par
 from payres.store import clients as client_store
 from payres.store import tokens
 from payres.store.clients import ClientRecord
-from payres.store.database import Transaction
 from payres.store.tokens import TokenHolder
-
-MICROSECONDS = 1_000_000
+from payres.store.work import Work
 
 
 async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Caller:
@@ -42,7 +41,7 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
         raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
     now = unverified.now
-    unit = partial(_find_holder, context=context, token=token, kids=unverified.keyids, now=now)
+    unit = partial(_find_holder, token=token, kids=unverified.keyids)
     holder, keys = await context.database.read(unit)
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
@@ -58,8 +57,7 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
 
 async def prove_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:
     """Checks that the signature is this client's. Refuses with 401 `invalid_client`."""
-    kids, now = unverified.keyids, unverified.now
-    keys = await context.database.read(lambda tx: clients.find_keys(tx, context.urls, client, kids, now))
+    keys = await context.database.read(partial(clients.find_keys, client=client, kids=unverified.keyids))
     await _prove(context, Client(client.identity, client.wallet_address, client.jwk), unverified, keys)
 
 
@@ -79,12 +77,9 @@ def gnap_token(request: Request) -> str | None:
     return (token.strip() or None) if scheme.lower() == "gnap" else None
 
 
-def _find_holder(
-    tx: Transaction, context: Context, token: str, kids: Sequence[str], now: int
-) -> tuple[TokenHolder | None, dict[str, JWK]]:
-    holder = tokens.find_holder(tx, hash_secret(token))
-    keys = clients.find_keys(tx, context.urls, _client_of(holder), kids, now) if holder else {}
-    return holder, keys
+def _find_holder(work: Work, token: str, kids: Sequence[str]) -> tuple[TokenHolder | None, dict[str, JWK]]:
+    holder = tokens.find_holder(work, hash_secret(token))
+    return holder, clients.find_keys(work, _client_of(holder), kids) if holder else {}
 
 
 def _client_of(holder: TokenHolder) -> Client:
@@ -115,19 +110,18 @@ async def _fetch_keys(context: Context, client: Client) -> dict[str, JWK]:
         keys = await fetch_keys(context.http, client.wallet_address)
     except FetchFailed as error:
         raise unproven_client("unknown_key", f"The client's keys could not be fetched: {error}") from error
-    now = context.clock.now()
-    await context.database.write(lambda tx: clients.remember_remote_keys(tx, client, keys, now))
+    await context.database.write(partial(clients.remember_remote_keys, client=client, keys=keys))
     return {key.kid: key for key in keys}
 
 
 async def _use_nonce(context: Context, client: Client, verified: Verified, now: int) -> None:
     kid, nonce = verified.keyid, verified.nonce
     assert nonce is not None
-    expires_at = (verified.created + context.settings.signature_max_age) * MICROSECONDS
+    expires_at = (verified.created + context.settings.signature_max_age) * SECOND
 
-    def unit(tx: Transaction) -> bool:
-        record = clients.remember(tx, client, now)
-        return client_store.use_nonce(tx, record.id, kid, nonce, expires_at, now)
+    def unit(work: Work) -> bool:
+        record = clients.remember(work, client)
+        return client_store.use_nonce(work, record.id, kid, nonce, expires_at, now)
 
     if not await context.database.write(unit):
         raise unproven_client("nonce_reused", "The signature's nonce was used before; sign each request anew")

@@ -5,6 +5,7 @@ Everything happens at the one address that the client sends its user to, and eve
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -23,8 +24,8 @@ from payres.http.error_responses import ErrorResponse, error_response
 from payres.routes.context import context_of
 from payres.routes.forms import keep_session, read_form, session_cookie
 from payres.routes.pages import redirect, refusal_page, render
-from payres.store.database import Transaction
 from payres.store.sessions import REMEMBERED
+from payres.store.work import Work
 from payres.throttle import origin_of
 
 log = logging.getLogger("payres.routes")
@@ -91,10 +92,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     try:
         await context.sign_in.check_password(found.wallet, form.get("password", ""), now, _guesser(request, found))
         replaced = session_cookie(request)
-
-        def unit(tx: Transaction) -> str:
-            return owner_session.open_session(tx, found.wallet, replaced, context.identifiers, context.clock.now())
-
+        unit = partial(owner_session.open_session, verified=found.wallet, replaced=replaced)
         session = await context.database.write(unit)
     except SignInFailed as error:
         return _show_sign_in(request, found, str(error), 401)
@@ -121,14 +119,11 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
 
 async def _decide(request: Request, form: dict[str, str], approve: bool) -> Response:
     context = context_of(request)
-    now = context.clock.now()
     given = OwnerDecision(approve, form.get("csrf", ""), form.get("shown", ""))
+    find = _finder(request)
 
-    find = _finder(request, now)
-
-    def unit(tx: Transaction) -> Decision:
-        found = find(tx)
-        return owner_session.decide_as_owner(tx, context.urls, found, given, context.identifiers, now)
+    def unit(work: Work) -> Decision:
+        return owner_session.decide_as_owner(work, find(work), given)
 
     try:
         decision = await context.database.write(unit)
@@ -202,14 +197,14 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
 
 async def _find(request: Request) -> ConsentRequest:
     context = context_of(request)
-    return await context.database.read(_finder(request, context.clock.now()))
+    return await context.database.read(_finder(request))
 
 
-def _finder(request: Request, now: int) -> Callable[[Transaction], ConsentRequest]:
+def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
     """The unit that finds what the page is about. What a stranger wrote is read here, before the unit keeps others
     waiting."""
     path, session = request.path_params, session_cookie(request)
-    return lambda tx: owner_session.find_request(tx, path["id"], path["nonce"], session, now)
+    return partial(owner_session.find_request, interaction_id=path["id"], nonce=path["nonce"], session=session)
 
 
 def _path(request: Request) -> str:

@@ -1,12 +1,14 @@
 """The authorization server's API: grant requests, continuation and cancellation (part 4.10, RFC 9635 sections 2, 5)."""
 
+from functools import partial
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_wallet_address
-from payres.grants import clients, continuation, tokens
+from payres.grants import clients, continuation
 from payres.grants.clients import Client
 from payres.grants.requests import asks_for_consent, request_grant
 from payres.http.error_responses import unproven_client
@@ -17,7 +19,7 @@ from payres.store import clients as client_store
 from payres.store import wallets
 from payres.store.clients import ClientRecord
 from payres.store.database import Transaction
-from payres.wire import ContinueRequest, GrantRequest, GrantResponse, decode
+from payres.wire import ContinueRequest, GrantRequest, decode
 
 GRANT_REQUEST = msgspec.json.Decoder(GrantRequest)
 CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)
@@ -33,11 +35,7 @@ async def request(request: Request) -> Response:
     client = clients.identify(context.urls, asked.client)
     await prove_client(context, unverified, client)
     client_name = await _client_name(context, client) if asks_for_consent(asked) else None
-    now = context.clock.now()
-
-    def unit(tx: Transaction) -> GrantResponse:
-        return request_grant(tx, context.urls, context.settings, asked, client, client_name, context.identifiers, now)
-
+    unit = partial(request_grant, request=asked, client=client, client_name=client_name)
     return json_response(await context.database.write(unit))
 
 
@@ -62,13 +60,7 @@ async def continue_request(request: Request) -> Response:
     token = await _prove_continuing_client(request, body, grant_id)
     asked = decode(CONTINUE_REQUEST, body or b"{}")
     reference = asked.interact_ref or None
-    now = context.clock.now()
-
-    def unit(tx: Transaction) -> GrantResponse:
-        return continuation.continue_grant(
-            tx, context.urls, context.settings, grant_id, token, reference, context.identifiers, now
-        )
-
+    unit = partial(continuation.continue_grant, grant_id=grant_id, token=token, reference=reference)
     return json_response(await context.database.write(unit))
 
 
@@ -78,13 +70,7 @@ async def cancel(request: Request) -> Response:
     grant_id = request.path_params["id"]
     body = await read_body(request)
     token = await _prove_continuing_client(request, body, grant_id)
-    now = context.clock.now()
-
-    def unit(tx: Transaction) -> None:
-        continuation.find_continuable(tx, grant_id, token)
-        tokens.revoke_grant(tx, grant_id, now)
-
-    await context.database.write(unit)
+    await context.database.write(partial(continuation.cancel_grant, grant_id=grant_id, token=token))
     return Response(status_code=204)
 
 

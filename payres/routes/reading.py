@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from payres.errors import NotFound
 from payres.grants.access import AccessType, Caller
-from payres.payments.wallets import active_wallet
 from payres.routes.authorize import authorize
 from payres.routes.bodies import pagination
 from payres.routes.context import context_of
@@ -18,7 +17,7 @@ from payres.routes.messages import json_response, read_body
 from payres.routes.page_query import page_query, wallet_address_of
 from payres.store import wallets
 from payres.store.pages import PageBounds, PageQuery
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
 from payres.wire import Resource, ResourcePage

@@ -5,7 +5,7 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import NotFound
+from payres.errors import DomainError, NotFound
 from payres.grants import tokens as rules
 from payres.http.error_responses import invalid_token
 from payres.identifiers import hash_secret
@@ -14,7 +14,7 @@ from payres.routes.context import context_of
 from payres.routes.messages import json_response, read_body
 from payres.store import clients, grants, tokens
 from payres.store.clients import ClientRecord
-from payres.store.database import Transaction
+from payres.store.work import Work
 from payres.wire import TokenResponse
 
 
@@ -22,48 +22,38 @@ async def rotate(request: Request) -> Response:
     """POST /token/{id}: a new value at a new manage URL."""
     context = context_of(request)
     token_id = request.path_params["id"]
-    await _prove_holder(request, token_id)
-    lifetime, now = context.settings.access_token_lifetime, context.clock.now()
-    unit = partial(
-        rules.rotate_token,
-        urls=context.urls,
-        token_id=token_id,
-        identifiers=context.identifiers,
-        lifetime=lifetime,
-        now=now,
-    )
-    return json_response(TokenResponse(await context.database.write(unit)))
+    await _prove_holder(request, token_id, rules.invalid_rotation())
+    token = await context.database.write(partial(rules.rotate_token, token_id=token_id))
+    return json_response(TokenResponse(token))
 
 
 async def revoke(request: Request) -> Response:
     """DELETE /token/{id}: 204, also when it was revoked before."""
     context = context_of(request)
     token_id = request.path_params["id"]
-    await _prove_holder(request, token_id)
-    now = context.clock.now()
-    await context.database.write(lambda tx: rules.revoke_token(tx, token_id, now))
+    await _prove_holder(request, token_id, NotFound("There is no token at this URL"))
+    await context.database.write(partial(rules.revoke_token, token_id=token_id))
     return Response(status_code=204)
 
 
-async def _prove_holder(request: Request, token_id: str) -> None:
-    """Checks that the token's client signed the request, and that no other token in force was sent along.
+async def _prove_holder(request: Request, token_id: str, missing: DomainError) -> None:
+    """Checks that the token's client signed the request, and that no other valid token was sent along.
 
     The token itself may be missing: an existing SDK rotates with the last token it was given, or none, and the manage
-    URL cannot be guessed. Refuses with 401, and with 404 when nothing was ever at this URL.
+    URL cannot be guessed. Raises `missing` when nothing was ever at this URL.
     """
     context = context_of(request)
     body = await read_body(request)
     unverified = parse_signature(request, body)
     sent = hash_secret(request.headers.get("authorization", "").partition(" ")[2].strip())
-    now = context.clock.now()
 
-    def unit(tx: Transaction) -> tuple[ClientRecord, bool]:
-        token = tokens.find_token(tx, token_id)
-        grant = grants.find_grant(tx, token.grant_id) if token else None
+    def unit(work: Work) -> tuple[ClientRecord, bool]:
+        token = tokens.find_token(work, token_id)
+        grant = grants.find_grant(work, token.grant_id) if token else None
         if token is None or grant is None:
-            raise rules.invalid_rotation() if request.method == "POST" else NotFound("There is no token at this URL")
-        holder = tokens.find_holder(tx, sent) if sent != token.value_hash else None
-        return clients.client_by_id(tx, grant.client_id), holder is not None and holder.in_force(now)
+            raise missing
+        holder = tokens.find_holder(work, sent) if sent != token.value_hash else None
+        return clients.client_by_id(work, grant.client_id), holder is not None and holder.in_force(work.now)
 
     client, is_other_token = await context.database.read(unit)
     await prove_client(context, unverified, client)

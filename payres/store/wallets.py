@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
-from payres.store.database import Transaction
+from payres.errors import InvalidRequest
 from payres.store.halts import RowMissing
+from payres.store.work import Transaction, Work
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -50,6 +51,15 @@ SELECT_WALLET = (
 def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
     row = tx.execute(f"{SELECT_WALLET} WHERE w.path = ?", (path,)).fetchone()
     return WalletRecord(*row) if row else None
+
+
+def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletRecord:
+    """The active wallet address at `url`. Raises InvalidRequest, naming `field`, when this server has none such."""
+    path = work.urls.wallet_path(url)
+    wallet = find_wallet(work, path) if path is not None else None
+    if wallet is None or not wallet.active:
+        raise InvalidRequest(f"{field} is not an active wallet address of this server", field=field)
+    return wallet
 
 
 def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:

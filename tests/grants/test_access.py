@@ -1,10 +1,11 @@
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from payres.errors import DomainError
-from payres.grants.access import AccessType, Action, Permission, encode_access, granted_access, permit
+from payres.errors import DomainError, InvalidRequest, NotFound
+from payres.grants.access import AccessType, Action, Caller, encode_access, granted_access, permit
 from payres.http.error_responses import error_response
 from payres.store.tokens import TokenHolder
 from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
@@ -18,7 +19,7 @@ def item(actions: str, identifier: str | None = None, kind: str = "incoming-paym
     return {"type": kind, "actions": actions.split()} | named | members
 
 
-def permission(action: Action, *items: dict[str, Any], kind: AccessType = "incoming-payment") -> Permission:
+def caller(action: Action, *items: dict[str, Any], kind: AccessType = "incoming-payment") -> Caller:
     access = json.dumps(items)
     holder = TokenHolder("token", 0, None, "grant", "issued", access, MINE, "https://shop.example/", None, None)
     return permit(holder, kind, action)
@@ -42,10 +43,10 @@ def permission(action: Action, *items: dict[str, Any], kind: AccessType = "incom
 )
 def test_actions_imply_only_their_own_all(granted: str, action: Action, allowed: bool) -> None:
     if allowed:
-        assert permission(action, item(granted)).items
+        assert caller(action, item(granted)).items
         return
     with pytest.raises(DomainError) as refusal:
-        permission(action, item(granted))
+        caller(action, item(granted))
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (403, "insufficient_access")
     assert refusal.value.details == {"reason": "action", "type": "incoming-payment", "action": action}
@@ -53,11 +54,11 @@ def test_actions_imply_only_their_own_all(granted: str, action: Action, allowed:
 
 def test_access_is_for_its_type() -> None:
     items = [item("create read", ALICE, "outgoing-payment"), item("create", kind="quote")]
-    assert permission("create", *items, kind="quote").items[0].actions == ["create"]
+    assert caller("create", *items, kind="quote").items[0].actions == ["create"]
     with pytest.raises(DomainError):
-        permission("read", *items, kind="quote")
+        caller("read", *items, kind="quote")
     with pytest.raises(DomainError):
-        permission("create", *items, kind="incoming-payment")
+        caller("create", *items, kind="incoming-payment")
 
 
 @pytest.mark.parametrize(
@@ -79,12 +80,12 @@ def test_access_is_for_its_type() -> None:
     ],
 )
 def test_identifier_is_compared_as_a_url(identifier: str | None, wallet_address: str, covered: bool) -> None:
-    allowed = permission("create", item("create", identifier))
+    allowed = caller("create", item("create", identifier))
     if covered:
-        assert allowed.item_for(wallet_address)
+        allowed.require(wallet_address)
         return
     with pytest.raises(DomainError) as refusal:
-        allowed.item_for(wallet_address)
+        allowed.require(wallet_address)
     assert refusal.value.details == {"reason": "identifier"}
 
 
@@ -95,9 +96,9 @@ def test_first_item_that_covers_the_wallet_address_counts() -> None:
         item("create", BOB, "outgoing-payment"),
         item("create", ALICE, "outgoing-payment", limits=limits),
     ]
-    allowed = permission("create", *items, kind="outgoing-payment")
-    assert allowed.limits_for(BOB) is None
-    assert allowed.limits_for(ALICE) == Limits(debit_amount=Amount(value="5", asset_code="USD", asset_scale=2))
+    allowed = caller("create", *items, kind="outgoing-payment")
+    assert allowed.limits(BOB) is None
+    assert allowed.limits(ALICE) == Limits(debit_amount=Amount(value="5", asset_code="USD", asset_scale=2))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +118,14 @@ def test_first_item_that_covers_the_wallet_address_counts() -> None:
 def test_resources_of_others_are_reached_with_all_only(
     action: Action, granted: str, identifier: str | None, owner: int, reached: bool
 ) -> None:
-    assert permission(action, item(granted, identifier)).reaches(ALICE, owner) is reached
+    allowed, hidden = caller(action, item(granted, identifier)), NotFound("hidden")
+    with nullcontext() if reached else pytest.raises(NotFound, match="hidden"):
+        allowed.require_sight(ALICE, owner, hidden)
 
 
 def test_own_resource_outside_the_grant_is_refused_openly() -> None:
     with pytest.raises(DomainError) as refusal:
-        permission("read", item("read-all", BOB)).reaches(ALICE, MINE)
+        caller("read", item("read-all", BOB)).require_sight(ALICE, MINE, NotFound("hidden"))
     assert (error_response(refusal.value).status, refusal.value.details) == (403, {"reason": "identifier"})
 
 
@@ -136,7 +139,7 @@ def test_own_resource_outside_the_grant_is_refused_openly() -> None:
     ],
 )
 def test_list_is_of_ones_own_unless_all_may_be_listed(items: list[dict[str, Any]], owner: int | None) -> None:
-    assert permission("list", *items).owner_filter(ALICE) == owner
+    assert caller("list", *items).sees_all(ALICE) == (owner is None)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,13 @@ def test_list_is_of_ones_own_unless_all_may_be_listed(items: list[dict[str, Any]
     ],
 )
 def test_grant_names_a_wallet_address_when_it_is_one(items: list[dict[str, Any]], named: str | None) -> None:
-    assert permission("create", *items).identifier() == named
+    asked = caller("create", *items)
+    assert asked.wallet_address("https://pay.example/carol") == "https://pay.example/carol"
+    if named is not None:
+        assert asked.wallet_address(None) == named
+        return
+    with pytest.raises(InvalidRequest, match="walletAddress is needed"):
+        asked.wallet_address(None)
 
 
 def test_access_is_stored_as_it_is_echoed() -> None:

@@ -17,6 +17,7 @@ from payres.cli import main
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
 from payres.grants import clients, consent
+from payres.grants.access import Caller
 from payres.grants.clients import Client
 from payres.grants.continuation import continue_grant
 from payres.grants.forgetting import (
@@ -33,9 +34,8 @@ from payres.grants.forgetting import (
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.http.error_responses import error_response
-from payres.identifiers import SystemIdentifiers
 from payres.operator import wallets
-from payres.payments.incoming import create_incoming_payment
+from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
@@ -43,20 +43,18 @@ from payres.store import grants, tokens
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.tokens import TokenRecord
-from payres.store.wallets import find_wallet
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
-from payres.urls import Urls
-from payres.wire import GrantRequest, GrantResponse, IncomingPaymentRequest
+from payres.wire import GrantRequest, GrantResponse, IncomingPaymentAccess, IncomingPaymentRequest
+from tests.works import work_at
 
 Json = dict[str, Any]
 FreshKey = Callable[[], SigningClient]
 
 START = 1_700_000_000 * SECOND
-SETTINGS = Settings(continue_wait=0)
+SETTINGS = Settings(base_url="http://h", continue_wait=0)
 TOKEN_LIFETIME = SETTINGS.access_token_lifetime * SECOND
 TIME_TO_DECIDE = SETTINGS.interaction_lifetime * SECOND
-URLS = Urls("http://h")
 FREE: Json = {"type": "incoming-payment", "actions": ["create", "read"]}
 SPENDING: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": "http://h/alice"}
 SHOP = Client("https://shop.example", "https://shop.example", None)
@@ -83,7 +81,7 @@ def stranger(number: int) -> Client:
 def ask(tx: Transaction, client: Client, now: int, item: Json = FREE) -> GrantResponse:
     asked = {"client": "https://shop.example", "access_token": {"access": [item]}, "interact": {"start": ["redirect"]}}
     request = msgspec.convert(asked, GrantRequest)
-    return request_grant(tx, URLS, SETTINGS, request, client, None, SystemIdentifiers(), now)
+    return request_grant(work_at(tx, now, SETTINGS), request, client, None)
 
 
 def id_of(answer: GrantResponse) -> str:
@@ -96,21 +94,18 @@ def token_of(answer: GrantResponse) -> str:
 
 
 def rotate(tx: Transaction, token_id: str, now: int) -> str:
-    rotated = rotate_token(tx, URLS, token_id, SystemIdentifiers(), SETTINGS.access_token_lifetime, now)
-    return rotated.manage.rpartition("/")[2]
+    return rotate_token(work_at(tx, now, SETTINGS), token_id).manage.rpartition("/")[2]
 
 
 def decide(tx: Transaction, grant_id: str, approve: bool, now: int) -> None:
-    consent.decide(tx, URLS, consent.find_pending_of_grant(tx, grant_id), approve, SystemIdentifiers(), now)
+    consent.decide(work_at(tx, now, SETTINGS), consent.find_pending_of_grant(tx, grant_id), approve)
 
 
 def create(tx: Transaction, client_id: int, now: int) -> None:
     """Makes something, as a client does."""
-    alice = find_wallet(tx, "alice")
-    assert alice is not None
-    create_incoming_payment(
-        tx, alice, client_id, IncomingPaymentRequest(wallet_address="http://h/alice"), SystemIdentifiers(), 600, now
-    )
+    access = IncomingPaymentAccess(actions=["create"])
+    caller = Caller(client_id, "grant", "token", "create", (access,))
+    incoming.create(work_at(tx, now, SETTINGS), caller, IncomingPaymentRequest(wallet_address="http://h/alice"))
 
 
 def count(tx: Transaction, table: str) -> int:
@@ -134,8 +129,8 @@ def test_what_strangers_ask_for_is_bounded(tx: Transaction) -> None:
         for number in range(each_hour - 1):
             answer = ask(tx, stranger(each_hour * hour + number), now)
             if number == 1:
-                revoke_grant(tx, id_of(answer), now)
-        client_id = clients.remember(tx, stranger(-1 - hour), now).id
+                revoke_grant(work_at(tx, now), id_of(answer))
+        client_id = clients.remember(work_at(tx, now), stranger(-1 - hour)).id
         assert client_store.use_nonce(tx, client_id, "key", "nonce", now + 5 * MINUTE, now)
         seen.append({table: count(tx, table) for table in ("client", "client_key", "grant", "access_token")})
     for table in seen[0]:
@@ -208,7 +203,7 @@ def test_request_for_consent_goes_unless_it_was_approved(tx: Transaction, end: s
     grant_id = id_of(ask(tx, SHOP, START, SPENDING))
     for step in end.split(", ") if end else ():
         if step == "cancel":
-            revoke_grant(tx, grant_id, START + MINUTE)
+            revoke_grant(work_at(tx, START + MINUTE), grant_id)
         else:
             decide(tx, grant_id, step == "approve", START + MINUTE)
     if stays is None:
@@ -225,7 +220,7 @@ def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
     pending = consent.find_pending_of_grant(tx, id_of(ask(tx, SHOP, START, SPENDING)))
     forget_all(tx, START + 2 * DAY)
     with pytest.raises(DomainError) as refusal:
-        consent.decide(tx, URLS, pending, True, SystemIdentifiers(), START + 2 * DAY)
+        consent.decide(work_at(tx, START + 2 * DAY), pending, True)
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (404, "unknown_interaction")
 
@@ -238,37 +233,37 @@ def test_token_that_is_gone_has_ended(tx: Transaction) -> None:
 def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None:
     for number in range(2):
         ask(tx, stranger(number), START)
-    create(tx, clients.remember(tx, stranger(1), START).id, START)
+    create(tx, clients.remember(work_at(tx, START), stranger(1)).id, START)
     forget_all(tx, START + 10 * DAY)
     assert tx.execute("SELECT identity, forget_at FROM client").fetchall() == [("thumbprint-1", None)]
     assert count(tx, "client_key") == 1
 
 
 def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
-    client_id = clients.remember(tx, SHOP, START).id
+    client_id = clients.remember(work_at(tx, START), SHOP).id
     late = START + IDLE_FOR
     assert client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
     forget_all(tx, late + MINUTE)
     assert not client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
-    other = clients.remember(tx, stranger(1), late + HOUR).id
+    other = clients.remember(work_at(tx, late + HOUR), stranger(1)).id
     assert client_store.use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
     forget_all(tx, late + MINUTE + HOUR)
     assert client_store.find_client(tx, SHOP.identity) is None
 
 
 def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
-    client_id = clients.remember(tx, SHOP, START).id
+    client_id = clients.remember(work_at(tx, START), SHOP).id
     answer = ask(tx, SHOP, START + IDLE_FOR - 1)
     forget_all(tx, START + IDLE_FOR)
-    assert clients.remember(tx, SHOP, START + IDLE_FOR).id == client_id
+    assert clients.remember(work_at(tx, START + IDLE_FOR), SHOP).id == client_id
     assert grants.find_grant(tx, id_of(answer)) is not None
 
 
 def test_key_that_comes_with_another_kid_is_taken_over(tx: Transaction) -> None:
-    first = clients.remember(tx, stranger(1), START)
+    first = clients.remember(work_at(tx, START), stranger(1))
     key = msgspec.json.decode(A_KEY, type=JWK)
     renamed = msgspec.structs.replace(stranger(1), jwk=msgspec.json.encode(JWK("other", key.x)).decode())
-    again = clients.remember(tx, renamed, START)
+    again = clients.remember(work_at(tx, START), renamed)
     assert (again.id, again.jwk) == (first.id, renamed.jwk)
     assert {record.kid for record in client_store.client_keys(tx, "thumbprint-1")} == {"key", "other"}
 
@@ -329,13 +324,13 @@ class Story:
                     self.staying.add(grant_id)
             case "continue":
                 token = answer.continue_.access_token.value
-                issued = continue_grant(tx, URLS, SETTINGS, grant_id, token, None, SystemIdentifiers(), self.now)
+                issued = continue_grant(work_at(tx, self.now, SETTINGS), grant_id, token, None)
                 if issued.access_token:
                     self.tokens[grant_id] = (token_of(issued), self.now + TOKEN_LIFETIME)
             case "rotate" if grant_id in self.tokens:
                 self.tokens[grant_id] = (rotate(tx, self.tokens[grant_id][0], self.now), self.now + TOKEN_LIFETIME)
             case "revoke":
-                revoke_grant(tx, grant_id, self.now)
+                revoke_grant(work_at(tx, self.now), grant_id)
             case "create" if grant_id in self.tokens and self.now < self.tokens[grant_id][1]:
                 grants.keep_grant(tx, grant_id)
                 record = grants.find_grant(tx, grant_id)

@@ -23,11 +23,10 @@ from payres.errors import DomainError
 from payres.federation.http import GuardedClient
 from payres.federation.keys import fetch_keys
 from payres.grants import clients, consent
-from payres.grants.continuation import continue_grant, find_continuable
+from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant
 from payres.http.error_responses import error_response
-from payres.identifiers import SystemIdentifiers
 from payres.operator import keys, wallets
 from payres.routes import authorize
 from payres.settings import Settings
@@ -36,11 +35,13 @@ from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_byt
 from payres.signatures.sign import sign
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
+from payres.store.work import Work
 from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import GrantRequest
+from tests.works import work_at
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -108,7 +109,7 @@ def grant_id(asked: Json) -> str:
 
 def revoke(instance: Instance, asked: Json) -> None:
     """Ends a grant as the operator does."""
-    instance.write(partial(revoke_grant, grant_id=grant_id(asked), now=instance.clock.now()))
+    instance.write(partial(revoke_grant, grant_id=grant_id(asked)))
 
 
 # Continuation and cancelling, in every state
@@ -699,8 +700,7 @@ def test_grant_revoked_while_its_request_is_under_way_spends_nothing(
 
     async def fetch_slowly(client: GuardedClient, wallet_address: str) -> list[JWK]:
         found = await fetch_keys(client, wallet_address)
-        now = still.clock.now()
-        await still.context.database.write(lambda tx: revoke_grant(tx, grant_id(granted), now))
+        await still.context.database.write(partial(revoke_grant, grant_id=grant_id(granted)))
         fetched.append(wallet_address)
         return found
 
@@ -792,7 +792,7 @@ class Walk:
     def __init__(self, tx: Transaction, finishes: bool) -> None:
         self.tx = tx
         self.now = 1_700_000_000 * SECOND
-        self.urls, self.settings, self.identifiers = Urls("http://h"), Settings(continue_wait=0), SystemIdentifiers()
+        self.settings = Settings(base_url="http://h", continue_wait=0)
         finish = {"method": "redirect", "uri": "https://shop.example/done", "nonce": "n"}
         item = {"type": "outgoing-payment", "actions": ["read"], "identifier": "http://h/alice"}
         request = {
@@ -801,12 +801,15 @@ class Walk:
             "interact": {"start": ["redirect"]} | ({"finish": finish} if finishes else {}),
         }
         asked = msgspec.convert(request, GrantRequest)
-        client = clients.identify(self.urls, asked.client)
-        answer = request_grant(tx, self.urls, self.settings, asked, client, None, self.identifiers, self.now)
+        work = self.work()
+        answer = request_grant(work, asked, clients.identify(work.urls, asked.client), None)
         self.id = answer.continue_.uri.rpartition("/")[2]
         self.token = answer.continue_.access_token.value
         self.finishes = finishes
         self.reference: str | None = None
+
+    def work(self) -> Work:
+        return work_at(self.tx, self.now, self.settings)
 
     def take(self, step: str) -> None:
         """Does it, whether or not it is refused."""
@@ -822,18 +825,16 @@ class Walk:
         match step:
             case "approve" | "deny":
                 pending = consent.find_pending_of_grant(self.tx, self.id)
-                decision = consent.decide(self.tx, self.urls, pending, step == "approve", self.identifiers, self.now)
+                decision = consent.decide(self.work(), pending, step == "approve")
                 if decision.redirect and decision.approved:
                     self.reference = reference_in(decision.redirect)
             case "cancel":
-                find_continuable(self.tx, self.id, self.token)
-                revoke_grant(self.tx, self.id, self.now)
+                cancel_grant(self.work(), self.id, self.token)
             case "revoke":
-                revoke_grant(self.tx, self.id, self.now)
+                revoke_grant(self.work(), self.id)
             case _:
                 reference = "guess" if step == "guess" else self.reference
-                about = (self.tx, self.urls, self.settings, self.id, self.token, reference)
-                continue_grant(*about, self.identifiers, self.now)
+                continue_grant(self.work(), self.id, self.token, reference)
 
     def state(self) -> tuple[str, int]:
         """The grant's state and how many of its tokens are in force."""

@@ -10,13 +10,15 @@ from msgspec import UNSET, UnsetType
 from payres.amounts import Asset
 from payres.clock import DAY, parse_time
 from payres.errors import DomainError
-from payres.grants.limits import NO_INTERVAL, PaymentTerms, Spent, check_limits, current_window, spent_in_window
+from payres.grants.limits import NO_INTERVAL, Spent, check_limits, current_window, spent_in_window
 from payres.http.error_responses import error_response
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, add_spending, insert_grant
+from payres.terms import Terms
 from payres.wire import Amount, Limits
+from tests.works import work_at
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
 RECEIVER = "https://pay.example/incoming-payments/1"
@@ -44,18 +46,25 @@ def in_usd(value: int) -> Amount:
     return Amount(value=str(value), asset_code="USD", asset_scale=2)
 
 
-def payment(debit: int, receive: int | None = None, asset: Asset = USD, receiver: str = RECEIVER) -> PaymentTerms:
-    return PaymentTerms(receiver, debit, debit if receive is None else receive, asset)
+def payment(debit: int, receive: int | None = None, asset: Asset = USD, receiver: str = RECEIVER) -> Terms:
+    return Terms(
+        receiver=receiver,
+        incoming_payment_id=None,
+        debit=debit,
+        fee=0,
+        receive=debit if receive is None else receive,
+        asset=asset,
+    )
 
 
 def spend(tx: Transaction, window: int, debit: int, receive: int, asset: Asset = USD, grant_id: str = GRANT) -> None:
     add_spending(tx, grant_id, window, asset.code, asset.scale, debit, receive, NOW)
 
 
-def refusal_of(tx: Transaction, limits: Limits, terms: PaymentTerms, now: int = NOW) -> dict[str, str] | None:
+def refusal_of(tx: Transaction, limits: Limits, terms: Terms, now: int = NOW) -> dict[str, str] | None:
     """The details of the refusal, None when the payment is within the limits."""
     try:
-        check_limits(tx, GRANT, limits, terms, now)
+        check_limits(work_at(tx, now), GRANT, limits, terms)
     except DomainError as refusal:
         return dict(refusal.details or {})
     return None
@@ -63,8 +72,8 @@ def refusal_of(tx: Transaction, limits: Limits, terms: PaymentTerms, now: int = 
 
 def test_no_limits_let_everything_pass(tx: Transaction) -> None:
     spend(tx, NO_INTERVAL, 10**18, 10**18)
-    assert check_limits(tx, GRANT, None, payment(10**18), NOW) == NO_INTERVAL
-    assert check_limits(tx, GRANT, Limits(), payment(10**18), NOW) == NO_INTERVAL
+    assert check_limits(work_at(tx, NOW), GRANT, None, payment(10**18)) == NO_INTERVAL
+    assert check_limits(work_at(tx, NOW), GRANT, Limits(), payment(10**18)) == NO_INTERVAL
 
 
 @pytest.mark.parametrize(
@@ -84,7 +93,7 @@ def test_no_limits_let_everything_pass(tx: Transaction) -> None:
     ],
 )
 def test_amounts_are_spent_to_the_last_unit(
-    tx: Transaction, limits: Limits, spent: tuple[int, int], terms: PaymentTerms, details: tuple[str, str, str] | None
+    tx: Transaction, limits: Limits, spent: tuple[int, int], terms: Terms, details: tuple[str, str, str] | None
 ) -> None:
     spend(tx, NO_INTERVAL, *spent)
     spend(tx, NO_INTERVAL, 10**9, 10**9, grant_id="another")
@@ -94,7 +103,7 @@ def test_amounts_are_spent_to_the_last_unit(
 
 def test_refusal_is_a_403(tx: Transaction) -> None:
     with pytest.raises(DomainError) as refusal:
-        check_limits(tx, GRANT, Limits(debit_amount=in_usd(0)), payment(1), NOW)
+        check_limits(work_at(tx, NOW), GRANT, Limits(debit_amount=in_usd(0)), payment(1))
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (403, "limit_exceeded")
 
@@ -144,7 +153,7 @@ def test_window_is_the_one_open_now(tx: Transaction, interval: str | UnsetType, 
     if window is None:
         assert refusal_of(tx, limits, payment(1), now) == {"reason": "interval"}
     else:
-        assert check_limits(tx, GRANT, limits, payment(1), now) == window
+        assert check_limits(work_at(tx, now), GRANT, limits, payment(1)) == window
 
 
 def test_each_window_has_the_whole_limit(tx: Transaction) -> None:
