@@ -1,4 +1,4 @@
-"""Offers for receivers on other servers: the receiver is read, the way to it probed, and both amounts promised."""
+"""Offers for receivers on other servers: the receiver is read, the path to it probed, and both amounts are fixed."""
 
 from fractions import Fraction
 from typing import Final
@@ -10,13 +10,11 @@ from payres.clock import Clock
 from payres.errors import InvalidAmount, InvalidReceiver, InvalidRequest
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.interledger.outbound import Outbounds
-from payres.interledger.sending.channel import Connection, Destination
+from payres.interledger.outbound import Outbound
+from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
+from payres.interledger.sending.path import ProbedPath, fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
-from payres.interledger.sending.rates import Path as ProbedPath
-from payres.interledger.sending.rates import minimum_rate
-from payres.interledger.sending.terms import fixed_delivery, fixed_send
 from payres.payments.elsewhere import Offer, Path, is_elsewhere
 from payres.payments.exchange import rate_between, value_in
 from payres.payments.quotes import too_small
@@ -32,7 +30,7 @@ SLIPPAGE: Final = Fraction(1, 100)
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an offer is asked for; `field` names the member with the receiver's URL, for refusals."""
+    """What an offer is asked for; `field` names the member with the receiver's URL, for errors."""
 
     wallet_address: str
     receiver: str
@@ -52,18 +50,18 @@ class RemoteQuotes:
     """Makes offers; nothing is stored and no money moves."""
 
     def __init__(
-        self, database: Database, urls: Urls, clock: Clock, receivers: RemoteReceivers, outbounds: Outbounds
+        self, database: Database, urls: Urls, clock: Clock, receivers: RemoteReceivers, outbound: Outbound
     ) -> None:
         self._database = database
         self._urls = urls
         self._clock = clock
         self._receivers = receivers
-        self._outbounds = outbounds
+        self._outbound = outbound
 
     async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
         """The offer that a quote for a receiver on another server is made of; None for a receiver here.
 
-        Refuses with 400 `invalid_request`, `invalid_receiver`, `invalid_amount`. Part 4.7.
+        Raises InvalidRequest, InvalidReceiver, InvalidAmount. Part 4.7.
         """
         if not is_elsewhere(self._urls, request.receiver):
             return None
@@ -82,7 +80,7 @@ class RemoteQuotes:
     async def offer_for_payment(self, request: OutgoingPaymentRequest) -> Offer | None:
         """The offer for a payment without a quote; None when there is a quote or the receiver is here.
 
-        Refuses with 400 `invalid_receiver`, `invalid_amount`. Part 4.3.
+        Raises InvalidReceiver, InvalidAmount. Part 4.3.
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
             return None
@@ -130,11 +128,11 @@ class RemoteQuotes:
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
-        outbound = self._outbounds.open(payer.asset, payer.wallet_id)
+        packets = self._outbound.open(payer.asset, payer.wallet_id)
         try:
-            return await probe(Connection(outbound, destination, self._outbounds.timing))
+            return await probe(Connection(packets, destination, self._outbound.timing))
         except SendingFailed:
-            await outbound.note_silence()
+            await packets.note_silence()
             raise
 
 
