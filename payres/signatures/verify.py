@@ -254,16 +254,17 @@ def _verified(candidate: Candidate) -> Verified:
 
 
 def _is_valid(message: Message, candidate: Candidate, key: JWK) -> bool:
-    if _verifies(candidate.base, candidate.signature, key):
+    if is_signature(candidate.signature, candidate.base, key):
         return True
     other = respelled(message)
     if other is None:
         return False
     base = signature_base(other, candidate.components, candidate.signature_input.text)
-    return _verifies(base, candidate.signature, key)
+    return is_signature(candidate.signature, base, key)
 
 
-def _verifies(base: bytes, signature: bytes, key: JWK) -> bool:
+def is_signature(signature: bytes, base: bytes, key: JWK) -> bool:
+    """Whether the signature is one by the key over just this signature base."""
     try:
         public_key(key.x).verify(signature, base)
     except InvalidSignature:
