@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, permutations
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
@@ -26,6 +27,17 @@ _WHOLE: Final = f"{_AS_SENT}, with its scheme and host"
 _BASE_URL: Final = (
     "base_url must be the origin that clients call, also behind a proxy: correct it in the server's settings"
     " (--base-url here), or let the client call the right one"
+)
+
+# As the JSON libraries of several languages write by default.
+_JSON_STYLES: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "compact JSON": {"separators": (",", ":"), "ensure_ascii": False},
+        "compact JSON with escapes for what is not ASCII": {"separators": (",", ":")},
+        "JSON with a space after commas and colons": {"ensure_ascii": False},
+        "JSON with a space after commas and colons, and escapes for what is not ASCII": {},
+        "JSON indented by 2 spaces": {"indent": 2, "ensure_ascii": False},
+    }
 )
 
 
@@ -74,15 +86,8 @@ def other_bodies(body: bytes) -> Iterator[tuple[str, str, bytes]]:
     yield "body_empty", "empty", b""
     try:
         value = json.loads(body)
-        compact, spaced = (",", ":"), (", ", ": ")
-        for form, separators, indent in (
-            ("compact JSON", compact, None),
-            ("JSON with a space after commas and colons", spaced, None),
-            ("JSON indented by 2 spaces", (",", ": "), 2),
-        ):
-            for characters, escaped in (("", False), (" with escapes for what is not ASCII", True)):
-                written = json.dumps(value, separators=separators, indent=indent, ensure_ascii=escaped)
-                yield "body_rewritten", form + characters, written.encode()
+        for form, style in _JSON_STYLES.items():
+            yield "body_rewritten", form, json.dumps(value, **style).encode()
     except (ValueError, RecursionError):
         return  # no JSON
 
@@ -134,14 +139,11 @@ def _places(path: str, query: str) -> Iterator[tuple[str, str, str]]:
 
 def _methods(signed: Signed) -> Iterator[Variation]:
     method = signed.message.method
-    for other in (method.upper(), method.lower(), "GET", "POST", "DELETE"):
+    for other in (method.lower(), "GET", "POST", "DELETE"):
+        cause = "method_case" if other == method.lower() else "other_method"
+        advice = f"sign the method as it is sent, {method}: letters' case counts, and a redirect may have changed it"
         changed = replace(signed, message=replace(signed.message, method=other))
-        if other.upper() == method.upper():
-            advice = f"sign the method as it is sent, {method}: letters' case counts"
-            yield Variation("method_case", f"the method is {other}", advice, changed)
-        else:
-            advice = f"sign the method that is sent, {method}; a redirect may have changed it"
-            yield Variation("other_method", f"the method is {other}", advice, changed)
+        yield Variation(cause, f"the method is {other}", advice, changed)
 
 
 def _header_values(signed: Signed) -> Iterator[Variation]:
