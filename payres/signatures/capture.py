@@ -122,7 +122,8 @@ def _body(headers: Headers, rest: bytes) -> tuple[bytes, list[str]]:
 
 def _unchunked(rest: bytes) -> bytes | None:
     """The content of a chunked body (RFC 9112 section 7.1), or None if it is not one."""
-    position, parts = 0, []
+    position = 0
+    parts: list[bytes] = []
     while match := _CHUNK_SIZE.match(rest, position):
         size, start = int(match[1], 16), match.end()
         if size == 0:
