@@ -17,6 +17,7 @@ MAX_FUNCTION_LINES = 60
 VALUES = {
     "amounts",
     "clock",
+    "encoding",
     "errors",
     "identifiers",
     "limits",
@@ -30,7 +31,8 @@ VALUES = {
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
-    "signatures": {"limits"},
+    "encoding": set(),
+    "signatures": {"encoding", "limits"},
     "errors": set(),
     "amounts": set(),
     "clock": set(),
