@@ -65,7 +65,7 @@ class PacketSource:
         for _ in range(count):
             self._sequence += 1
             money = StreamPacket(self._sequence, PacketType.PREPARE, AMOUNT, (StreamMoney(1, 1),))
-            data = self._secret.seal_packet(money, os.urandom(12))
+            data = self._secret.encrypt_packet(money, os.urandom(12))
             condition = self._secret.condition(data)
             yield self._request(encode(Prepare(AMOUNT, expires_at, condition, self._destination, data)))
 

@@ -20,16 +20,14 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers, SystemIdentifiers
-from payres.interledger.answers import Answers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
 from payres.interledger.link import Link, open_http
-from payres.interledger.outbound import Outbounds
+from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
-from payres.interledger.traffic import Traffic
 from payres.operator.watch import BooksWatch
 from payres.payments.idempotency import Turns
 from payres.payments.settlement import settle_interrupted
@@ -162,16 +160,16 @@ async def _open(
     link, probe_link = (Link(open_http(settings.allow_private_hosts), database) for _ in range(2))
     stack.push_async_callback(link.aclose)
     stack.push_async_callback(probe_link.aclose)
-    answers, ilp_address = Answers(), settings.ilp_address
-    recovery = Recovery(database, clock, link, answers)
+    ilp_address = settings.ilp_address
+    recovery = Recovery(database, clock, link)
     stack.push_async_callback(_stop, asyncio.create_task(recovery.run()))
-    outbounds = Outbounds(database, link, probe_link, clock, identifiers, ilp_address)
-    remote_payments = RemotePayments(database, clock, receivers, outbounds, recovery)
+    outbound = Outbound(database, link, probe_link, clock, identifiers, ilp_address)
+    remote_payments = RemotePayments(database, clock, receivers, outbound, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
     stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))  # what it halts has started then
     credentials = CredentialSource(stream_secret, ilp_address)
-    traffic = Traffic(Throttle(settings.rate_limit_per_peer, clock))
-    forwarder = Forwarder(database, clock, identifiers, ilp_address, link, answers, recovery)
+    packet_throttle = Throttle(settings.rate_limit_per_peer, clock)
+    forwarder = Forwarder(database, clock, ilp_address, link, recovery)
     return Context(
         settings=settings,
         urls=urls,
@@ -181,9 +179,9 @@ async def _open(
         http=http,
         identity=identity,
         receivers=receivers,
-        remote_quotes=RemoteQuotes(database, urls, clock, receivers, outbounds),
+        remote_quotes=RemoteQuotes(database, urls, receivers, outbound),
         remote_payments=remote_payments,
-        connector=Connector(database, clock, ilp_address, credentials, answers, forwarder, traffic),
+        connector=Connector(database, clock, ilp_address, credentials, forwarder, packet_throttle),
         credentials=credentials,
         sign_in=SignInGuard(),
         rate_limits=rate_limits,

@@ -52,8 +52,8 @@ ELSEWHERE = {
         "MAX_PASSED_ON": "test_packets_passed_on_to_one_peer_are_limited",
         "MAX_PASSED_ON_OF_PEER": "test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link",
     },
-    "tests/interledger/test_traffic.py": {
-        "MAX_PACKETS_IN_FLIGHT": "test_packets_under_way_are_limited_for_each_peer",
+    "tests/interledger/test_connector.py": {
+        "MAX_PACKETS_IN_FLIGHT": "test_packets_in_flight_are_limited_for_each_peer",
         "DEFAULT_RATE_PER_PEER": "test_packets_a_second_are_limited_for_each_peer",
     },
     "tests/routes/test_admission.py": {

@@ -1,1 +1,1 @@
-"""The Interledger node: the payment details that senders address payments to."""
+"""The Interledger node: codecs of packets and STREAM, receiver, connector, links to peers, and our own payments."""

@@ -1,10 +1,9 @@
 """STREAM credentials of what can be paid: an ILP address and a shared secret, derived and never stored.
 
-The address carries a sealed token with the incoming payment's id (or the wallet) and the asset, so whatever arrives for
-it can be tied to it, and the secret follows from the token (the scheme of the common STREAM receivers).
+The address carries an encrypted token with the incoming payment's id (or the wallet) and the asset, so whatever arrives
+for it can be tied to it, and the secret is derived from the token (the scheme of the common STREAM receivers).
 """
 
-import base64
 import binascii
 import hmac
 import os
@@ -16,9 +15,10 @@ import msgspec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from payres.amounts import Asset
+from payres.encoding import base64url, base64url_decoded
 from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
-from payres.interledger.stream import IV_BYTES, SharedSecret, seal, unseal
+from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt, encrypt
 
 HAS_TAG: Final = 1
 HAS_RECEIPTS: Final = 2
@@ -61,7 +61,7 @@ class CredentialSource:
     def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
         """The credentials of an incoming payment, the same at each call.
 
-        The IV is derived from the text that it seals, so one IV never seals two texts.
+        The IV is derived from the text that it encrypts, so one IV never encrypts two texts.
         """
         text = _token_text(payment_id, asset)
         return self._credentials(text, _keyed(self._ivs, text)[:IV_BYTES])
@@ -82,13 +82,13 @@ class CredentialSource:
 
     def _opened(self, segment: str) -> Opened:
         """What a token of this source says. Raises CodecError and binascii.Error for anything else."""
-        token = _decoded(segment)
-        tag, asset = _read_token(unseal(self._token_cipher, token))
+        token = base64url_decoded(segment)
+        tag, asset = _read_token(decrypt(self._token_cipher, token))
         return Opened(tag, asset, SharedSecret(_keyed(self._secrets, token)))
 
     def _credentials(self, text: bytes, iv: bytes) -> Credentials:
-        token = seal(self._token_cipher, text, iv)
-        return Credentials(f"{self._ilp_address}.{_base64url(token)}", _base64url(_keyed(self._secrets, token)))
+        token = encrypt(self._token_cipher, text, iv)
+        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(_keyed(self._secrets, token)))
 
 
 def wallet_of(tag: str) -> int | None:
@@ -118,12 +118,3 @@ def _keyed(key: hmac.HMAC, message: bytes) -> bytes:
     code = key.copy()
     code.update(message)
     return code.digest()
-
-
-def _base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _decoded(segment: str) -> bytes:
-    """The bytes of base64url without padding. Raises binascii.Error."""
-    return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))

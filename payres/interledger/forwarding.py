@@ -1,4 +1,4 @@
-"""Forwarding: a packet of one peer passed on to the next, with the money reserved before and posted after."""
+"""Forwarding: a packet of one peer passed on to the next, with its money held before and posted after."""
 
 import logging
 from functools import partial
@@ -8,21 +8,15 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.clock import SECOND, Clock
-from payres.errors import DomainError
-from payres.identifiers import Identifiers
-from payres.interledger import balances
-from payres.interledger.answers import Answers, NoAnswerYet, Request
-from payres.interledger.balances import PaymentEnded
-from payres.interledger.declined import Declined
-from payres.interledger.hops import Hop, next_hop, peer_towards
-from payres.interledger.link import Answered, Link, Lost, NotSent
+from payres.interledger import balances, responses
+from payres.interledger.link import Answered, Link, NotSent, note_failure
 from payres.interledger.oer import MILLISECOND
-from payres.interledger.outbound import note_failure
-from payres.interledger.packets import Code, Fulfill, Prepare, Reply, encode, fulfills
+from payres.interledger.packets import Code, Fulfill, Lost, Prepare, Reject, Rejected, Reply, encode, fulfills
 from payres.interledger.recovery import Recovery, fulfil_forwarded
-from payres.interledger.shares import NoPlace, Shares
-from payres.ledger import NotEnough
+from payres.interledger.responses import NoReply, Request
+from payres.interledger.routing import Hop, next_hop, peer_towards
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
+from payres.slots import Slots, SlotsBusy
 from payres.store import packets
 from payres.store.database import Database
 from payres.store.packets import PacketRecord
@@ -33,12 +27,12 @@ from payres.store.work import Work
 HOP_TIME: Final = SECOND
 LONGEST_LIFE: Final = 30 * SECOND
 SHORTEST_LIFE: Final = SECOND
-PATIENCE_SECONDS: Final = 2.0  # of waiting for a place on the next link: enough for a burst, and senders slow down then
+SLOT_TIMEOUT_SECONDS: Final = 2.0  # for a slot on the next link: enough for a burst, and senders slow down then
 
 log = logging.getLogger("payres.interledger")
 
 
-class Departure(msgspec.Struct, frozen=True):
+class _Departure(msgspec.Struct, frozen=True):
     """A packet that is recorded and may leave."""
 
     hop: Hop
@@ -46,78 +40,85 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class Forwarder:
-    """Passes packets on. What it answers with comes from the next peer; what it says itself it raises as Declined."""
+    """Passes packets on. Replies come from the next peer; its own rejects are raised as Rejected."""
 
     def __init__(
         self,
         database: Database,
         clock: Clock,
-        identifiers: Identifiers,
         ilp_address: str,
         link: Link,
-        answers: Answers,
         recovery: Recovery,
     ) -> None:
         self._database = database
         self._clock = clock
-        self._identifiers = identifiers
         self._ilp_address = ilp_address
         self._link = link
-        self._answers = answers
         self._recovery = recovery
-        self._places = Shares(MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER)
+        self._slots = Slots(None, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER)
 
-    async def forward(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes:
-        """The next peer's reply, or the answer that was kept of the same request.
-
-        Raises Declined, NoAnswerYet when the outcome is not known and the peer may ask again,
-        RequestIdReused, DomainError.
-        """
-        next_peer_id = await self._database.read(partial(self._to, peer=peer, prepare=prepare))
+    async def forward(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
+        """The next peer's reply, or the cached response to the same request. Raises Rejected, DomainError."""
+        source = Asset(peer.asset_code, peer.asset_scale)
+        next_peer = await self._database.read(
+            partial(
+                peer_towards,
+                own_address=self._ilp_address,
+                destination=prepare.destination,
+                source=source,
+                inbound_peer_id=peer.id,
+            )
+        )
         try:
-            async with self._places.place(next_peer_id, peer.id, PATIENCE_SECONDS):
-                if not prepare.amount:
-                    return await self._pass_on(peer, prepare)
-                return await self._carry(peer, prepare, request)
-        except NoPlace as full:
-            raise Declined(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from full
+            async with self._slots.slot(next_peer.id, peer.id, timeout=SLOT_TIMEOUT_SECONDS):
+                if prepare.amount:
+                    return await self._carry(peer, prepare, request)
+                return await self._carry_no_money(peer, prepare)
+        except SlotsBusy as busy:
+            raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from busy
 
-    async def _carry(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes:
+    async def _carry(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
         """A packet with money, recorded before it leaves."""
-        left = await self._database.write(partial(self._depart, peer=peer, prepare=prepare, request=request))
-        if isinstance(left, bytes):
-            return left
+        departure = await self._database.write(partial(self._depart, peer=peer, prepare=prepare, request=request))
+        if not isinstance(departure, _Departure):
+            return departure
+        packet = departure.packet
+        assert packet.prepare is not None
+        # A peer that cannot ask again gets the final outcome at once. Then the next peer may not bring a fulfillment
+        # later, so it gets no number to be asked about either.
+        number = None if request.request_id is None else packet.id
         try:
-            return await self._conclude(left, request, await self._post(left.hop, left.packet))
-        except (Declined, NoAnswerYet):
+            outcome = await self._link.post(
+                departure.hop.peer,
+                departure.hop.token,
+                packet.prepare,
+                number,
+                self._seconds_until(packet.expires_at),
+            )
+            return await self._conclude(departure, request, outcome)
+        except Rejected:
             raise
-        except BaseException:  # storage failed, or the server stops: the packet is still under way
-            self._recovery.lost(left.packet)
+        except BaseException:  # storage failed, or the server stops: the outcome is unknown
+            self._recovery.lost(packet)
             raise
 
-    async def _pass_on(self, peer: PeerRecord, prepare: Prepare) -> Reply:
-        """A packet without money, of which nothing is kept."""
+    async def _carry_no_money(self, peer: PeerRecord, prepare: Prepare) -> Reply:
+        """A packet without money, of which nothing is stored."""
         expires_at = self._onward_expiry(prepare)
         hop = await self._database.read(partial(self._hop, peer=peer, prepare=prepare))
         onward = encode(msgspec.structs.replace(prepare, expires_at=expires_at))
         outcome = await self._link.post(hop.peer, hop.token, onward, None, self._seconds_until(expires_at))
-        if not isinstance(outcome, Answered):
-            await self._note(hop, outcome.why)
-            raise self._unanswered(outcome, expires_at)
-        if isinstance(outcome.reply, Fulfill) and not fulfills(outcome.reply.fulfillment, prepare.condition):
-            await self._note(hop, "A fulfillment does not fit its condition")
-            raise Declined(Code.WRONG_CONDITION)
-        return outcome.reply
+        return await self._passed_back(outcome, prepare.condition, hop, expires_at)
 
-    def _depart(self, tx: Work, peer: PeerRecord, prepare: Prepare, request: Request) -> Departure | bytes:
-        """One unit: the request is new, there is a way, and its money is reserved. Raises Declined, NoAnswerYet."""
-        kept = self._answers.find(tx, request)
-        if kept is not None:
-            return kept
+    def _depart(self, work: Work, peer: PeerRecord, prepare: Prepare, request: Request) -> _Departure | bytes | NoReply:
+        """One unit: the request is new, there is a route, and its money is held. Raises Rejected."""
+        found = responses.find(work, request)
+        if found is not None:
+            return found
         expires_at = self._onward_expiry(prepare)
-        hop = self._hop(tx, peer, prepare)
+        hop = self._hop(work, peer, prepare)
         packet = PacketRecord(
-            id=self._identifiers.resource(),
+            id=work.new_id(),
             to_peer_id=hop.peer.id,
             outgoing_payment_id=None,
             from_peer_id=peer.id,
@@ -128,81 +129,65 @@ class Forwarder:
             expires_at=expires_at,
             state="prepared",
         )
-        try:
-            balances.prepare(tx, packet, hop.peer, self._clock.now())
-        except NotEnough as lack:
-            whose = "The peer's credit" if lack.account.kind == "peer" else "The liquidity in the next asset"
-            raise Declined(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice") from lack
-        except (PaymentEnded, DomainError) as obstacle:  # the peer was removed a moment ago; more than the ledger holds
-            raise Declined(Code.INSUFFICIENT_LIQUIDITY) from obstacle
-        return Departure(hop, packet)
+        balances.prepare(work, packet, hop.peer)
+        return _Departure(hop, packet)
 
-    def _to(self, tx: Work, peer: PeerRecord, prepare: Prepare) -> int:
-        """The id of the peer that the packet goes on to. Raises Declined."""
-        source = Asset(peer.asset_code, peer.asset_scale)
-        return peer_towards(tx, self._ilp_address, prepare.destination, source, peer.id).id
-
-    def _hop(self, tx: Work, peer: PeerRecord, prepare: Prepare) -> Hop:
-        source = Asset(peer.asset_code, peer.asset_scale)
-        destination, amount = prepare.destination, prepare.amount
-        return next_hop(tx, self._ilp_address, destination, amount, source, self._clock.now(), peer.id)
-
-    def _onward_expiry(self, prepare: Prepare) -> int:
-        """When the packet expires at the next peer, in whole milliseconds. Raises Declined."""
-        now = self._clock.now()
-        expires_at = min(prepare.expires_at - HOP_TIME, now + LONGEST_LIFE)
-        if expires_at < now + SHORTEST_LIFE:
-            raise Declined(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be passed on")
-        return expires_at - expires_at % MILLISECOND
-
-    async def _post(self, hop: Hop, packet: PacketRecord) -> Answered | NotSent | Lost:
-        assert packet.prepare is not None
-        seconds = self._seconds_until(packet.expires_at)
-        # A peer that cannot ask again is told the end at once. Then the next peer may not bring a fulfillment later, so
-        # it gets no number to ask about either.
-        number = None if packet.from_request_id is None else packet.id
-        return await self._link.post(hop.peer, hop.token, packet.prepare, number, seconds)
-
-    async def _conclude(self, left: Departure, request: Request, outcome: Answered | NotSent | Lost) -> Reply:
-        """Posts or releases the money before the answer goes back. Raises Declined, NoAnswerYet, DomainError."""
+    async def _conclude(
+        self, departure: _Departure, request: Request, outcome: Answered | NotSent | Lost
+    ) -> Reply | NoReply:
+        """Posts or voids the money before the answer goes back. Raises Rejected, DomainError."""
+        packet = departure.packet
         if isinstance(outcome, Lost) and request.request_id is not None:
-            self._recovery.lost(left.packet)
-            await self._note(left.hop, outcome.why)
-            raise NoAnswerYet
-        if isinstance(outcome, Answered) and isinstance(outcome.reply, Fulfill):
-            if fulfills(outcome.reply.fulfillment, request.condition):
-                return await self._fulfil(left.packet, outcome.reply)
-            await self._release(left.packet)
-            await self._note(left.hop, "A fulfillment does not fit its condition")
-            raise Declined(Code.WRONG_CONDITION)
-        await self._release(left.packet)
-        if isinstance(outcome, Answered):
-            return outcome.reply
+            self._recovery.lost(packet)
+            await self._note(departure.hop, outcome.why)
+            return NoReply.OUTCOME_UNKNOWN
+        reply = outcome.reply if isinstance(outcome, Answered) else None
+        if isinstance(reply, Fulfill) and fulfills(reply.fulfillment, request.condition):
+            return await self._fulfil(packet, reply)
+        await self._database.write(partial(balances.reject, packet_id=packet.id))
         if isinstance(outcome, Lost):  # the peer that it came from cannot ask again, so for it the packet ends here
-            log.warning("packet %s over %s was released unanswered", left.packet.id, left.packet.amount)
-        await self._note(left.hop, outcome.why)
-        raise self._unanswered(outcome, left.packet.expires_at)
+            log.warning("packet %s over %s was released unanswered", packet.id, packet.amount)
+        return await self._passed_back(outcome, request.condition, departure.hop, packet.expires_at)
+
+    async def _passed_back(
+        self, outcome: Answered | NotSent | Lost, condition: bytes, hop: Hop, expires_at: int
+    ) -> Reply:
+        """The next peer's reply. Raises Rejected when there is none or it is wrong, which is stored with the peer."""
+        if isinstance(outcome, Answered):
+            reply = outcome.reply
+            if isinstance(reply, Reject) or fulfills(reply.fulfillment, condition):
+                return reply
+            await self._note(hop, "A fulfillment does not fit its condition")
+            raise Rejected(Code.WRONG_CONDITION)
+        await self._note(hop, outcome.why)
+        if isinstance(outcome, NotSent):
+            raise Rejected(Code.PEER_UNREACHABLE, "The next peer could not be reached")
+        if self._clock.now() >= expires_at:
+            raise Rejected(Code.TRANSFER_TIMED_OUT, "The next peer did not answer in time")
+        raise Rejected(Code.INTERNAL_ERROR, "The answer of the next peer was lost")
 
     async def _fulfil(self, packet: PacketRecord, fulfill: Fulfill) -> Fulfill:
-        def unit(tx: Work) -> bool:
-            if fulfil_forwarded(tx, self._answers, packet, fulfill, self._clock.now()):
+        def unit(work: Work) -> bool:
+            if fulfil_forwarded(work, packet, fulfill):
                 return True
-            decided = packets.find_packet(tx, packet.id)
+            decided = packets.find_packet(work, packet.id)
             return decided is not None and decided.state == "fulfilled"
 
         if not await self._database.write(unit):
-            raise Declined(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")
+            raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")
         return fulfill
 
-    async def _release(self, packet: PacketRecord) -> None:
-        await self._database.write(partial(balances.reject, packet_id=packet.id))
+    def _hop(self, work: Work, peer: PeerRecord, prepare: Prepare) -> Hop:
+        source = Asset(peer.asset_code, peer.asset_scale)
+        return next_hop(work, self._ilp_address, prepare, source, peer.id)
 
-    def _unanswered(self, outcome: NotSent | Lost, expires_at: int) -> Declined:
-        if isinstance(outcome, NotSent):
-            return Declined(Code.PEER_UNREACHABLE, "The next peer could not be reached")
-        if self._clock.now() >= expires_at:
-            return Declined(Code.TRANSFER_TIMED_OUT, "The next peer did not answer in time")
-        return Declined(Code.INTERNAL_ERROR, "The answer of the next peer was lost")
+    def _onward_expiry(self, prepare: Prepare) -> int:
+        """When the packet expires at the next peer, in whole milliseconds. Raises Rejected."""
+        now = self._clock.now()
+        expires_at = min(prepare.expires_at - HOP_TIME, now + LONGEST_LIFE)
+        if expires_at < now + SHORTEST_LIFE:
+            raise Rejected(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be passed on")
+        return expires_at - expires_at % MILLISECOND
 
     def _seconds_until(self, time: int) -> float:
         return max(time - self._clock.now(), 0) / SECOND

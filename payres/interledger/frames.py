@@ -1,9 +1,8 @@
-"""STREAM packets (RFC 29): what the two ends of a payment tell each other in the sealed data of ILP packets.
+"""STREAM packets (RFC 29): what the two ends of a payment tell each other in the encrypted data of ILP packets.
 
 A packet is a sequence number, an amount and frames; each frame is a type, a length and fields as the table lists them.
 """
 
-import hmac
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -14,8 +13,6 @@ from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
 
 VERSION: Final = 1
-RECEIPT_VERSION: Final = 1
-RECEIPT_NONCE_BYTES: Final = 16
 
 
 class PacketType(IntEnum):
@@ -59,20 +56,8 @@ class ConnectionMaxData(msgspec.Struct, frozen=True):
     max_offset: int
 
 
-class ConnectionDataBlocked(msgspec.Struct, frozen=True):
-    """There are more bytes to send than ConnectionMaxData allows: up to this offset."""
-
-    max_offset: int
-
-
 class ConnectionMaxStreamId(msgspec.Struct, frozen=True):
     """The highest stream that may be opened."""
-
-    max_stream_id: int
-
-
-class ConnectionStreamIdBlocked(msgspec.Struct, frozen=True):
-    """A stream above ConnectionMaxStreamId is wanted: this one."""
 
     max_stream_id: int
 
@@ -107,59 +92,26 @@ class StreamMaxMoney(msgspec.Struct, frozen=True):
     total_received: int
 
 
-class StreamMoneyBlocked(msgspec.Struct, frozen=True):
-    """How much the stream would send and how much it has sent, in the units of the author."""
+class UnusedFrame(msgspec.Struct, frozen=True):
+    """Any other frame of RFC 29 and 39, about bytes, flow control and receipts: read and checked, and used by nobody.
 
-    stream_id: int
-    send_max: int
-    total_sent: int
+    `values` are its fields in the order of the table below.
+    """
 
-
-class StreamData(msgspec.Struct, frozen=True):
-    """Bytes of a stream from an offset on."""
-
-    stream_id: int
-    offset: int
-    data: bytes
-
-
-class StreamMaxData(msgspec.Struct, frozen=True):
-    """How many bytes of the stream may be sent."""
-
-    stream_id: int
-    max_offset: int
-
-
-class StreamDataBlocked(msgspec.Struct, frozen=True):
-    """The stream has more bytes to send than StreamMaxData allows: up to this offset."""
-
-    stream_id: int
-    max_offset: int
-
-
-class StreamReceipt(msgspec.Struct, frozen=True):
-    """The receiver's proof of what the stream has received, for a third party (RFC 39)."""
-
-    stream_id: int
-    receipt: bytes
+    number: int
+    values: tuple[int | str | bytes, ...]
 
 
 Frame = (
     ConnectionClose
     | ConnectionNewAddress
     | ConnectionMaxData
-    | ConnectionDataBlocked
     | ConnectionMaxStreamId
-    | ConnectionStreamIdBlocked
     | ConnectionAssetDetails
     | StreamClose
     | StreamMoney
     | StreamMaxMoney
-    | StreamMoneyBlocked
-    | StreamData
-    | StreamMaxData
-    | StreamDataBlocked
-    | StreamReceipt
+    | UnusedFrame
 )
 
 
@@ -191,29 +143,39 @@ _LIMIT = _Field(oer.var_uint, _read_limit)  # some write "no limit" in more than
 _TEXT = _Field(oer.var_text, Reader.text_utf8)
 _BYTES = _Field(oer.var_octets, Reader.var_octets)
 
-# The frames by their type on the wire, with their fields in the order of the structs.
-_LAYOUTS: dict[int, tuple[Callable[..., Frame], tuple[_Field, ...]]] = {
-    0x01: (ConnectionClose, (_UINT8, _TEXT)),
-    0x02: (ConnectionNewAddress, (_TEXT,)),
-    0x03: (ConnectionMaxData, (_NUMBER,)),
-    0x04: (ConnectionDataBlocked, (_NUMBER,)),
-    0x05: (ConnectionMaxStreamId, (_NUMBER,)),
-    0x06: (ConnectionStreamIdBlocked, (_NUMBER,)),
-    0x07: (ConnectionAssetDetails, (_TEXT, _UINT8)),
-    0x10: (StreamClose, (_NUMBER, _UINT8, _TEXT)),
-    0x11: (StreamMoney, (_NUMBER, _NUMBER)),
-    0x12: (StreamMaxMoney, (_NUMBER, _LIMIT, _NUMBER)),
-    0x13: (StreamMoneyBlocked, (_NUMBER, _LIMIT, _NUMBER)),
-    0x14: (StreamData, (_NUMBER, _NUMBER, _BYTES)),
-    0x15: (StreamMaxData, (_NUMBER, _NUMBER)),
-    0x16: (StreamDataBlocked, (_NUMBER, _NUMBER)),
-    0x17: (StreamReceipt, (_NUMBER, _BYTES)),
+# The fields of every frame by its type on the wire.
+_FIELDS: dict[int, tuple[_Field, ...]] = {
+    0x01: (_UINT8, _TEXT),
+    0x02: (_TEXT,),
+    0x03: (_NUMBER,),
+    0x04: (_NUMBER,),  # ConnectionDataBlocked: max offset
+    0x05: (_NUMBER,),
+    0x06: (_NUMBER,),  # ConnectionStreamIdBlocked: max stream id
+    0x07: (_TEXT, _UINT8),
+    0x10: (_NUMBER, _UINT8, _TEXT),
+    0x11: (_NUMBER, _NUMBER),
+    0x12: (_NUMBER, _LIMIT, _NUMBER),
+    0x13: (_NUMBER, _LIMIT, _NUMBER),  # StreamMoneyBlocked: stream, most to send, total sent
+    0x14: (_NUMBER, _NUMBER, _BYTES),  # StreamData: stream, offset, data
+    0x15: (_NUMBER, _NUMBER),  # StreamMaxData: stream, max offset
+    0x16: (_NUMBER, _NUMBER),  # StreamDataBlocked: stream, max offset
+    0x17: (_NUMBER, _BYTES),  # StreamReceipt: stream, receipt (RFC 39)
 }
-_TYPES = {frame: (oer.uint8(number), fields) for number, (frame, fields) in _LAYOUTS.items()}
+_STRUCTS: dict[int, Callable[..., Frame]] = {
+    0x01: ConnectionClose,
+    0x02: ConnectionNewAddress,
+    0x03: ConnectionMaxData,
+    0x05: ConnectionMaxStreamId,
+    0x07: ConnectionAssetDetails,
+    0x10: StreamClose,
+    0x11: StreamMoney,
+    0x12: StreamMaxMoney,
+}
+_NUMBERS = {struct: number for number, struct in _STRUCTS.items()}
 
 
 def encode_stream_packet(packet: StreamPacket) -> bytes:
-    """The packet as it is sealed. Raises ValueError when a field cannot be written."""
+    """The packet before it is encrypted. Raises ValueError when a field cannot be written."""
     return b"".join(
         (
             bytes((VERSION, packet.packet_type)),
@@ -226,7 +188,7 @@ def encode_stream_packet(packet: StreamPacket) -> bytes:
 
 
 def decode_stream_packet(data: bytes) -> StreamPacket:
-    """Reads an unsealed packet; unknown frames and what follows the last frame are ignored.
+    """Reads a decrypted packet; unknown frames and what follows the last frame are ignored.
 
     `packet_type` may be any byte: what to do about a wrong one is the receiver's choice. Raises CodecError.
     """
@@ -234,35 +196,25 @@ def decode_stream_packet(data: bytes) -> StreamPacket:
     if reader.uint8() != VERSION:
         raise CodecError(f"the STREAM packet has another version than {VERSION}")
     packet_type, sequence, prepare_amount = reader.uint8(), reader.var_uint(), reader.var_uint()
-    frames = []
-    # The count is anyone's number up to 2^64-1, but each turn takes bytes off the data or ends in an error.
+    frames: list[Frame] = []
+    # The count is anyone's number up to 2^64-1, but each round takes bytes off the data or ends in an error.
     remaining = reader.var_uint()
     while remaining:
         remaining -= 1
-        layout = _LAYOUTS.get(reader.uint8())
-        contents = reader.var_octets()
-        if layout is not None:
-            frames.append(_decode_frame(layout, Reader(contents)))
+        number = reader.uint8()
+        contents = Reader(reader.var_octets())
+        fields = _FIELDS.get(number)
+        if fields is not None:
+            values = [field.read(contents) for field in fields]
+            struct = _STRUCTS.get(number)
+            frames.append(struct(*values) if struct else UnusedFrame(number, tuple(values)))
     return StreamPacket(sequence, packet_type, prepare_amount, tuple(frames))
 
 
 def _encode_frame(frame: Frame) -> bytes:
-    number, fields = _TYPES[type(frame)]
-    values = msgspec.structs.astuple(frame)
-    return number + oer.var_octets(b"".join([field.write(value) for field, value in zip(fields, values, strict=True)]))
-
-
-def _decode_frame(layout: tuple[Callable[..., Frame], tuple[_Field, ...]], reader: Reader) -> Frame:
-    frame, fields = layout
-    return frame(*[field.read(reader) for field in fields])
-
-
-def make_receipt(nonce: bytes, stream_id: int, total_received: int, secret: bytes) -> bytes:
-    """The 58 bytes of a receipt (RFC 39): 26 that tell what was received, and their HMAC-SHA256 under the secret.
-
-    Raises ValueError when a value cannot be written; the stream's number must fit into one byte.
-    """
-    if len(nonce) != RECEIPT_NONCE_BYTES:
-        raise ValueError(f"a receipt's nonce has {RECEIPT_NONCE_BYTES} bytes")
-    text = oer.uint8(RECEIPT_VERSION) + nonce + oer.uint8(stream_id) + oer.uint64(total_received)
-    return text + hmac.digest(secret, text, "sha256")
+    if isinstance(frame, UnusedFrame):
+        number, values = frame.number, frame.values
+    else:
+        number, values = _NUMBERS[type(frame)], msgspec.structs.astuple(frame)
+    fields = b"".join([field.write(value) for field, value in zip(_FIELDS[number], values, strict=True)])
+    return oer.uint8(number) + oer.var_octets(fields)

@@ -1,39 +1,42 @@
 """The link to a peer: packets out, their answers back, as ILP over HTTP (RFC 35) does it within one exchange."""
 
+import logging
 import re
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.federation.http import Bounds, FetchFailed, GuardedClient, Response
 from payres.interledger.oer import CodecError
-from payres.interledger.packets import Reply, decode_reply
+from payres.interledger.packets import Lost, Reply, decode_reply
 from payres.store import peers
 from payres.store.database import Database
 from payres.store.peers import PeerRecord
 
-# Shares bound the packets to each peer, before they are recorded; here is room for what they let through to several
+# Slots bound the packets to each peer, before they are recorded; here is room for what they let through to several
 # peers that hang, at one host or at many.
 BOUNDS: Final = Bounds(seconds=30.0, patience=2.0, per_host=512, in_all=512, idle=64, strangers=False)
 MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
 
+log = logging.getLogger("payres.interledger")
+
 _TOKEN = re.compile(r"[!-~]+")
 # A gateway answers 408, 502 and 504 for packets that may have come through. Some do so with 500 and 503 too; a peer
-# that repeats its answers can be asked what became of such a packet, others mean what they say.
+# that repeats its answers can be asked what became of such a packet; for others the status is taken at its word.
 _PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408} | {500, 503}
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The peer's reply, `raw` as it came.
+    """The peer's reply.
 
     `repeatable` when it repeated our Request-Id: such a peer answers a repeated request as it did the first time.
     """
 
     reply: Reply
-    raw: bytes
     repeatable: bool
 
 
@@ -43,14 +46,8 @@ class NotSent(msgspec.Struct, frozen=True):
     why: str
 
 
-class Lost(msgspec.Struct, frozen=True):
-    """Nobody here knows whether the peer processed the packet."""
-
-    why: str
-
-
 class Link:
-    """Posts packets to peers, over a client of its own. What is said of a failure never contains a token."""
+    """Posts packets to peers, over a client of its own. The text of a failure never contains a token."""
 
     def __init__(self, http: GuardedClient, database: Database) -> None:
         self._http = http
@@ -62,7 +59,7 @@ class Link:
     ) -> Answered | NotSent | Lost:
         """Sends a Prepare and waits up to `seconds` for its answer; it raises nothing.
 
-        `token` is the peer's outgoing token, unsealed; `request_id` makes the request one that may be repeated.
+        `token` is the peer's outgoing token, decrypted; `request_id` makes the request one that may be repeated.
         """
         if not _TOKEN.fullmatch(token):  # checked here, because the libraries quote in errors what they cannot write
             return NotSent("The outgoing token cannot be written as a header")
@@ -75,15 +72,15 @@ class Link:
             return NotSent(error.sentence) if error.unsent else Lost(error.sentence)
         result = _outcome(response, request_id, self._repeating.get(peer.id, bool(peer.repeats_answers)))
         if request_id is not None and isinstance(result, Answered):
-            await self._remember(peer, result.repeatable)
+            await self._store_repeatable(peer, result.repeatable)
         return result
 
     async def aclose(self) -> None:
         """Closes the connections to peers."""
         await self._http.aclose()
 
-    async def _remember(self, peer: PeerRecord, repeatable: bool) -> None:
-        """Keeps whether the peer numbers its answers: only such a one may be asked again after a crash."""
+    async def _store_repeatable(self, peer: PeerRecord, repeatable: bool) -> None:
+        """Stores whether the peer numbers its answers: only such a peer may be asked again after a crash."""
         if self._repeating.get(peer.id, bool(peer.repeats_answers)) != repeatable:
             self._repeating[peer.id] = repeatable
             try:
@@ -93,8 +90,18 @@ class Link:
 
 
 def open_http(allow_private_hosts: bool) -> GuardedClient:
-    """The client for links: wider bounds than for strangers, because peers are known and packets are many."""
+    """The client for links: wider bounds than for unknown servers, because peers are known and packets are many."""
     return GuardedClient(allow_private_hosts, BOUNDS)
+
+
+async def note_failure(database: Database, peer: PeerRecord, why: str, now: int) -> None:
+    """Stores what went wrong with a peer, for its operator to see; failing to do so is logged and no more."""
+    if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
+        return
+    try:
+        await database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))
+    except Unavailable as error:
+        log.warning("the failure of peer %s could not be kept: %s", peer.name, error)
 
 
 def _outcome(response: Response, request_id: str | None, repeats: bool) -> Answered | NotSent | Lost:
@@ -108,4 +115,4 @@ def _outcome(response: Response, request_id: str | None, repeats: bool) -> Answe
     except CodecError as error:
         return Lost(f"The peer's answer is no ILP packet: {error}")
     repeatable = request_id is not None and response.headers.get(REQUEST_ID) == request_id
-    return Answered(reply, response.body, repeatable)
+    return Answered(reply, repeatable)

@@ -1,7 +1,7 @@
 """The encodings below every Interledger packet: octet encoding rules, as RFC 30 narrows them.
 
 Integers are big-endian, whatever varies in length has its length before it, and every value has one encoding: a longer
-one than needed is refused, except for zeros that begin a number.
+one than needed is an error, except for leading zeros of a number.
 """
 
 from datetime import date
@@ -44,10 +44,6 @@ class Reader:
         self._at += 1
         return value
 
-    def uint64(self) -> int:
-        """A number in eight bytes."""
-        return int.from_bytes(self.octets(8), "big")
-
     def octets(self, n: int) -> bytes:
         """The next `n` bytes."""
         start = self._at
@@ -59,8 +55,19 @@ class Reader:
 
     def var_octets(self) -> bytes:
         """Bytes with their length before them."""
-        length = self.uint8()
-        return self.octets(length if length < 128 else self._long_length(length - 128))
+        # Most of a packet is read here, so the two calls that a short value would take are written out.
+        data, start = self._data, self._at + 1
+        if start > len(data):
+            raise CodecError("the data ends before a field")
+        length = data[start - 1]
+        if length >= 128:
+            self._at = start
+            return self.octets(self._long_length(length - 128))
+        end = start + length
+        if end > len(data):
+            raise CodecError("the data ends within a field")
+        self._at = end
+        return data[start:end]
 
     def var_uint(self, *, saturate: bool = False) -> int:
         """A number of one to eight bytes with its length before it.
@@ -83,10 +90,6 @@ class Reader:
     def text_utf8(self) -> str:
         """UTF-8 text with its length in bytes before it."""
         return self._text("utf-8")
-
-    def rest(self) -> bytes:
-        """All that is left, which may be nothing."""
-        return self.octets(max(len(self._data) - self._at, 0))
 
     def _long_length(self, size: int) -> int:
         data = self.octets(size)
@@ -160,7 +163,7 @@ def parse_timestamp(data: bytes) -> int:
     return _from_the_second(data[:14]) + int(data[14:]) * MILLISECOND
 
 
-# Both are kept because packets expire within a minute or so of each other: few seconds recur in thousands of packets.
+# Both are cached because packets expire within a minute or so of each other: few seconds recur in thousands of packets.
 
 
 @lru_cache(maxsize=1024)

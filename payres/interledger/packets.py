@@ -9,13 +9,14 @@ from typing import Final
 import msgspec
 
 from payres.interledger import oer
-from payres.interledger.addresses import is_address
 from payres.interledger.oer import CodecError, Reader
+from payres.settings import ILP_ADDRESS
 
 HASH_BYTES: Final = 32  # of a condition and of its fulfillment
 CODE_BYTES: Final = 3
 MAX_DATA: Final = 32767
 MAX_MESSAGE: Final = 8191
+MAX_ADDRESS: Final = 1023
 
 _PREPARE, _FULFILL, _REJECT = b"\x0c", b"\x0d", b"\x0e"
 _PREPARE_HEAD = struct.Struct(f"!Q{oer.TIMESTAMP_BYTES}s{HASH_BYTES}s")
@@ -80,6 +81,32 @@ class Reject(msgspec.Struct, frozen=True):
 Reply = Fulfill | Reject
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """A packet that left and has no reply: nobody here knows whether it was fulfilled."""
+
+    why: str
+
+
+Outcome = Reply | Lost
+
+
+class Rejected(Exception):
+    """Ends the work on a packet, which is answered with a Reject of ours; an open unit of work is rolled back.
+
+    `message` may go to any sender: it names nobody and no balance.
+    """
+
+    def __init__(self, code: Code, message: str = "", data: bytes = b"") -> None:
+        super().__init__(f"{code} {message}".rstrip())
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def reject(self, triggered_by: str) -> Reject:
+        """The Reject, with the ILP address of this node."""
+        return Reject(self.code, triggered_by, self.message, self.data)
+
+
 def encode(packet: Prepare | Reply) -> bytes:
     """The packet on the wire. Raises ValueError when a field cannot be written."""
     if isinstance(packet, Prepare):
@@ -113,6 +140,11 @@ def decode_reply(data: bytes) -> Reply:
     if kind == _REJECT:
         return _read_reject(Reader(Reader(data, 1).var_octets()))
     raise CodecError("the packet is neither Fulfill nor Reject")
+
+
+def is_address(text: str) -> bool:
+    """Whether packets can be addressed to it: a scheme, at least one segment, at most 1023 characters (RFC 15)."""
+    return len(text) <= MAX_ADDRESS and ILP_ADDRESS.fullmatch(text) is not None
 
 
 def fulfills(fulfillment: bytes, condition: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Offers for receivers on other servers: the receiver is read, the way to it probed, and both amounts promised."""
+"""Offers for receivers on other servers: the receiver is read, the path to it probed, and both amounts are fixed."""
 
 from fractions import Fraction
 from typing import Final
@@ -6,17 +6,14 @@ from typing import Final
 import msgspec
 
 from payres.amounts import MAX_VALUE, Asset, Fee, Scales, fee_on, minimum_send
-from payres.clock import Clock
 from payres.errors import InvalidAmount
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.interledger.outbound import Outbounds
-from payres.interledger.sending.channel import Connection, Destination
+from payres.interledger.outbound import Outbound
+from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
+from payres.interledger.sending.path import ProbedPath, fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
-from payres.interledger.sending.rates import Path as ProbedPath
-from payres.interledger.sending.rates import minimum_rate
-from payres.interledger.sending.terms import fixed_delivery, fixed_send
 from payres.payments.pricing import check_fits, rate_between, too_small, value_in, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
@@ -33,7 +30,7 @@ SLIPPAGE: Final = Fraction(1, 100)
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an offer is asked for; `field` names the member with the receiver's URL, for refusals."""
+    """What an offer is asked for; `field` names the member with the receiver's URL, for errors."""
 
     wallet_address: str
     receiver: str
@@ -52,19 +49,16 @@ class _Payer(msgspec.Struct, frozen=True):
 class RemoteQuotes:
     """Makes offers; nothing is stored and no money moves."""
 
-    def __init__(
-        self, database: Database, urls: Urls, clock: Clock, receivers: RemoteReceivers, outbounds: Outbounds
-    ) -> None:
+    def __init__(self, database: Database, urls: Urls, receivers: RemoteReceivers, outbound: Outbound) -> None:
         self._database = database
         self._urls = urls
-        self._clock = clock
         self._receivers = receivers
-        self._outbounds = outbounds
+        self._outbound = outbound
 
     async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
         """The offer that a quote for a receiver on another server is made of; None for a receiver here.
 
-        Refuses with 400 `invalid_request`, `invalid_receiver`, `invalid_amount`. Part 4.7.
+        Raises InvalidRequest, InvalidReceiver, InvalidAmount. Specification 4.7.
         """
         if not is_remote(self._urls, request.receiver):
             return None
@@ -82,7 +76,7 @@ class RemoteQuotes:
     async def offer_for_payment(self, request: OutgoingPaymentRequest) -> Offer | None:
         """The offer for a payment without a quote; None when there is a quote or the receiver is here.
 
-        Refuses with 400 `invalid_receiver`, `invalid_amount`. Part 4.3.
+        Raises InvalidReceiver, InvalidAmount. Specification 4.3.
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
             return None
@@ -99,12 +93,12 @@ class RemoteQuotes:
         )
 
     async def _offer(self, wanted: _Wanted) -> Offer:
-        await self._database.read(lambda tx: active_wallet(tx, wanted.wallet_address))
+        await self._database.read(lambda work: active_wallet(work, wanted.wallet_address))
         try:
             receiver = await self._receivers.fetch_open(normalise(wanted.receiver))
         except RemoteReceiverFailed as error:
             raise unpayable(wanted.field, error.sentence, error.reason) from error
-        payer = await self._database.read(lambda tx: self._payer(tx, wanted.wallet_address, receiver.asset))
+        payer = await self._database.read(lambda work: self._payer(work, wanted.wallet_address, receiver.asset))
         rate = minimum_rate(payer.external, SLIPPAGE, Scales(payer.asset.scale, receiver.asset.scale))
         debit = value_in(wanted.debit, payer.asset, "debitAmount") if wanted.debit else None
         delivery = 0
@@ -119,25 +113,25 @@ class RemoteQuotes:
         except SendingFailed as error:
             raise unpayable(wanted.field, error.sentence, "no_path") from error
 
-    def _payer(self, tx: Work, wallet_address: str, target: Asset) -> _Payer:
-        wallet = active_wallet(tx, wallet_address)
-        asset = assets.asset_by_id(tx, wallet.asset_id)
+    def _payer(self, work: Work, wallet_address: str, target: Asset) -> _Payer:
+        wallet = active_wallet(work, wallet_address)
+        asset = assets.asset_by_id(work, wallet.asset_id)
         return _Payer(
             wallet.id,
             Asset(asset.code, asset.scale),
             Fee(asset.fee_fixed, asset.fee_basis_points),
-            rate_between(tx, asset.code, target.code),
+            rate_between(work, asset.code, target.code),
         )
 
     async def _probe(self, payer: _Payer, receiver: RemoteIncomingPayment) -> ProbedPath:
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
-        outbound = self._outbounds.open(payer.asset, payer.wallet_id)
+        packets = self._outbound.open(payer.asset, payer.wallet_id)
         try:
-            return await probe(Connection(outbound, destination, self._outbounds.timing))
+            return await probe(Connection(packets, destination, self._outbound.timing))
         except SendingFailed:
-            await outbound.note_silence()
+            await packets.note_silence()
             raise
 
 

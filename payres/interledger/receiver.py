@@ -1,16 +1,22 @@
-"""The receiving end of STREAM (RFC 29): what a Prepare for one of our addresses is answered with.
+"""The receiving end of STREAM (RFC 29): what a Prepare for one of our addresses is answered with, and its money.
 
-Nothing here moves money or looks anything up: a packet that would move some comes back as `Payable`, and whoever
-delivers the money then takes its `fulfill` or declines it.
+The money goes from the peer that the packet came from into a wallet here, as one decision. How much may arrive beyond
+what an incoming payment wants, because of senders' rounding, is decided here too.
 """
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from payres.interledger.credentials import Opened
+from payres import ledger
+from payres.amounts import Asset
+from payres.errors import InvalidAmount
+from payres.interledger import responses
+from payres.interledger.balances import insufficient
+from payres.interledger.credentials import Opened, wallet_of
 from payres.interledger.frames import (
     CloseCode,
     ConnectionAssetDetails,
@@ -21,10 +27,54 @@ from payres.interledger.frames import (
     StreamPacket,
 )
 from payres.interledger.oer import CodecError
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, fulfills
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, encode, fulfills
+from payres.interledger.responses import NoReply, Request
+from payres.interledger.routing import converted
 from payres.interledger.stream import IV_BYTES
+from payres.ledger import NotEnough, operator_account
+from payres.payments.incoming import credit
+from payres.store import incoming, peers, wallets
+from payres.store.database import Database
+from payres.store.incoming import IncomingRecord
+from payres.store.peers import PeerRecord
+from payres.store.wallets import WalletRecord
+from payres.store.work import Work
 
 CLOSE: Final = ConnectionClose(CloseCode.NO_ERROR, "")
+
+
+class Receiver:
+    """Receives for the incoming payments and wallets of this node."""
+
+    def __init__(self, database: Database, ilp_address: str) -> None:
+        self._database = database
+        self._ilp_address = ilp_address
+
+    async def receive(
+        self, peer: PeerRecord, prepare: Prepare, opened: Opened, request: Request
+    ) -> Reply | bytes | NoReply:
+        """The reply to a packet for an address of ours, once its money has moved. Raises Rejected, Unavailable."""
+        source = Asset(peer.asset_code, peer.asset_scale)
+        target = opened.asset or source
+        arrived = prepare.amount
+        if arrived and source != target:
+            arrived = await self._database.read(partial(converted, amount=arrived, source=source, target=target))
+        answer = judge(prepare, arrived, opened, self._ilp_address)
+        if not isinstance(answer, Payable):
+            return answer
+        arrival = Arrival(peer, opened.tag, target, prepare.amount, arrived, prepare.expires_at)
+        return await self._database.write(partial(self._deliver, arrival=arrival, request=request, payable=answer))
+
+    def _deliver(self, work: Work, arrival: "Arrival", request: Request, payable: "Payable") -> bytes | NoReply:
+        """One unit: the request is new, the money moves, and the reply is cached. Raises Rejected."""
+        found = responses.find(work, request)
+        if found is not None:
+            return found
+        if not deliver(work, arrival):
+            return encode(payable.decline())
+        reply = encode(payable.fulfill)
+        responses.keep(work, request, reply)
+        return reply
 
 
 class Payable(msgspec.Struct, frozen=True):
@@ -38,61 +88,129 @@ class Payable(msgspec.Struct, frozen=True):
         return self.reply.reject(CLOSE)
 
 
-class Receiver:
-    """Answers for the node with this ILP address; `random_bytes` gives the IVs of the answers."""
+def judge(
+    prepare: Prepare,
+    arrived: int,
+    opened: Opened,
+    ilp_address: str,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> Payable | Fulfill | Reject:
+    """What becomes of a packet of which `arrived` reaches us, in the asset that its address names.
 
-    def __init__(self, ilp_address: str, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
-        self._ilp_address = ilp_address
-        self._random_bytes = random_bytes
-
-    def receive(self, prepare: Prepare, arrived: int, opened: Opened) -> Payable | Fulfill | Reject:
-        """What becomes of a packet of which `arrived` reaches us, in the asset that its address names."""
-        try:
-            asked = opened.shared_secret.open_packet(prepare.data)
-        except CodecError:
-            return self._refuse(Code.UNEXPECTED_PAYMENT)
-        if asked.packet_type != PacketType.PREPARE:
-            return self._refuse(Code.BAD_REQUEST)
-        reply = _Reply(self._ilp_address, opened, prepare, asked.sequence, arrived, self._random_bytes)
-        if any(isinstance(frame, ConnectionClose) for frame in asked.frames):
+    `ilp_address` is that of this node; `random_bytes` gives the IV of the answer.
+    """
+    try:
+        asked = opened.shared_secret.decrypt_packet(prepare.data)
+    except CodecError:
+        return Reject(Code.UNEXPECTED_PAYMENT, ilp_address)
+    if asked.packet_type != PacketType.PREPARE:
+        return Reject(Code.BAD_REQUEST, ilp_address)
+    reply = _Reply(ilp_address, opened, asked.sequence, arrived, random_bytes)
+    details: tuple[Frame, ...] = ()
+    for frame in asked.frames:
+        if isinstance(frame, ConnectionClose):
             return reply.reject(CLOSE)
-        details = _asset_details(asked, opened)
-        fulfillment = opened.shared_secret.fulfillment(prepare.data)
-        # One code for all that is understood and not fulfilled: there are senders that give up at any other.
-        if arrived < asked.prepare_amount or not fulfills(fulfillment, prepare.condition):
-            return reply.reject(*details)
-        fulfill = reply.fulfill(fulfillment, *details)
-        return Payable(fulfill, reply) if arrived else fulfill
-
-    def _refuse(self, code: Code) -> Reject:
-        return Reject(code, self._ilp_address)
+        # A sender that gives its address asks that way which asset it pays in.
+        if isinstance(frame, ConnectionNewAddress) and opened.asset is not None:
+            details = (ConnectionAssetDetails(opened.asset.code, opened.asset.scale),)
+    fulfillment = opened.shared_secret.fulfillment(prepare.data)
+    # One code for all that is understood and not fulfilled: there are senders that give up at any other.
+    if arrived < asked.prepare_amount or not fulfills(fulfillment, prepare.condition):
+        return reply.reject(*details)
+    fulfill = reply.fulfill(fulfillment, *details)
+    return Payable(fulfill, reply) if arrived else fulfill
 
 
 class _Reply(msgspec.Struct, frozen=True):
-    """Seals answers to one packet; each tells how much arrived, also when it is not taken."""
+    """Encrypts answers to one packet; each says how much arrived, also when it is not taken."""
 
     ilp_address: str
     opened: Opened
-    prepare: Prepare
     sequence: int
     arrived: int
     random_bytes: Callable[[int], bytes]
 
     def fulfill(self, fulfillment: bytes, *frames: Frame) -> Fulfill:
-        return Fulfill(fulfillment, self._sealed(PacketType.FULFILL, frames))
+        return Fulfill(fulfillment, self._encrypted(PacketType.FULFILL, frames))
 
     def reject(self, *frames: Frame) -> Reject:
-        data = self._sealed(PacketType.REJECT, frames)
-        return Reject(Code.APPLICATION_ERROR, self.ilp_address, data=data)
+        return Reject(Code.APPLICATION_ERROR, self.ilp_address, data=self._encrypted(PacketType.REJECT, frames))
 
-    def _sealed(self, kind: PacketType, frames: tuple[Frame, ...]) -> bytes:
+    def _encrypted(self, kind: PacketType, frames: tuple[Frame, ...]) -> bytes:
         packet = StreamPacket(self.sequence, kind, self.arrived, frames)
-        return self.opened.shared_secret.seal_packet(packet, self.random_bytes(IV_BYTES))
+        return self.opened.shared_secret.encrypt_packet(packet, self.random_bytes(IV_BYTES))
 
 
-def _asset_details(asked: StreamPacket, opened: Opened) -> tuple[Frame, ...]:
-    """The asset, for a sender that introduces itself: that is how it asks what it pays in."""
-    introduced = any(isinstance(frame, ConnectionNewAddress) for frame in asked.frames)
-    if not introduced or opened.asset is None:
-        return ()
-    return (ConnectionAssetDetails(opened.asset.code, opened.asset.scale),)
+class Arrival(msgspec.Struct, frozen=True):
+    """A packet with money for an address of ours: `sent` in the peer's asset is `arrived` in the address's."""
+
+    peer: PeerRecord
+    tag: str | None
+    asset: Asset
+    sent: int
+    arrived: int
+    expires_at: int
+
+
+def deliver(work: Work, arrival: Arrival) -> bool:
+    """Moves the money; False, and nothing moves, when it is more than the incoming payment takes. Raises Rejected."""
+    if work.now >= arrival.expires_at:
+        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
+    # A peer that was removed since its token was checked was owed nothing then.
+    if peers.peer_by_id(work, arrival.peer.id) is None:
+        raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
+    wallet, payment = _payee(work, arrival)
+    if payment is not None and not _fits(payment, arrival.arrived):
+        return False
+    try:
+        _move(work, arrival, wallet, payment.id if payment else None)
+        if payment is not None:
+            credit(work, payment, arrival.arrived)
+    except NotEnough as lack:
+        raise insufficient(lack, "the receiver's asset") from lack
+    except InvalidAmount as error:  # a total that one figure does not hold
+        raise Rejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
+    return True
+
+
+def _payee(work: Work, arrival: Arrival) -> tuple[WalletRecord, IncomingRecord | None]:
+    """The wallet to credit, and the incoming payment to count it for. Raises Rejected."""
+    wallet_id = wallet_of(arrival.tag or "")
+    payment = None
+    if wallet_id is None:
+        payment = incoming.find_incoming(work, arrival.tag or "")
+        if payment is None or not payment.open_at(work.now):
+            raise Rejected(Code.UNREACHABLE, "The incoming payment takes no more money")
+        wallet_id = payment.wallet_address_id
+    wallet = wallets.wallet_by_id(work, wallet_id)
+    if not wallet.active or wallet.asset != arrival.asset:
+        raise Rejected(Code.UNREACHABLE, "The wallet address takes no money")
+    return wallet, payment
+
+
+def _fits(payment: IncomingRecord, amount: int) -> bool:
+    """Whether the total stays within what is wanted, or passes it by no more than senders' rounding can explain."""
+    if payment.incoming_value is None:
+        return True
+    wanted = int(payment.incoming_value)
+    return payment.received + amount <= wanted + max(1, wanted * 5 // 1000)
+
+
+def _move(work: Work, arrival: Arrival, wallet: WalletRecord, payment_id: str | None) -> None:
+    """Peer to wallet, through the liquidity accounts when the assets differ.
+
+    Raises NotEnough, InvalidAmount, Rejected.
+    """
+    peer, target = arrival.peer, wallet.account_id
+    if peer.asset_id == wallet.asset_id:
+        ledger.transfer(
+            work, peer.account_id, target, arrival.sent, "payment", work.now, incoming_payment_id=payment_id
+        )
+        return
+    source_asset = Asset(peer.asset_code, peer.asset_scale)
+    if converted(work, arrival.sent, source_asset, arrival.asset) != arrival.arrived:
+        raise Rejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
+    taken = operator_account(work, peer.asset_id, "liquidity")
+    given = operator_account(work, wallet.asset_id, "liquidity")
+    ledger.transfer(work, peer.account_id, taken, arrival.sent, "exchange", work.now, incoming_payment_id=payment_id)
+    ledger.transfer(work, given, target, arrival.arrived, "payment", work.now, incoming_payment_id=payment_id)

@@ -1,29 +1,100 @@
-"""Routing: which peer a packet goes to, by the longest prefix of its destination that a peer has a route for."""
+"""Routing: which peer a packet goes to next, and its amount in the asset of that peer.
+
+A packet goes to the peer with the longest route that its destination lies below. Addresses are compared by whole
+segments and by case (RFC 15).
+"""
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import floor
 
-from payres.interledger.addresses import covers
-from payres.store import peers
+import msgspec
+
+from payres.amounts import MAX_LEDGER, Asset, convert
+from payres.errors import NoRate
+from payres.interledger.packets import Code, Prepare, Rejected, too_large_data
+from payres.payments.pricing import rate_between
+from payres.store import assets, peers
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
 
-def next_peer(
-    tx: Work, destination: str, own_address: str, asset_id: int, inbound_peer_id: int | None = None
-) -> PeerRecord | None:
-    """The peer towards a destination; None when there is none, or when the destination is our own.
+class Hop(msgspec.Struct, frozen=True):
+    """The next hop of a packet: a peer, the token to send with, and the amount in the peer's asset, rounded down."""
 
-    Never the peer that the packet came from. Among peers with the same prefix, one in the payer's asset goes first.
+    peer: PeerRecord
+    token: str
+    amount: int
+
+
+def next_hop(work: Work, own_address: str, prepare: Prepare, source: Asset, inbound_peer_id: int | None = None) -> Hop:
+    """The hop of a packet whose amount is in `source`. Raises Rejected."""
+    peer = peer_towards(work, own_address, prepare.destination, source, inbound_peer_id)
+    target = Asset(peer.asset_code, peer.asset_scale)
+    onward = converted(work, prepare.amount, source, target) if prepare.amount else 0
+    return Hop(peer, peers.outgoing_token(work, peer), onward)
+
+
+def peer_towards(
+    work: Work, own_address: str, destination: str, source: Asset, inbound_peer_id: int | None = None
+) -> PeerRecord:
+    """The peer of the next hop, never the one that the packet came from. Raises Rejected."""
+    known = assets.find_asset(work, source.code, source.scale)
+    peer = next_peer(work, destination, own_address, known.id if known else 0, inbound_peer_id)
+    if peer is not None:
+        return peer
+    if inbound_peer_id is not None and covers(own_address, destination):
+        raise Rejected(Code.UNREACHABLE if destination == own_address else Code.UNEXPECTED_PAYMENT)
+    where = destination.rpartition(".")[0]  # the last segment names the payment, and is long
+    raise Rejected(Code.UNREACHABLE, f"There is no peer with a route to {where}")
+
+
+def next_peer(
+    work: Work, destination: str, own_address: str, asset_id: int, inbound_peer_id: int | None = None
+) -> PeerRecord | None:
+    """The peer with the longest route to a destination; None when there is none, or the destination is our own.
+
+    Never the peer that the packet came from. Among peers with the same route, one in the payer's asset goes first.
     """
     longer_than = len(own_address) if covers(own_address, destination) else 0
     prefixes = [prefix for prefix in prefixes_of(destination) if len(prefix) > longer_than]
-    found = [(p, peer) for p, peer in peers.peers_towards(tx, prefixes) if peer.id != inbound_peer_id]
+    found = [(p, peer) for p, peer in peers.peers_towards(work, prefixes) if peer.id != inbound_peer_id]
     if not found:
         return None
     return min(found, key=lambda route: (-len(route[0]), route[1].asset_id != asset_id, route[1].id))[1]
+
+
+def covers(prefix: str, address: str) -> bool:
+    """Whether the address is the prefix or lies below it: `g.bank` covers `g.bank.alice`, never `g.banker`."""
+    return address.startswith(prefix) and address[len(prefix) : len(prefix) + 1] in ("", ".")
 
 
 def prefixes_of(address: str) -> Sequence[str]:
     """The address and every shorter one that covers it, down to the scheme alone."""
     segments = address.split(".")
     return [".".join(segments[:count]) for count in range(len(segments), 0, -1)]
+
+
+def converted(work: Work, amount: int, source: Asset, target: Asset) -> int:
+    """What `amount` of `source` is in `target`, rounded down; at least 1 and no more than the ledger can move.
+
+    Raises Rejected.
+    """
+    if source == target:
+        return amount
+    rate = _rate(work, source, target)
+    result = convert(amount, rate, source.scale, target.scale)
+    if not result:
+        raise Rejected(Code.INSUFFICIENT_SOURCE_AMOUNT, "The amount is worth nothing in the next asset")
+    if result > MAX_LEDGER:
+        unit_rate = rate * Fraction(10) ** (target.scale - source.scale)
+        raise Rejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(amount, floor(MAX_LEDGER / unit_rate)))
+    return result
+
+
+def _rate(work: Work, source: Asset, target: Asset) -> Fraction:
+    try:
+        return rate_between(work, source.code, target.code)
+    except NoRate as error:
+        code = Code.INTERNAL_ERROR if error.is_stale else Code.CANNOT_RECEIVE
+        raise Rejected(code, f"There is no exchange rate from {source.code} to {target.code}") from error

@@ -1,4 +1,4 @@
-"""What the shared secret of a STREAM connection does (RFC 29): it seals packets and gives fulfillments."""
+"""What the shared secret of a STREAM connection does (RFC 29): it encrypts packets and gives fulfillments."""
 
 import hashlib
 import hmac
@@ -27,45 +27,45 @@ class SharedSecret:
         # Set up once and copied for each packet; unlike hmac.digest that never hands the interpreter to others.
         self._fulfillments = hmac.new(fulfillment_key, digestmod="sha256")
 
-    def seal(self, plaintext: bytes, iv: bytes | None = None) -> bytes:
-        """The text under AES-256-GCM, with an IV of 12 bytes that is never used for another text."""
-        return seal(self._cipher, plaintext, os.urandom(IV_BYTES) if iv is None else iv)
+    def encrypt(self, plaintext: bytes, iv: bytes | None = None) -> bytes:
+        """The text encrypted with AES-256-GCM, under an IV of 12 bytes that is never used for another text."""
+        return encrypt(self._cipher, plaintext, os.urandom(IV_BYTES) if iv is None else iv)
 
-    def unseal(self, data: bytes) -> bytes:
-        """What was sealed. Raises CodecError when it was not sealed with this secret, or was changed since."""
-        return unseal(self._cipher, data)
+    def decrypt(self, data: bytes) -> bytes:
+        """The plaintext. Raises CodecError when it was not encrypted with this secret, or was changed since."""
+        return decrypt(self._cipher, data)
 
     def fulfillment(self, data: bytes) -> bytes:
-        """What fulfills a Prepare with this (sealed) data."""
+        """What fulfills a Prepare with this (encrypted) data."""
         code = self._fulfillments.copy()
         code.update(data)
         return code.digest()
 
     def condition(self, data: bytes) -> bytes:
-        """The condition of a Prepare with this (sealed) data that can be fulfilled."""
+        """The condition of a Prepare with this (encrypted) data that can be fulfilled."""
         return hashlib.sha256(self.fulfillment(data)).digest()
 
-    def seal_packet(self, packet: StreamPacket, iv: bytes | None = None) -> bytes:
+    def encrypt_packet(self, packet: StreamPacket, iv: bytes | None = None) -> bytes:
         """A STREAM packet as the data of an ILP packet."""
-        return self.seal(encode_stream_packet(packet), iv)
+        return self.encrypt(encode_stream_packet(packet), iv)
 
-    def open_packet(self, data: bytes) -> StreamPacket:
+    def decrypt_packet(self, data: bytes) -> StreamPacket:
         """The STREAM packet in the data of an ILP packet. Raises CodecError when there is none for this secret."""
-        return decode_stream_packet(self.unseal(data))
+        return decode_stream_packet(self.decrypt(data))
 
 
-def seal(cipher: AESGCM, plaintext: bytes, iv: bytes) -> bytes:
+def encrypt(cipher: AESGCM, plaintext: bytes, iv: bytes) -> bytes:
     """IV (12 bytes), tag (16), ciphertext: the order that both STREAM packets and address tokens have."""
     sealed = cipher.encrypt(iv, plaintext, None)
     return b"".join((iv, sealed[-TAG_BYTES:], sealed[:-TAG_BYTES]))
 
 
-def unseal(cipher: AESGCM, data: bytes) -> bytes:
-    """What `seal` sealed. Raises CodecError when another key sealed it, or when it was changed since."""
+def decrypt(cipher: AESGCM, data: bytes) -> bytes:
+    """The plaintext of `encrypt`. Raises CodecError when it was encrypted with another key, or changed since."""
     ciphertext = IV_BYTES + TAG_BYTES
     if len(data) < ciphertext:
-        raise CodecError("the sealed data is too short")
+        raise CodecError("the encrypted data is too short")
     try:
         return cipher.decrypt(data[:IV_BYTES], data[ciphertext:] + data[IV_BYTES:ciphertext], None)
     except InvalidTag:
-        raise CodecError("the data was not sealed with this key") from None
+        raise CodecError("the data was not encrypted with this key") from None

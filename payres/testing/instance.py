@@ -16,7 +16,7 @@ from payres.amounts import Asset, format_decimal
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import consent
-from payres.interledger.remote_payments import Patience
+from payres.interledger.remote_payments import Backoff
 from payres.operator import audit, keys, wallets
 from payres.routes import bodies
 from payres.routes.context import Context
@@ -183,9 +183,9 @@ def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
 def _hasten(context: Context) -> None:
     """Nothing is far away, so payments to other servers that fail do so within a second or two."""
     payments = context.remote_payments
-    payments.patience = Patience(after_failure=0.02, after_fault=0.02)
-    payments.outbounds.timing = msgspec.structs.replace(
-        payments.outbounds.timing, probe_timeout=5 * SECOND, idle_timeout=SECOND, close_timeout=SECOND
+    payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
+    payments.outbound.timing = msgspec.structs.replace(
+        payments.outbound.timing, probe_timeout=5 * SECOND, idle_timeout=SECOND, close_timeout=SECOND
     )
 
 

@@ -353,7 +353,7 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_rate_limits.py::test_request_that_is_refused_before_any_proof_counts_as_guessing",
         "routes/test_rate_limits.py::test_address_may_ask_so_often_and_again_later",
         "routes/test_rate_limits.py::test_address_that_cannot_be_read_is_no_way_around_the_limits",
-        "interledger/test_traffic.py::test_packets_a_second_are_limited_for_each_peer",
+        "interledger/test_connector.py::test_packets_a_second_are_limited_for_each_peer",
     ],
 }
 

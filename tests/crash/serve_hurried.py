@@ -10,7 +10,7 @@ from unittest.mock import patch
 from payres.cli import main
 from payres.clock import SECOND
 from payres.interledger import outbound
-from payres.interledger.sending.timing import Timing
+from payres.interledger.sending.pacing import Timing
 
 LIFETIME = 3 * SECOND
 COMMAND = (sys.executable, __file__, "serve", "--json")

@@ -53,9 +53,9 @@ def network(folder: Path, *names: str) -> Iterator[Sequence[Instance]]:
 
 def hurried(instance: Instance, **timing: int) -> Instance:
     """The same server with other times (microseconds) for its own packets; without any, it is soon tired of waiting."""
-    outbounds = instance.context.remote_payments.outbounds
+    outbound = instance.context.remote_payments.outbound
     changed = timing or {"idle_timeout": SECOND // 2, "probe_timeout": 5 * SECOND}
-    outbounds.timing = msgspec.structs.replace(outbounds.timing, **changed)
+    outbound.timing = msgspec.structs.replace(outbound.timing, **changed)
     return instance
 
 

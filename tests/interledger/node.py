@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from payres.amounts import Asset
 from payres.clock import SECOND, MovableClock
 from payres.identifiers import SystemIdentifiers
-from payres.interledger.answers import Answers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
@@ -19,8 +18,8 @@ from payres.interledger.frames import Frame, PacketType, StreamMoney, StreamPack
 from payres.interledger.link import Link, open_http
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.recovery import Recovery
+from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
-from payres.interledger.traffic import Traffic
 from payres.operator import audit, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.store import accounts, clients, incoming, packets
@@ -44,12 +43,10 @@ class Node:
         self.link = link
         self.clock = clock
         self.credentials = CredentialSource(secret, own)
-        self.answers = Answers()
-        self.recovery = Recovery(database, clock, link, self.answers)
+        self.recovery = Recovery(database, clock, link)
         self.identifiers = SystemIdentifiers()
-        forwarder = Forwarder(database, clock, self.identifiers, own, link, self.answers, self.recovery)
-        traffic = Traffic(Throttle(0, clock))
-        self.connector = Connector(database, clock, own, self.credentials, self.answers, forwarder, traffic)
+        forwarder = Forwarder(database, clock, self.identifiers, own, link, self.recovery)
+        self.connector = Connector(database, clock, own, self.credentials, forwarder, Throttle(0, clock))
 
     async def write(self, unit: Callable[[Transaction], T]) -> T:
         return await self.database.write(unit)
@@ -96,8 +93,15 @@ class Node:
         return Sender(made.ilp_address, opened.shared_secret, self.clock)
 
     async def send(self, peer: PeerRecord, prepare: Prepare, request_id: str | None = None) -> Reply:
-        """What the node answers a peer."""
-        return decode_reply(await self.connector.handle(peer, encode(prepare), request_id))
+        """The node's reply to a peer."""
+        reply = await self.answer(peer, prepare, request_id)
+        assert not isinstance(reply, NoReply)
+        return reply
+
+    async def answer(self, peer: PeerRecord, prepare: Prepare, request_id: str | None = None) -> Reply | NoReply:
+        """The node's reply to a peer, or why there is none."""
+        answer = await self.connector.handle(peer, encode(prepare), request_id)
+        return decode_reply(answer) if isinstance(answer, bytes) else answer
 
     async def balance(self, name: str) -> int:
         """What we owe a peer."""
@@ -152,13 +156,13 @@ class Sender:
     ) -> Prepare:
         self.sequence += 1
         packet = StreamPacket(self.sequence, kind, minimum, frames or (StreamMoney(1, 1),))
-        data = self.secret.seal_packet(packet)
+        data = self.secret.encrypt_packet(packet)
         condition = self.secret.condition(data) if fulfillable else os.urandom(32)
         return Prepare(amount, self.clock.now() + lifetime, condition, self.address, data)
 
     def read(self, reply: Reply) -> StreamPacket:
         """The receiver's words. Raises CodecError when there are none."""
-        return self.secret.open_packet(reply.data)
+        return self.secret.decrypt_packet(reply.data)
 
 
 def far_prepare(node: Node, amount: int, fulfillment: bytes, destination: str = "test.far.receiver") -> Prepare:

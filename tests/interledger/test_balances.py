@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.interledger import balances
-from payres.interledger.balances import PaymentEnded
-from payres.ledger import NotEnough
+from payres.interledger.packets import Code, Rejected
 from payres.operator import assets, audit, liquidity, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.elsewhere import Path as Way
@@ -137,13 +136,15 @@ class Machine:
         """A packet of a payment of ours."""
         spent = self.oracle.total({*PAID, "prepared"}, outgoing_payment_id=payment_id)
         fits = payment_id not in self.oracle.over and spent + amount <= DEBIT - FEE
-        self._prepare(self._packet(onward, amount, outgoing_payment_id=payment_id), fits, PaymentEnded)
+        self._prepare(self._packet(onward, amount, outgoing_payment_id=payment_id), fits, Code.BAD_REQUEST)
 
     def forward(self, onward: str, amount: int) -> None:
         """A packet of another peer, to be passed on."""
         payer = require_peer(self.tx, INBOUND).id
         used = self.oracle.total({*PAID, "prepared"}, from_peer_id=payer)
-        self._prepare(self._packet(onward, amount, from_peer_id=payer), used + amount <= CREDIT, NotEnough)
+        self._prepare(
+            self._packet(onward, amount, from_peer_id=payer), used + amount <= CREDIT, Code.INSUFFICIENT_LIQUIDITY
+        )
 
     def decide(self, how: str, which: int, delivered: int) -> None:
         """The outcome of a packet, which may have been known before."""
@@ -154,7 +155,7 @@ class Machine:
         if how == "fulfilled":
             changed = balances.fulfil(self.tx, packet_id, delivered, NOW)
         elif how == "doubtful":
-            changed = balances.doubt(self.tx, packet_id, NOW)
+            changed = balances.set_aside(self.tx, packet_id, NOW)
         else:
             changed = balances.reject(self.tx, packet_id)
         # Only of our own packets may it stay unknown: for others' it is released by then.
@@ -213,7 +214,7 @@ class Machine:
             **whose,
         )
 
-    def _prepare(self, packet: PacketRecord, fits: bool, refusal: type[Exception]) -> None:
+    def _prepare(self, packet: PacketRecord, fits: bool, code: Code) -> None:
         peer = next(
             require_peer(self.tx, name) for name in ONWARD if require_peer(self.tx, name).id == packet.to_peer_id
         )
@@ -224,8 +225,9 @@ class Machine:
                 balances.prepare(self.tx, packet, peer, NOW)
             self.oracle.packets[packet.id], self.oracle.states[packet.id] = packet, "prepared"
         else:
-            with pytest.raises(NotEnough if fits else refusal), savepoint(self.tx):
+            with pytest.raises(Rejected) as caught, savepoint(self.tx):
                 balances.prepare(self.tx, packet, peer, NOW)
+            assert caught.value.code == (Code.INSUFFICIENT_LIQUIDITY if fits else code)
 
 
 AMOUNTS = st.one_of(st.integers(1, 400), st.sampled_from([1, DEBIT - FEE - 1, DEBIT - FEE, DEBIT, CREDIT, CREDIT + 1]))

@@ -10,8 +10,7 @@ import pytest
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import SECOND
 from payres.errors import Unavailable
-from payres.interledger import ildcp
-from payres.interledger.answers import KEPT_FOR, RequestIdReused
+from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.frames import CloseCode, ConnectionClose
 from payres.interledger.packets import (
     Code,
@@ -24,11 +23,14 @@ from payres.interledger.packets import (
     encode,
     parse_too_large,
 )
+from payres.interledger.responses import KEPT_FOR, NoReply
+from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import liquidity, wallets
 from payres.operator.assets import set_rate
 from payres.store import peers
 from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.throttle import Throttle
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
@@ -36,6 +38,11 @@ USD, EUR = Asset("USD", 2), Asset("EUR", 2)
 
 def code(reply: Reply) -> str:
     return reply.code if isinstance(reply, Reject) else "FULFILL"
+
+
+def decoded(answer: bytes | NoReply) -> Reply:
+    assert isinstance(answer, bytes)
+    return decode_reply(answer)
 
 
 @pytest.mark.parametrize("version", ["stream-receiver@0.3.3-alpha.3"])
@@ -258,7 +265,7 @@ def _prepare(node: Node) -> Prepare:
 async def test_body_that_is_no_prepare_is_an_invalid_packet(node: Node) -> None:
     peer = await node.peer("up")
     for body in (b"", b"hello", encode(Fulfill(bytes(32))), encode(_prepare(node))[:-1]):
-        reply = decode_reply(await node.connector.handle(peer, body, "number"))
+        reply = decoded(await node.connector.handle(peer, body, "number"))
         assert code(reply) == "F01"
 
 
@@ -290,17 +297,19 @@ async def test_configuration_is_that_of_the_peer(node: Node, vectors: dict[str, 
     given = vectors["ildcp"]
     peer = await node.peer("child", ilp_address=given["response"]["clientAddress"])
     question = decode_prepare(bytes.fromhex(given["request"]["hex"]))
+    assert (question.destination, question.condition.hex()) == (CONFIGURATION, given["condition"])
+    assert question.condition == CONFIGURATION_CONDITION
     asked = Prepare(0, START + LIFETIME, question.condition, question.destination)
-    assert (await node.connector.handle(peer, encode(asked), None)).hex() == given["response"]["hex"]
+    assert await node.connector.handle(peer, encode(asked), None) == bytes.fromhex(given["response"]["hex"])
 
 
 async def test_question_for_the_configuration_carries_no_money_and_expires(node: Node) -> None:
     peer = await node.peer("child")
-    paid = Prepare(1, START + LIFETIME, ildcp.CONDITION, ildcp.DESTINATION)
+    paid = Prepare(1, START + LIFETIME, CONFIGURATION_CONDITION, CONFIGURATION)
     assert code(await node.send(peer, paid)) == "F00"
-    unanswerable = Prepare(0, START + LIFETIME, bytes(32), ildcp.DESTINATION)
+    unanswerable = Prepare(0, START + LIFETIME, bytes(32), CONFIGURATION)
     assert code(await node.send(peer, unanswerable)) == "F00"
-    assert code(await node.send(peer, ildcp.request(START))) == "R00"
+    assert code(await node.send(peer, Prepare(0, START, CONFIGURATION_CONDITION, CONFIGURATION))) == "R00"
 
 
 # Across assets
@@ -400,6 +409,48 @@ async def test_wallet_itself_takes_any_number_of_payments(node: Node) -> None:
     assert code(await node.send(peer, sender.prepare(1))) == "F02"
 
 
+# How much a peer may send
+
+
+async def test_packets_in_flight_are_limited_for_each_peer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = await node.peer("one"), await node.peer("other")
+    sender = node.sender(await node.payment(await node.wallet()))
+    opened, write = asyncio.Event(), node.database.write
+
+    async def held(unit: Any) -> Any:
+        await opened.wait()
+        return await write(unit)
+
+    monkeypatch.setattr(node.database, "write", held)
+    held_back = [asyncio.create_task(node.send(one, sender.prepare(1))) for _ in range(MAX_PACKETS_IN_FLIGHT)]
+    await asyncio.sleep(0)
+    assert code(await node.send(one, sender.prepare(1))) == "T03"
+    theirs = asyncio.create_task(node.send(other, sender.prepare(1)))
+    opened.set()
+    assert isinstance(await theirs, Fulfill)
+    assert {code(reply) for reply in await asyncio.gather(*held_back)} == {"FULFILL"}
+    assert isinstance(await node.send(one, sender.prepare(1)), Fulfill)
+
+
+async def test_packet_that_fails_is_no_longer_in_flight(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = await node.peer("up")
+    monkeypatch.setattr(node.credentials, "open", lambda _: 1 / 0)
+    for _ in range(MAX_PACKETS_IN_FLIGHT + 1):
+        assert code(await node.send(peer, _prepare(node))) == "T00"
+
+
+async def test_packets_a_second_are_limited_for_each_peer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = await node.peer("one"), await node.peer("other")
+    monkeypatch.setattr(node.connector, "_throttle", Throttle(3, node.clock))
+    sender = node.sender(await node.payment(await node.wallet()))
+    for _ in range(3 * BURST_SECONDS):
+        assert isinstance(await node.send(one, sender.prepare(0)), Fulfill)
+    assert code(await node.send(one, sender.prepare(0))) == "T05"
+    assert isinstance(await node.send(other, sender.prepare(0)), Fulfill)
+    node.clock.advance(1)
+    assert isinstance(await node.send(one, sender.prepare(0)), Fulfill)
+
+
 # Repeated requests
 
 
@@ -407,7 +458,7 @@ async def test_repeated_request_gets_its_first_answer_and_moves_nothing(node: No
     peer, payment = await node.peer("up"), await node.payment(await node.wallet(), 100)
     prepare = encode(node.sender(payment).prepare(100))
     first = await node.connector.handle(peer, prepare, "number-1")
-    assert isinstance(decode_reply(first), Fulfill)
+    assert isinstance(decoded(first), Fulfill)
     # The payment is completed, the packet expires, the peer's terms change: the answer stays.
     assert await node.connector.handle(peer, prepare, "number-1") == first
     node.clock.advance(60)
@@ -438,10 +489,8 @@ async def test_numbers_of_different_peers_have_nothing_to_do_with_each_other(nod
 async def test_number_of_another_packet_is_refused(node: Node) -> None:
     peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
     await node.send(peer, sender.prepare(5), "number")
-    with pytest.raises(RequestIdReused):
-        await node.send(peer, sender.prepare(5), "number")
-    with pytest.raises(RequestIdReused):
-        await node.send(peer, sender.prepare(5, lifetime=-1), "number")
+    assert await node.answer(peer, sender.prepare(5), "number") is NoReply.REQUEST_ID_REUSED
+    assert await node.answer(peer, sender.prepare(5, lifetime=-1), "number") is NoReply.REQUEST_ID_REUSED
     assert await node.wallet_balance() == 5
 
 
@@ -473,7 +522,7 @@ async def test_request_that_expires_before_the_first_is_committed_is_not_denied(
     assert not first.done()
     second_batch.opened.set()
     assert await second == await first
-    assert isinstance(decode_reply(await first), Fulfill)
+    assert isinstance(decoded(await first), Fulfill)
     await asyncio.gather(*queued)
 
 

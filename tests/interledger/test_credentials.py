@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import Asset
-from payres.interledger.addresses import is_address
 from payres.interledger.credentials import Credentials, CredentialSource, wallet_of
+from payres.interledger.packets import is_address
 from payres.interledger.stream import SharedSecret
 
 # Made by the reference implementation, @interledger/stream-receiver; serverSecret and token are hexadecimal.

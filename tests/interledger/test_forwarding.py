@@ -11,7 +11,6 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger import forwarding as module
-from payres.interledger.answers import NoAnswerYet, RequestIdReused
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -22,6 +21,7 @@ from payres.interledger.packets import (
     encode,
     parse_too_large,
 )
+from payres.interledger.responses import NoReply
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.operator import liquidity
 from payres.operator.assets import set_rate
@@ -107,10 +107,8 @@ async def test_money_is_reserved_while_the_packet_is_under_way(node: Node) -> No
         [packet] = await node.under_way()
         assert (packet.source_amount, packet.amount, packet.from_request_id) == (400, 400, "first")
         assert code(await node.send(near, far_prepare(node, 101, FULFILLMENT))) == "T04"
-        with pytest.raises(NoAnswerYet):
-            await node.send(near, far_prepare(node, 400, FULFILLMENT), "first")
-        with pytest.raises(RequestIdReused):
-            await node.send(near, far_prepare(node, 400, bytes(32)), "first")
+        assert await node.answer(near, far_prepare(node, 400, FULFILLMENT), "first") is NoReply.OUTCOME_UNKNOWN
+        assert await node.answer(near, far_prepare(node, 400, bytes(32)), "first") is NoReply.REQUEST_ID_REUSED
         await node.check_books()
         answer.set()
         assert await first == THANKS
@@ -172,11 +170,9 @@ async def test_lost_answer_keeps_the_money_for_a_peer_that_can_ask_again(node: N
     async with FakePeer(behaviour) as far:
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
         for _ in range(2):
-            with pytest.raises(NoAnswerYet):
-                await node.send(near, prepare, "number")
+            assert await node.answer(near, prepare, "number") is NoReply.OUTCOME_UNKNOWN
         node.clock.advance(60)
-        with pytest.raises(NoAnswerYet):
-            await node.send(near, prepare, "number")
+        assert await node.answer(near, prepare, "number") is NoReply.OUTCOME_UNKNOWN
         assert len(far.requests) == 1
     [packet] = await node.under_way()
     assert packet.amount == 500
@@ -209,8 +205,7 @@ async def test_peer_that_says_nothing_is_waited_for_until_the_packet_expires(nod
     async with FakePeer(silent) as far:
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
         node.clock.advance((LIFETIME - 2 * SECOND) / SECOND)
-        with pytest.raises(NoAnswerYet):
-            await node.send(near, prepare, "number")
+        assert await node.answer(near, prepare, "number") is NoReply.OUTCOME_UNKNOWN
     assert await last_error(node) == "127.0.0.1 did not answer within 1 seconds"
 
 
@@ -320,11 +315,9 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
 
     async with FakePeer(behave) as far:
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
-        with pytest.raises(NoAnswerYet):
-            await node.send(near, prepare, "number")
+        assert await node.answer(near, prepare, "number") is NoReply.OUTCOME_UNKNOWN
         monkeypatch.setattr(node.database, "write", write)
-        with pytest.raises(NoAnswerYet):
-            await node.send(near, prepare, "number")
+        assert await node.answer(near, prepare, "number") is NoReply.OUTCOME_UNKNOWN
     assert len(await node.under_way()) == 1
 
 
@@ -343,10 +336,10 @@ async def test_many_packets_at_once_keep_the_books(node: Node) -> None:
         await node.peer("far", url=far.url)
         near = await node.peer("near", credit=5_000)
         prepares = [far_prepare(node, 100, secret) for secret in secrets]
-        sent = [node.send(near, prepare, f"n-{at}") for at, prepare in enumerate(prepares)]
+        sent = [node.answer(near, prepare, f"n-{at}") for at, prepare in enumerate(prepares)]
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
     fulfilled = sum(isinstance(one, Fulfill) for one in outcomes)
-    unknown = sum(isinstance(one, NoAnswerYet) for one in outcomes)
+    unknown = sum(one is NoReply.OUTCOME_UNKNOWN for one in outcomes)
     assert {code(one) for one in outcomes if isinstance(one, Reject)} <= {"F99", "T04"}
     assert sum(isinstance(one, Reject) for one in outcomes) + fulfilled + unknown == 100
     assert len(await node.under_way()) == unknown
@@ -391,7 +384,7 @@ def begin(node: Node, peer: PeerRecord, prepare: Prepare) -> list[asyncio.Task[R
 async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON_OF_PEER)
     async with FakePeer(holding) as far, asyncio.timeout(10):
         near, other = await pair(node, far), await node.peer("other")
@@ -409,7 +402,7 @@ async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link
 
 
 async def test_packets_passed_on_to_one_peer_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON)
     async with FakePeer(holding) as far, asyncio.timeout(10):
         near, other, third = await pair(node, far), await node.peer("other"), await node.peer("third")

@@ -33,7 +33,6 @@ def test_length_vectors(length_vector: Vector) -> None:
 def test_uint64_vectors(uint64_vector: Vector) -> None:
     value, data = int(uint64_vector["value"]), bytes.fromhex(uint64_vector["hex"])
     assert oer.uint64(value) == data
-    assert Reader(data).uint64() == value
 
 
 def test_timestamp_vectors(timestamp_vector: Vector) -> None:
@@ -45,8 +44,13 @@ def test_timestamp_vectors(timestamp_vector: Vector) -> None:
 def test_reader_reads_one_value_after_the_other() -> None:
     parts = [b"?", oer.uint8(7), oer.uint64(8), oer.var_octets(b"nine"), oer.var_uint(1000), oer.var_text("é"), b"rest"]
     reader = Reader(b"".join(parts), 1)
-    assert (reader.uint8(), reader.uint64(), reader.var_octets(), reader.var_uint()) == (7, 8, b"nine", 1000)
-    assert (reader.text_utf8(), reader.octets(2), reader.rest(), reader.rest()) == ("é", b"re", b"st", b"")
+    assert (reader.uint8(), reader.octets(8), reader.var_octets(), reader.var_uint()) == (
+        7,
+        bytes(7) + b"\x08",
+        b"nine",
+        1000,
+    )
+    assert (reader.text_utf8(), reader.octets(2), reader.octets(2), reader.octets(0)) == ("é", b"re", b"st", b"")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,6 @@ def test_reader_saturates_numbers_above_eight_bytes_where_it_may() -> None:
     ("read", "data"),
     [
         (Reader.uint8, ""),
-        (Reader.uint64, "00000000000000"),
         (Reader.var_uint, ""),
         (Reader.var_uint, "00"),
         (Reader.var_uint, "0201"),
@@ -116,7 +119,7 @@ def test_writing_refuses_what_does_not_fit(write: Callable[[int], bytes], value:
 
 @given(st.integers(0, MAX_UINT64))
 def test_numbers_come_back(n: int) -> None:
-    assert Reader(oer.uint64(n)).uint64() == n
+    assert oer.uint64(n) == n.to_bytes(8, "big")
     data = oer.var_uint(n)
     assert Reader(data).var_uint() == n
     assert data[1:] == n.to_bytes(8, "big").lstrip(b"\0") or data == b"\x01\x00"
@@ -125,7 +128,7 @@ def test_numbers_come_back(n: int) -> None:
 @given(st.binary(max_size=300), st.text(max_size=100))
 def test_octets_and_texts_come_back(data: bytes, text: str) -> None:
     reader = Reader(oer.var_octets(data) + oer.var_text(text))
-    assert (reader.var_octets(), reader.text_utf8(), reader.rest()) == (data, text, b"")
+    assert (reader.var_octets(), reader.text_utf8(), reader.octets(0)) == (data, text, b"")
 
 
 # RFC 30, fixed-length timestamps

@@ -7,7 +7,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND
-from payres.interledger.outbound import ASKED_AT_ONCE_FROM_WALLET, Outbounds
+from payres.interledger.outbound import ASKED_AT_ONCE_FROM_WALLET, Outbound
 from payres.interledger.packets import Code, Reject, decode_prepare
 from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
 
@@ -18,34 +18,34 @@ FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
 
 
 @pytest.fixture
-def outbounds(node: Node) -> Outbounds:
-    return Outbounds(node.database, node.link, node.link, node.clock, node.identifiers, OWN)
+def outbound(node: Node) -> Outbound:
+    return Outbound(node.database, node.link, node.link, node.clock, node.identifiers, OWN)
 
 
-async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, outbounds: Outbounds) -> None:
+async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, outbound: Outbound) -> None:
     async with FakePeer(rejecting(FAR_REJECT)) as far:
         peer = await node.peer("far", url=far.url)
         prepare = far_prepare(node, 5, FULFILLMENT)
         async with AsyncExitStack() as places:
             for _ in range(ASKED_AT_ONCE_FROM_WALLET):
-                await places.enter_async_context(outbounds.probe_places.place(peer.id, WALLET))
-            asking = asyncio.create_task(outbounds.open(USD, WALLET).ask(prepare))
-            assert await outbounds.open(USD, WALLET + 1).ask(prepare) == FAR_REJECT  # others go past
+                await places.enter_async_context(outbound.probe_slots.slot(peer.id, WALLET))
+            asking = asyncio.create_task(outbound.open(USD, WALLET).ask(prepare))
+            assert await outbound.open(USD, WALLET + 1).ask(prepare) == FAR_REJECT  # others go past
             assert len(far.requests) == 1
             node.clock.advance(30)
         assert await asking == FAR_REJECT
         assert decode_prepare(far.requests[1].body).expires_at == prepare.expires_at + 30 * SECOND
 
 
-async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outbounds: Outbounds) -> None:
+async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outbound: Outbound) -> None:
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         await node.peer("far", url=far.url)
         elsewhere = await node.peer("elsewhere", url=far.url)
-        outbound = outbounds.open(USD, WALLET, "a payment")
-        outbound._peer_id = elsewhere.id
-        outcome = await outbound.pay(far_prepare(node, 5, FULFILLMENT), FULFILLMENT, lambda fulfill: 5)
+        packets = outbound.open(USD, WALLET, "a payment")
+        packets._peer_id = elsewhere.id
+        outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), FULFILLMENT, lambda fulfill: 5)
         assert isinstance(outcome, Reject)
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests
-    assert outbound._peer_id != elsewhere.id  # the next one looks where to go
+    assert packets._peer_id != elsewhere.id  # the next one looks where to go
     assert not await node.under_way()

@@ -18,7 +18,8 @@ from payres.interledger.frames import (
 )
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare, encode
-from payres.interledger.receiver import Payable, Receiver
+from payres.interledger.receiver import Payable
+from payres.interledger.receiver import judge as judged
 from tests.interledger.node import Sender
 
 OLDER = "stream-receiver@0.3.3-alpha.3"  # whose one code for "understood, not fulfilled" every sender understands
@@ -38,7 +39,7 @@ def receive(vectors: dict[str, Any], prepare: Prepare) -> tuple[Reply, str | Non
     source = CredentialSource(bytes.fromhex(vectors["receiver"]["serverSecret"]), address)
     opened = source.open(prepare.destination)
     assert opened is not None
-    result = Receiver(address, lambda _: bytes.fromhex(vectors["iv"])).receive(prepare, prepare.amount, opened)
+    result = judged(prepare, prepare.amount, opened, address, lambda _: bytes.fromhex(vectors["iv"]))
     return (result.fulfill, opened.tag) if isinstance(result, Payable) else (result, None)
 
 
@@ -69,7 +70,7 @@ def sender() -> Sender:
 def judge(one: Sender, prepare: Prepare, arrived: int | None = None) -> Payable | Fulfill | Reject:
     opened = SOURCE.open(prepare.destination)
     assert opened is not None
-    return Receiver("test.node").receive(prepare, prepare.amount if arrived is None else arrived, opened)
+    return judged(prepare, prepare.amount if arrived is None else arrived, opened, "test.node")
 
 
 def test_minimum_is_held_against_what_arrives_and_not_against_what_was_sent() -> None:

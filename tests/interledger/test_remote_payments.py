@@ -15,6 +15,7 @@ from payres.errors import Unavailable
 from payres.interledger import balances, quoting
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
+from payres.slots import Slots
 from payres.store import outgoing, packets
 from payres.store.database import Transaction
 from payres.testing.instance import Instance
@@ -136,7 +137,7 @@ def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, mo
 def test_payment_in_doubt_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair
     payments = a.context.remote_payments
-    monkeypatch.setattr(payments, "_turns", asyncio.Semaphore(1))
+    monkeypatch.setattr(payments, "_slots", Slots(1, 1))
     created = begin_and_interrupt(a, receiver, never, monkeypatch)
     payments.wake()  # it now waits for its packets to expire
     other = bill(b, b.wallet("bob"), 500)

@@ -1,11 +1,16 @@
+"""Where packets go next: addresses and what lies below them, routes, and amounts in another asset."""
+
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.interledger.addresses import covers
-from payres.interledger.routing import next_peer, prefixes_of
+from payres.amounts import MAX_LEDGER, MAX_VALUE, Asset
+from payres.interledger.packets import MAX_ADDRESS, Code, Rejected, is_address, parse_too_large
+from payres.interledger.routing import converted, covers, next_peer, prefixes_of
+from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, add_peer
 from payres.store import peers
 from payres.store.connections import connect_writer
@@ -108,3 +113,125 @@ def test_longest_address_has_all_its_prefixes_asked_for(tx: Transaction) -> None
     made(tx, {"far": ["test.a"]})
     found = next_peer(tx, "test" + ".a" * 509, OWN, 0)
     assert found is not None
+
+
+SCHEMES = ["g", "private", "example", "peer", "self", "test", "test1", "test2", "test3", "local"]
+segments = st.text("abzAZ09_~-", min_size=1, max_size=4)
+addresses = st.builds(
+    lambda scheme, rest: ".".join([scheme, *rest]), st.sampled_from(SCHEMES), st.lists(segments, min_size=1, max_size=4)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"{scheme}.a" for scheme in SCHEMES),
+        "g.us-fed.ach.0.acmebank.swx0a0.acmecorp.sales.199.~ipr.cdfa5e16.3.~a",
+        *("test.A_b-c~d", "g.g", "test.~", f"g.{'a' * (MAX_ADDRESS - 2)}"),
+    ],
+)
+def test_address_is_known(text: str) -> None:
+    assert is_address(text)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_scheme_alone_is_no_address(scheme: str) -> None:
+    assert not is_address(scheme)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", ".", "g.", ".g", "g..a", "g.a.", "G.a", "gg.a", "test4.a", "test12.a", "a.b", "https://g.a", "$g.a"),
+        *("g.a b", "g.a\n", "g.a\0", "g.a/b", "g.é", "g.１", f"g.{'a' * (MAX_ADDRESS - 1)}"),
+    ],
+)
+def test_other_text_is_no_address(text: str) -> None:
+    assert not is_address(text)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "address", "expected"),
+    [
+        ("g.bank", "g.bank", True),
+        ("g.bank", "g.bank.alice", True),
+        ("g.bank", "g.bank.alice.token", True),
+        ("g", "g.bank", True),
+        ("g.bank", "g.banker", False),
+        ("g.bank", "g.bank-2.alice", False),
+        ("g.bank.alice", "g.bank", False),
+        ("g.bank", "g.Bank.alice", False),
+        ("test", "test1.alice", False),
+        ("g.bank", "private.g.bank", False),
+    ],
+)
+def test_prefix_covers_whole_segments(prefix: str, address: str, expected: bool) -> None:
+    assert covers(prefix, address) is expected
+
+
+@given(addresses, addresses)
+def test_prefix_covers_as_its_segments_begin_the_address(prefix: str, address: str) -> None:
+    parts = prefix.split(".")
+    assert covers(prefix, address) == (address.split(".")[: len(parts)] == parts)
+
+
+@given(addresses, st.lists(segments, max_size=3))
+def test_address_covers_what_is_below_it(address: str, below: list[str]) -> None:
+    assert is_address(address)
+    assert covers(address, ".".join([address, *below]))
+
+
+SCALES = st.integers(0, 18)
+
+
+@pytest.fixture(scope="module")
+def rates() -> Iterator[Transaction]:
+    connection = connect_writer(":memory:")
+    set_rate(connection, "USD", "EUR", "0.937", 0)
+    yield connection
+    connection.close()
+
+
+@given(amount=st.integers(1, MAX_VALUE), source=SCALES, target=SCALES, back=st.booleans())
+def test_conversion_rounds_down_or_says_why_not(
+    rates: Transaction, amount: int, source: int, target: int, back: bool
+) -> None:
+    here, there = Asset("USD", source), Asset("EUR", target)
+    unit_rate = Fraction(937, 1000) * Fraction(10) ** (target - source)
+    if back:
+        here, there, unit_rate = (
+            Asset("EUR", source),
+            Asset("USD", target),
+            Fraction(10) ** (target - source) * Fraction(1000, 937),
+        )
+    exact = amount * unit_rate
+    result = outcome(rates, amount, here, there)
+    if isinstance(result, int):
+        assert result <= exact < result + 1
+        assert 1 <= result <= MAX_LEDGER
+    elif result.code == Code.INSUFFICIENT_SOURCE_AMOUNT:
+        assert exact < 1
+    else:
+        assert result.code == Code.AMOUNT_TOO_LARGE
+        assert exact >= MAX_LEDGER + 1
+        told = parse_too_large(result.data)
+        assert told is not None
+        assert told[0] == amount
+        assert told[1] * unit_rate <= MAX_LEDGER < (told[1] + 1) * unit_rate
+
+
+def outcome(rates: Transaction, amount: int, here: Asset, there: Asset) -> int | Rejected:
+    try:
+        return converted(rates, amount, here, there, 0)
+    except Rejected as rejected:
+        return rejected
+
+
+@given(st.integers(0, MAX_VALUE))
+def test_one_asset_is_not_converted(rates: Transaction, amount: int) -> None:
+    assert converted(rates, amount, Asset("XYZ", 3), Asset("XYZ", 3), 0) == amount
+
+
+def test_reject_names_the_node_that_rejects() -> None:
+    reject = Rejected(Code.AMOUNT_TOO_LARGE, "Too much", b"data").reject("test.node")
+    assert (reject.code, reject.triggered_by, reject.message, reject.data) == ("F08", "test.node", "Too much", b"data")

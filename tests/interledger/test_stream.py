@@ -30,7 +30,7 @@ def shared_secret(vectors: Vector) -> SharedSecret:
 def test_keys_are_those_of_the_vectors(shared_secret: SharedSecret, vectors: Vector) -> None:
     keys, iv = vectors["streamKeys"], bytes.fromhex(vectors["iv"])
     cipher = AESGCM(bytes.fromhex(keys["encryptionKey"]))
-    sealed = shared_secret.seal(b"a text", iv)
+    sealed = shared_secret.encrypt(b"a text", iv)
     assert cipher.decrypt(sealed[:12], sealed[28:] + sealed[12:28], None) == b"a text"
     expected = hmac.digest(bytes.fromhex(keys["fulfillmentKey"]), b"some data", "sha256")
     assert shared_secret.fulfillment(b"some data") == expected
@@ -39,9 +39,9 @@ def test_keys_are_those_of_the_vectors(shared_secret: SharedSecret, vectors: Vec
 def test_sealed_vectors(shared_secret: SharedSecret, stream_vector: Vector) -> None:
     plaintext, sealed = bytes.fromhex(stream_vector["plaintext"]), bytes.fromhex(stream_vector["encrypted"])
     iv, packet = bytes.fromhex(stream_vector["iv"]), decode_stream_packet(plaintext)
-    assert shared_secret.seal(plaintext, iv) == shared_secret.seal_packet(packet, iv) == sealed
-    assert shared_secret.unseal(sealed) == plaintext
-    assert shared_secret.open_packet(sealed) == packet
+    assert shared_secret.encrypt(plaintext, iv) == shared_secret.encrypt_packet(packet, iv) == sealed
+    assert shared_secret.decrypt(sealed) == plaintext
+    assert shared_secret.decrypt_packet(sealed) == packet
 
 
 def test_fulfillment_vectors(fulfillment_vector: Vector) -> None:
@@ -63,19 +63,19 @@ def test_receiver_vectors_open_and_seal_again(receiver_vector: Vector, vectors: 
         if expected is None:
             assert reply.data == b""
             continue
-        packet = secret.open_packet(reply.data)
+        packet = secret.decrypt_packet(reply.data)
         assert (packet.sequence, packet.packet_type) == (int(expected["sequence"]), expected["ilpPacketType"])
         assert packet.prepare_amount == int(expected["prepareAmount"]) == prepare.amount
         assert [type(frame).__name__ for frame in packet.frames] == [frame["name"] for frame in expected["frames"]]
-        assert secret.seal_packet(packet, iv) == reply.data
-        assert secret.open_packet(prepare.data).sequence == packet.sequence
+        assert secret.encrypt_packet(packet, iv) == reply.data
+        assert secret.decrypt_packet(prepare.data).sequence == packet.sequence
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(max_size=300))
 def test_sealed_text_comes_back(secret: bytes, text: bytes) -> None:
-    sealed = SharedSecret(secret).seal(text)
+    sealed = SharedSecret(secret).encrypt(text)
     assert len(sealed) == len(text) + 28
-    assert SharedSecret(secret).unseal(sealed) == text
+    assert SharedSecret(secret).decrypt(sealed) == text
 
 
 @given(st.binary(max_size=3000))
@@ -87,27 +87,27 @@ def test_condition_is_the_hash_of_the_fulfillment(data: bytes) -> None:
 
 def test_no_iv_is_used_twice() -> None:
     secret = SharedSecret(SECRET)
-    assert len({secret.seal_packet(PACKET)[:12] for _ in range(100)}) == 100
+    assert len({secret.encrypt_packet(PACKET)[:12] for _ in range(100)}) == 100
 
 
 def test_other_secret_neither_opens_nor_fulfills() -> None:
-    sealed = SharedSecret(SECRET).seal_packet(PACKET)
+    sealed = SharedSecret(SECRET).encrypt_packet(PACKET)
     other = SharedSecret(SECRET[::-1])
-    with pytest.raises(CodecError, match="not sealed"):
-        other.open_packet(sealed)
+    with pytest.raises(CodecError, match="not encrypted"):
+        other.decrypt_packet(sealed)
     assert other.fulfillment(sealed) != SharedSecret(SECRET).fulfillment(sealed)
 
 
 @pytest.mark.parametrize("size", [0, 1, 12, 27, 28, 29])
 def test_data_that_is_not_sealed_is_refused(size: int) -> None:
     with pytest.raises(CodecError):
-        SharedSecret(SECRET).unseal(bytes(size))
+        SharedSecret(SECRET).decrypt(bytes(size))
 
 
 def test_sealed_nonsense_is_no_packet() -> None:
     secret = SharedSecret(SECRET)
     with pytest.raises(CodecError):
-        secret.open_packet(secret.seal(b"nonsense"))
+        secret.decrypt_packet(secret.encrypt(b"nonsense"))
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
@@ -118,8 +118,8 @@ def test_secret_has_32_bytes(size: int) -> None:
 
 def test_mangled_data_never_opens(mangle: Mangle) -> None:
     secret = SharedSecret(SECRET)
-    sealed = secret.seal_packet(PACKET)
+    sealed = secret.encrypt_packet(PACKET)
     for data in mangle(4, 10_000, [sealed]):
         if data != sealed:
             with pytest.raises(CodecError):
-                secret.open_packet(data)
+                secret.decrypt_packet(data)

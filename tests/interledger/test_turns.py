@@ -17,8 +17,10 @@ from payres.interledger import outbound, recovery
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
+from payres.interledger.responses import NoReply
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
+from payres.slots import Slots
 from payres.store import outgoing, packets
 from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
@@ -57,7 +59,7 @@ class Gate:
         self._opened = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def handle(self, sender: PeerRecord, body: bytes, request_id: str | None) -> bytes:
+    async def handle(self, sender: PeerRecord, body: bytes, request_id: str | None) -> bytes | NoReply:
         prepare = decode_prepare(body)
         opened = self._server.context.credentials.open(prepare.destination)
         concerned = opened is not None and opened.tag in self._shut_for and (self._money or not prepare.amount)
@@ -130,8 +132,8 @@ def test_payments_of_all_wallets_wait_for_their_turn_and_get_it(
 ) -> None:
     a, b = pair
     payments = a.context.remote_payments
-    assert payments._turns._value == AT_ONCE > AT_ONCE_FROM_WALLET
-    monkeypatch.setattr(payments, "_turns", asyncio.Semaphore(2))
+    assert AT_ONCE > AT_ONCE_FROM_WALLET
+    monkeypatch.setattr(payments, "_slots", Slots(2, AT_ONCE_FROM_WALLET))
     slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     made = example(pair)
     a.create_wallet("carol", deposit="10.00")
@@ -173,7 +175,7 @@ def test_payment_alone_has_all_its_packets_under_way(pair: Pair, shut: Callable[
     made = example(pair)
     gate = shut(slow)
     paid = begin(a, made, "alice", slow)
-    wait_until(lambda: gate.held == a.context.remote_payments.outbounds.timing.in_flight == 20)
+    wait_until(lambda: gate.held == a.context.remote_payments.outbound.timing.in_flight == 20)
     gate.open()
     wait_until_completed(a, paid)
 
@@ -194,7 +196,7 @@ def test_closing_that_hangs_keeps_neither_a_turn_nor_the_end_of_its_payment(
     gate = shut(receiver, money=False)
     wait_until_completed(a, begin(a, made, "alice", receiver))
     wait_until(lambda: gate.held == 1)
-    assert a.context.remote_payments._turns._value == AT_ONCE
+    assert not a.context.remote_payments._slots._levels
     gate.open()
 
 

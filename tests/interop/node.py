@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from payres.interledger.sending.timing import Timing
+from payres.interledger.sending.pacing import Timing
 from payres.operator import assets, liquidity, peers
 from payres.operator.peers import NewPeer
 from payres.store import outgoing
@@ -94,7 +94,7 @@ def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
                 liquidity.deposit_liquidity(tx, code, 2, "1000000.00", now)
 
         instance.write(unit)
-        instance.context.remote_payments.outbounds.timing = Timing(instance.clock)
+        instance.context.remote_payments.outbound.timing = Timing(instance.clock)
         yield Node(instance)
         instance.check_ledger()
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres.interledger.remote_payments import Patience
+from payres.interledger.remote_payments import Backoff
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
 from tests.interop.node import PATIENCE, Json, Node, amount, mark, run_node
@@ -186,15 +186,15 @@ def test_receiver_that_opens_again(
 ) -> None:
     case = begin(version, wanted=wanted, maxPacket=1_459, **currency).ask()
     case.receiver.change(closeAfter=close_after)
-    patience = node.instance.context.remote_payments.patience
+    backoff = node.instance.context.remote_payments.backoff
     try:
-        node.instance.context.remote_payments.patience = Patience(after_failure=0.5)
+        node.instance.context.remote_payments.backoff = Backoff(after_failure=0.5)
         case.pay()
         wait_for(lambda: case.receiver.total()["packets"] == close_after)
         case.receiver.change(closeAfter=None)
         ended = case.check_totals()
     finally:
-        node.instance.context.remote_payments.patience = patience
+        node.instance.context.remote_payments.backoff = backoff
     assert (ended.sent, ended.delivered) == (cost, wanted)
 
 

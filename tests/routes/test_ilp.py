@@ -13,8 +13,8 @@ import pytest
 from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.errors import Unavailable
-from payres.interledger.answers import NoAnswerYet
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
+from payres.interledger.responses import NoReply
 from payres.operator import liquidity, peers
 from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, PeerChange
@@ -248,8 +248,8 @@ def test_number_of_another_packet_is_refused(server: Instance, stranger: httpx2.
 def test_answer_that_is_not_known_yet_is_asked_for_again(
     server: Instance, stranger: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing_yet(*_: object) -> bytes:
-        raise NoAnswerYet
+    async def nothing_yet(*_: object) -> NoReply:
+        return NoReply.OUTCOME_UNKNOWN
 
     monkeypatch.setattr(server.context.connector, "handle", nothing_yet)
     answer = post(stranger, server, b"", number="some")

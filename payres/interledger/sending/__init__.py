@@ -1,5 +1,5 @@
 """Sending over Interledger with STREAM (RFC 29): what a path offers, what a payment may cost, and the payment itself.
 
-`probe` asks a path, `terms` makes an offer of what it says, `payment` pays. Packets go through the `channel.Outbound`
-that is handed in; nothing here stores, connects, or knows the time by itself.
+`probe` measures a path, `path` turns that into terms, `payment` pays. Packets go through the `connection.PacketSender`
+that is passed in; nothing here stores, connects, or reads the system's clock.
 """

@@ -1,12 +1,50 @@
-"""How fast packets follow each other: faster while they are answered, slower when the path cannot cope."""
+"""How long a sender waits, and how fast its packets follow each other; times are microseconds."""
 
-from payres.clock import SECOND
-from payres.interledger.sending.timing import Timing
+import asyncio
+from contextlib import suppress
+from typing import Final
 
-SHARE_OF_ROUND_TRIP = 20  # at least a twentieth of the round trip lies between two packets
-WEIGHT = 10  # a new round trip counts a tenth in the average
-LEAST_RATE = 1.0  # packets a second
-STEP = 0.5
+import msgspec
+
+from payres.clock import SECOND, Clock
+from payres.interledger.oer import MILLISECOND
+
+SHARE_OF_ROUND_TRIP: Final = 20  # at least a twentieth of the round trip lies between two packets
+WEIGHT: Final = 10  # a new round trip counts a tenth in the average
+LEAST_RATE: Final = 1.0  # packets a second
+STEP: Final = 0.5
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """The defaults are those of the common STREAM senders.
+
+    `clock` tells when packets expire; waiting is measured by the event loop.
+    """
+
+    clock: Clock
+    packet_lifetime: int = 20 * SECOND
+    probe_interval: int = 25 * MILLISECOND  # from one packet of the probe to the next
+    probe_timeout: int = 10 * SECOND
+    probe_linger: int = 500 * MILLISECOND  # how long a finished probe waits for the packets still in flight
+    idle_timeout: int = 10 * SECOND  # how long a payment goes on after the last packet that was fulfilled
+    close_timeout: int = 5 * SECOND
+    round_trip: int = 200 * MILLISECOND  # assumed until packets have been answered
+    start_rate: int = 40  # packets a second
+    top_rate: int = 200
+    in_flight: int = 20  # packets at most
+
+
+def monotonic() -> int:
+    """The time of the running event loop, which never goes back; it counts from anywhere."""
+    return round(asyncio.get_running_loop().time() * SECOND)
+
+
+async def wait(event: asyncio.Event, until: int | None = None) -> None:
+    """Waits for the next time that `event` is set, or until the event loop's time is `until`."""
+    event.clear()
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(None if until is None else until / SECOND):
+            await event.wait()
 
 
 class Pace:
@@ -29,11 +67,11 @@ class Pace:
         return now if self._last is None else self._last + self.interval
 
     def sent(self, now: int) -> None:
-        """A packet is sent now. The next may make up for the delay of this one, but not for more than one interval."""
+        """A packet is sent now. The next may catch up on the delay of this one, by one interval at most."""
         self._last = now if self._last is None else max(self._last + self.interval, now - self.interval)
 
     def answered(self, sent_at: int, now: int, *, authentic: bool, congested: bool) -> None:
-        """A packet has come to an end: answered by the receiver, or rejected because the path could not cope."""
+        """A packet has its outcome: the receiver's answer (`authentic`), or a sign that the path could not cope."""
         self._round_trip += (now - sent_at - self._round_trip) // WEIGHT
         if authentic:
             self._quicken()

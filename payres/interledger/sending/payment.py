@@ -1,32 +1,176 @@
-"""Pays over a STREAM connection: many packets at once, each of which either arrives well enough or costs nothing."""
+"""Pays over a STREAM connection: many packets at once, each of which either delivers its minimum or costs nothing.
+
+Within one run, what was fulfilled, is in flight, or has an unknown outcome never exceeds what the sender may spend;
+across runs and crashes, `payres.interledger.balances` ensures that.
+"""
 
 import asyncio
+from fractions import Fraction
+from math import ceil, floor
 
 import msgspec
 
 from payres.clock import SECOND
-from payres.interledger.packets import Fulfill, Reject
-from payres.interledger.sending.capacity import Capacity
-from payres.interledger.sending.channel import Answer, Connection, Lost
+from payres.interledger.oer import MILLISECOND
+from payres.interledger.packets import Fulfill, Lost, Reject
+from payres.interledger.sending.connection import (
+    Answer,
+    Connection,
+    describe,
+    fatal,
+    is_congested,
+    objection,
+    too_large,
+)
 from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.pacing import Pace
-from payres.interledger.sending.portions import Account, Plan, Portion
-from payres.interledger.sending.rates import RateBounds
-from payres.interledger.sending.replies import describe, fatal, is_congested, objection, too_large
-from payres.interledger.sending.timing import MILLISECOND, monotonic, wait
+from payres.interledger.sending.pacing import Pace, monotonic, wait
+from payres.interledger.sending.path import Capacity, ProbedPath, RateBounds, sendable
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What one run of a payment may spend and must deliver, over a path that was probed before.
+
+    With `sends_all` it ends when `max_source` is spent, otherwise as soon as `min_delivery` has arrived. A further run
+    of the same payment has what is left of both, and `unit_forgiven` as the result of the run before has it.
+    """
+
+    max_source: int
+    min_delivery: int
+    min_rate: Fraction
+    path: ProbedPath
+    sends_all: bool
+    unit_forgiven: bool = False
+
+
+class PacketAmounts(msgspec.Struct, frozen=True):
+    """One packet: it carries `amount`, of which at least `minimum` must arrive and at most `expected` can.
+
+    `forgiving` when the minimum is for one unit less than the amount.
+    """
+
+    amount: int
+    minimum: int
+    expected: int
+    forgiving: bool
+
+
+class Progress:
+    """What has become of a plan's amounts: sent, delivered, in flight, or `unresolved`: of unknown outcome."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.sent = 0
+        self.delivered = 0
+        self.unresolved = 0
+        self.unit_forgiven = plan.unit_forgiven
+        self._plan = plan
+        self._in_flight = 0
+        self._arriving = 0  # what may still arrive of what is in flight or unresolved
+        self._forgiving = False  # whether a packet in flight may be the one that is forgiven a unit
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to be sent and no outcome is unknown."""
+        if self._plan.sends_all:
+            return self.sent == self._plan.max_source
+        return self.delivered >= self._plan.min_delivery and not self.unresolved
+
+    def next(self, bounds: RateBounds, most: int) -> PacketAmounts | None:
+        """The next packet, of `most` units at most; nothing while what is in flight or unresolved may be enough.
+
+        Raises SendingFailed when no packet can deliver its minimum at this rate.
+        """
+        amount, final = self._next_amount(bounds.low, most)
+        if amount <= 0:
+            return None
+        rate = self._plan.min_rate
+        forgiving = final and not self.unit_forgiven and not self._forgiving
+        least = ceil((amount - forgiving) * rate)
+        if floor(amount * bounds.low) >= least:
+            return PacketAmounts(amount, least, _most_delivered(amount, bounds), forgiving)
+        if possible := sendable(amount, bounds.low, rate):
+            return PacketAmounts(possible, ceil(possible * rate), _most_delivered(possible, bounds), forgiving=False)
+        if self._forgiving:
+            return None  # the unit is forgiven once, and may be free again when that packet is answered
+        if _most_delivered(amount, bounds) >= least:
+            # Trying costs nothing, and a rejection makes the bounds exact.
+            return PacketAmounts(amount, least, _most_delivered(amount, bounds), forgiving)
+        raise SendingFailed(
+            Failure.INSUFFICIENT_EXCHANGE_RATE, "The path no longer delivers the minimum exchange rate of the payment."
+        )
+
+    def _next_amount(self, low: Fraction, most: int) -> tuple[int, bool]:
+        """What the next packet carries, and whether it is the last one if all goes well."""
+        available = self._plan.max_source - self.sent - self._in_flight - self.unresolved
+        if self._plan.sends_all:
+            return self._share(available, min(available, most), low), available <= most
+        missing = self._plan.min_delivery - self.delivered - self._arriving
+        if missing <= 0 or available <= 0:
+            return 0, False
+        if not low:
+            raise SendingFailed(Failure.INSUFFICIENT_EXCHANGE_RATE, "The path delivers nothing of what is sent.")
+        needed = ceil(missing / low)
+        return min(needed, available, most), needed <= min(available, most)
+
+    def _share(self, available: int, amount: int, low: Fraction) -> int:
+        """`amount`, or half of what is available when the rest would be lost to rounding."""
+        rest, half = available - amount, available - available // 2
+        if 0 < rest < amount and not self._passes(rest, low) and self._passes(half, low):
+            return half
+        return amount
+
+    def _passes(self, amount: int, low: Fraction) -> bool:
+        return sendable(amount, low, self._plan.min_rate) == amount
+
+    def take(self, packet: PacketAmounts) -> None:
+        """The packet is sent now."""
+        self._in_flight += packet.amount
+        self._arriving += packet.expected
+        self._forgiving = self._forgiving or packet.forgiving
+        assert self.sent + self._in_flight + self.unresolved <= self._plan.max_source
+
+    def fulfilled(self, packet: PacketAmounts, arrived: int) -> None:
+        """The receiver has taken the packet, and says how much arrived: its minimum at least, since it has agreed."""
+        self._landed(packet)
+        self.sent += packet.amount
+        self.delivered += max(arrived, packet.minimum)
+        # Unless less arrived than any packet must deliver, nothing had to be forgiven.
+        if packet.forgiving and arrived < ceil(packet.amount * self._plan.min_rate):
+            self.unit_forgiven = True
+
+    def rejected(self, packet: PacketAmounts) -> None:
+        """The packet moved nothing, so its amount can be sent again."""
+        self._landed(packet)
+
+    def lost(self, packet: PacketAmounts) -> None:
+        """The outcome is unknown, so the packet counts against both what was spent and what is missing."""
+        self._landed(packet)
+        self.unresolved += packet.amount
+        self._arriving += packet.expected
+        self.unit_forgiven = self.unit_forgiven or packet.forgiving
+
+    def _landed(self, packet: PacketAmounts) -> None:
+        self._in_flight -= packet.amount
+        self._arriving -= packet.expected
+        if packet.forgiving:
+            self._forgiving = False
+
+
+def _most_delivered(amount: int, bounds: RateBounds) -> int:
+    """The most whole units that can arrive, as the upper bound itself is never reached."""
+    return ceil(amount * bounds.high) - 1
 
 
 class Result(msgspec.Struct, frozen=True):
     """What one run of a payment has come to.
 
-    `sent` and `in_doubt` are source amounts, fulfilled for certain and perhaps; `delivered` has arrived for what was
-    sent. Without `failure`, all is done once what is in doubt is resolved. `unit_forgiven` belongs into the plan of a
+    `sent` and `unresolved` are source amounts: fulfilled, and of unknown outcome; `delivered` has arrived for what was
+    sent. Without `failure`, all is done once the unknown outcomes are resolved. `unit_forgiven` goes into the plan of a
     further run.
     """
 
     sent: int
     delivered: int
-    in_doubt: int
+    unresolved: int
     failure: SendingFailed | None
     unit_forgiven: bool
 
@@ -34,8 +178,8 @@ class Result(msgspec.Struct, frozen=True):
 async def pay(connection: Connection, plan: Plan) -> Result:
     """Sends what the plan allows. Returns when every packet has its outcome; failures are in the result.
 
-    Raises only what `Outbound.pay` raises, after the other packets have come to their end; the packet concerned then
-    counts as lost. When cancelled, it stops at once and leaves the packets under way to whoever recorded them.
+    Raises only what `PacketSender.pay` raises, after the other packets have their outcome; the packet concerned counts
+    as lost. When cancelled, it stops at once and leaves the packets in flight to whoever recorded them.
     """
     connection.begin()
     run = _Run(connection, plan)
@@ -50,7 +194,7 @@ class _Run:
         self._connection = connection
         self._timing = connection.timing
         self._plan = plan
-        self._account = Account(plan)
+        self._progress = Progress(plan)
         self._bounds = RateBounds(plan.path.low, plan.path.high)
         self._capacity = Capacity(plan.path.max_packet)
         self._pace = Pace(self._timing)
@@ -63,9 +207,9 @@ class _Run:
 
     async def result(self) -> Result:
         while not self._failure and not self._broken:
-            portion = self._next()
-            if portion:
-                await self._send(portion)
+            packet = self._next()
+            if packet:
+                await self._send(packet)
             elif self._packets:
                 await wait(self._news)
             else:
@@ -74,8 +218,8 @@ class _Run:
             await wait(self._news)
         if self._broken:
             raise self._broken
-        account = self._account
-        return Result(account.sent, account.delivered, account.in_doubt, self._outcome(), account.unit_forgiven)
+        progress = self._progress
+        return Result(progress.sent, progress.delivered, progress.unresolved, self._outcome(), progress.unit_forgiven)
 
     async def stop(self) -> None:
         packets = list(self._packets)
@@ -83,14 +227,14 @@ class _Run:
             packet.cancel()
         await asyncio.gather(*packets, return_exceptions=True)
 
-    def _next(self) -> Portion | None:
+    def _next(self) -> PacketAmounts | None:
         try:
-            return self._account.next(self._bounds, self._capacity.limit)
+            return self._progress.next(self._bounds, self._capacity.limit)
         except SendingFailed as failure:
             self._fail(failure)
             return None
 
-    async def _send(self, portion: Portion) -> None:
+    async def _send(self, packet: PacketAmounts) -> None:
         """Sends the packet if it is time for it; otherwise waits for that, or for what may change the packet."""
         now = monotonic()
         if now >= self._idle_at:
@@ -104,48 +248,48 @@ class _Run:
         if (ready_at := self._pace.ready_at(now)) >= now + MILLISECOND:  # no event loop waits for less
             return await wait(self._news, min(ready_at, self._idle_at))
         self._pace.sent(now)
-        self._account.take(portion)
-        self._packets.add(asyncio.create_task(self._carry(portion, now)))
+        self._progress.take(packet)
+        self._packets.add(asyncio.create_task(self._carry(packet, now)))
         return None
 
-    async def _carry(self, portion: Portion, sent_at: int) -> None:
+    async def _carry(self, packet: PacketAmounts, sent_at: int) -> None:
         """Sends one packet and accounts for its outcome."""
         answer = None
         try:
-            answer = await self._connection.pay(portion.amount, portion.minimum)
-            self._learn(portion, answer, sent_at)
+            answer = await self._connection.pay(packet.amount, packet.minimum)
+            self._learn(packet, answer, sent_at)
         except Exception as error:
             self._broken = self._broken or error
         finally:
-            self._post(portion, answer)
+            self._post(packet, answer)
             if task := asyncio.current_task():
                 self._packets.discard(task)
             self._news.set()
 
-    def _post(self, portion: Portion, answer: Answer | None) -> None:
+    def _post(self, packet: PacketAmounts, answer: Answer | None) -> None:
         if answer is None or isinstance(answer.outcome, Lost):
-            self._account.lost(portion)
+            self._progress.lost(packet)
         elif isinstance(answer.outcome, Fulfill):
-            self._account.fulfilled(portion, answer.arrived)
+            self._progress.fulfilled(packet, answer.arrived)
             self._idle_at = monotonic() + self._timing.idle_timeout
         else:
-            self._account.rejected(portion)
+            self._progress.rejected(packet)
             self._last_reject = answer.outcome
 
-    def _learn(self, portion: Portion, answer: Answer, sent_at: int) -> None:
+    def _learn(self, packet: PacketAmounts, answer: Answer, sent_at: int) -> None:
         """What the outcome says about the path, and whether the payment may go on."""
         self._pace.answered(sent_at, monotonic(), authentic=answer.authentic, congested=is_congested(answer))
         try:
             if (data := too_large(answer)) is not None:
-                self._capacity.too_large(portion.amount, data)
+                self._capacity.too_large(packet.amount, data)
             elif answer.authentic:
-                self._capacity.passed(portion.amount)
+                self._capacity.passed(packet.amount)
             if answer.stream:
-                self._bounds = self._bounds.learn(portion.amount, answer.arrived)
+                self._bounds = self._bounds.learn(packet.amount, answer.arrived)
         except SendingFailed as failure:
             self._fail(failure)
         asset = self._connection.destination.asset
-        if end := objection(answer, portion.minimum, self._plan.min_delivery) or fatal(answer, asset):
+        if end := objection(answer, packet.minimum, self._plan.min_delivery) or fatal(answer, asset):
             self._fail(end)
 
     def _idle(self) -> SendingFailed:
@@ -159,13 +303,13 @@ class _Run:
 
     def _outcome(self) -> SendingFailed | None:
         """Why the payment is not complete; no failure when nothing is left that another try could send."""
-        account, promised = self._account, self._plan.min_delivery
-        if not self._failure and not account.complete and not account.in_doubt:
+        progress, promised = self._progress, self._plan.min_delivery
+        if not self._failure and not progress.complete and not progress.unresolved:
             return SendingFailed(
                 Failure.INSUFFICIENT_EXCHANGE_RATE,
-                f"All that may be spent is spent, and {account.delivered} of {promised} have arrived.",
+                f"All that may be spent is spent, and {progress.delivered} of {promised} have arrived.",
             )
         if self._failure and self._failure.reason == Failure.INSUFFICIENT_EXCHANGE_RATE:
             # What is left may be so little that rounding takes all of it.
-            return self._failure if account.delivered < promised else None
-        return None if self._failure and self._failure.retryable and account.complete else self._failure
+            return self._failure if progress.delivered < promised else None
+        return None if self._failure and self._failure.retryable and progress.complete else self._failure

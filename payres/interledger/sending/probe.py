@@ -1,4 +1,4 @@
-"""Asks a path what it delivers and how large a packet may be, with packets that nobody can fulfill."""
+"""Measures what a path delivers and how large a packet may be, with packets that nobody can fulfill."""
 
 import asyncio
 from collections import deque
@@ -7,19 +7,17 @@ from typing import Final
 from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
 from payres.interledger.packets import Code, Reject
-from payres.interledger.sending.capacity import Capacity
-from payres.interledger.sending.channel import Answer, Connection
+from payres.interledger.sending.connection import Answer, Connection, describe, fatal, too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.rates import Path, RateBounds
-from payres.interledger.sending.replies import describe, fatal, too_large
-from payres.interledger.sending.timing import monotonic, wait
+from payres.interledger.sending.pacing import monotonic, wait
+from payres.interledger.sending.path import Capacity, ProbedPath, RateBounds
 
 LARGEST: Final = 10**12
 # The larger a packet, the more exactly it shows the rate; the smaller, the sooner it passes.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
 
 
-async def probe(connection: Connection) -> Path:
+async def probe(connection: Connection) -> ProbedPath:
     """What the path to the connection's destination offers now.
 
     Takes a round trip where packets may have any size, and more where the limit must be found.
@@ -47,7 +45,7 @@ class _Search:
         self._failure: BaseException | None = None
         self._last_reject: Reject | None = None
 
-    async def run(self) -> Path:
+    async def run(self) -> ProbedPath:
         timing = self._connection.timing
         deadline = monotonic() + timing.probe_timeout
         while not self._found():
@@ -61,10 +59,10 @@ class _Search:
         await self._linger(monotonic() + timing.probe_linger)
         assert self._bounds is not None, "a packet with money has reached the receiver"
         largest = self._largest if self._short_of_funds() else MAX_VALUE
-        return Path(self._bounds.low, self._bounds.high, min(self._capacity.limit, largest))
+        return ProbedPath(self._bounds.low, self._bounds.high, min(self._capacity.limit, largest))
 
     async def stop(self) -> None:
-        """Waits no longer for packets under way: they move no money, so nobody needs their outcome."""
+        """Stops waiting for packets in flight: they move no money, so nobody needs their outcome."""
         tasks = list(self._asking.values())
         for task in tasks:
             task.cancel()
@@ -81,16 +79,16 @@ class _Search:
         return self._largest >= LARGEST or self._short_of_funds()
 
     def _short_of_funds(self) -> bool:
-        """Whether everything above what has passed was declined for want of credit or liquidity.
+        """Whether everything above what has passed was rejected for lack of credit or liquidity.
 
-        A connector cannot tell a probe from money, so it declines what its peer could not pay for. That is no limit of
-        the path, but what passed can be paid with.
+        A connector cannot tell a probe from money, so it rejects what its peer could not pay for. That is no limit of
+        the path, but amounts that passed can be paid with.
         """
         larger = {amount for amount in _AMOUNTS if amount > self._largest}
         return 0 < self._largest < LARGEST and larger <= self._unfunded
 
     def _next_amount(self) -> int | None:
-        """The next amount to try; one that is under way is tried again when its answer has come."""
+        """The next amount to try; one that is in flight is tried again when its answer has come."""
         while self._queue:
             amount = self._queue.popleft()
             if amount not in self._asking:
@@ -105,7 +103,7 @@ class _Search:
                 return
 
     async def _linger(self, until: int) -> None:
-        """Hears what is about to arrive, which makes the bounds of the rate tighter."""
+        """Waits for answers that are about to arrive, which make the bounds of the rate tighter."""
         while self._asking and not self._failure and monotonic() < until:
             await wait(self._news, until)
         self._found()

@@ -1,4 +1,4 @@
-"""A path of connectors with a STREAM receiver at its end, in memory: an Outbound that keeps what becomes of packets."""
+"""A path of connectors with a STREAM receiver at its end, in memory: a PacketSender that logs outcomes."""
 
 import asyncio
 import hashlib
@@ -13,6 +13,8 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     Code,
     Fulfill,
+    Lost,
+    Outcome,
     Prepare,
     Reject,
     Reply,
@@ -21,8 +23,8 @@ from payres.interledger.packets import (
     encode,
     too_large_data,
 )
-from payres.interledger.sending.channel import Connection, Destination, Lost, Outcome
-from payres.interledger.sending.timing import Timing, monotonic
+from payres.interledger.sending.connection import Connection, Destination
+from payres.interledger.sending.pacing import Timing, monotonic
 from payres.interledger.stream import SharedSecret
 from tests.interledger.sending.virtual_time import LoopClock
 
@@ -54,7 +56,7 @@ class Receiver:
 
     def answer(self, prepare: Prepare, arrived: int) -> Reply:
         try:
-            packet = self.secret.open_packet(prepare.data)
+            packet = self.secret.decrypt_packet(prepare.data)
         except CodecError:
             return Reject(Code.UNEXPECTED_PAYMENT)
         fulfillment = self.secret.fulfillment(prepare.data)
@@ -71,7 +73,7 @@ class Receiver:
         return Fulfill(fulfillment, self._say(packet, PacketType.FULFILL, arrived, frames))
 
     def _say(self, packet: StreamPacket, kind: PacketType, arrived: int, frames: tuple[Frame, ...]) -> bytes:
-        return self.secret.seal_packet(StreamPacket(packet.sequence, kind, arrived, frames))
+        return self.secret.encrypt_packet(StreamPacket(packet.sequence, kind, arrived, frames))
 
 
 class SimulatedPath:
@@ -149,7 +151,7 @@ class SimulatedPath:
             outcome = self.on_the_way_back(self.receiver.answer(arriving, arrived))
         if not isinstance(outcome, Lost):
             outcome = decode_reply(encode(outcome))
-        stream = self.receiver.secret.open_packet(prepare.data)
+        stream = self.receiver.secret.decrypt_packet(prepare.data)
         self.log.append(Entry(sent_at, prepare, stream, arrived, outcome))
         return outcome
 

@@ -18,17 +18,15 @@ from payres.interledger.frames import (
     StreamMaxMoney,
     StreamPacket,
 )
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, too_large_data
-from payres.interledger.sending.channel import Lost, Outcome
+from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply, too_large_data
 from payres.interledger.sending.failures import Failure
-from payres.interledger.sending.payment import Result, pay
-from payres.interledger.sending.portions import Plan
-from payres.interledger.sending.rates import Path
-from payres.interledger.sending.timing import monotonic
+from payres.interledger.sending.pacing import monotonic
+from payres.interledger.sending.path import ProbedPath
+from payres.interledger.sending.payment import Plan, Result, pay
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 
-EXACT = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
+EXACT = ProbedPath(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
 RATE = Fraction(99, 100)
 
 
@@ -49,7 +47,7 @@ class Scripted(SimulatedPath):
 
 
 def plan(amount: int, max_packet: int = MAX_VALUE, *, sends_all: bool = True) -> Plan:
-    path = Path(EXACT.low, EXACT.high, max_packet)
+    path = ProbedPath(EXACT.low, EXACT.high, max_packet)
     return Plan(amount if sends_all else amount * 2, amount * 99 // 100 if sends_all else amount, RATE, path, sends_all)
 
 
@@ -122,7 +120,7 @@ def test_path_that_takes_nothing_at_all_ends_the_payment() -> None:
 def test_lost_packet_is_not_replaced(sends_all: bool) -> None:
     path = Scripted(None, Lost("no answer"), max_packet=300)
     result, _ = pay_over(path, plan(1000, 300, sends_all=sends_all))
-    assert (result.sent, result.delivered, result.in_doubt, result.failure) == (700, 700, 300, None)
+    assert (result.sent, result.delivered, result.unresolved, result.failure) == (700, 700, 300, None)
     assert path.receiver.received == 1000
 
 
@@ -131,7 +129,7 @@ def test_lost_packet_is_left_out_of_the_amount_that_may_be_spent() -> None:
     path = Scripted(*[Lost("no answer"), None] * 50, max_packet=100)
     result, _ = pay_over(path, plan(1000, 100, sends_all=False))
     assert path.most_at_stake <= 2000
-    assert (result.sent + result.in_doubt, result.failure) == (1000, None)
+    assert (result.sent + result.unresolved, result.failure) == (1000, None)
 
 
 def test_payment_gives_up_ten_seconds_after_the_last_packet_that_arrived() -> None:
@@ -147,7 +145,7 @@ def test_payment_gives_up_ten_seconds_after_the_last_packet_that_arrived() -> No
 def test_payment_into_the_void_has_twenty_packets_in_doubt() -> None:
     path = Scripted(*[Lost("expired")] * 100, delay=20)
     result, took = pay_over(path, plan(10_000, 100))
-    assert (reason(result), result.sent, result.in_doubt) == (Failure.IDLE_TIMEOUT, 0, 2000)
+    assert (reason(result), result.sent, result.unresolved) == (Failure.IDLE_TIMEOUT, 0, 2000)
     assert 20 * SECOND <= took <= 22 * SECOND
 
 
@@ -187,18 +185,18 @@ def no_words(path: SimulatedPath, fulfill: Fulfill) -> bytes:
 
 
 def too_little(path: SimulatedPath, fulfill: Fulfill) -> bytes:
-    words = path.receiver.secret.open_packet(fulfill.data)
-    return path.receiver.secret.seal_packet(StreamPacket(words.sequence, PacketType.FULFILL, 494))
+    words = path.receiver.secret.decrypt_packet(fulfill.data)
+    return path.receiver.secret.encrypt_packet(StreamPacket(words.sequence, PacketType.FULFILL, 494))
 
 
 def a_reject(path: SimulatedPath, fulfill: Fulfill) -> bytes:
-    words = path.receiver.secret.open_packet(fulfill.data)
-    return path.receiver.secret.seal_packet(StreamPacket(words.sequence, PacketType.REJECT, 500))
+    words = path.receiver.secret.decrypt_packet(fulfill.data)
+    return path.receiver.secret.encrypt_packet(StreamPacket(words.sequence, PacketType.REJECT, 500))
 
 
 def another_packet(path: SimulatedPath, fulfill: Fulfill) -> bytes:
-    words = path.receiver.secret.open_packet(fulfill.data)
-    return path.receiver.secret.seal_packet(StreamPacket(words.sequence + 1, PacketType.FULFILL, 500))
+    words = path.receiver.secret.decrypt_packet(fulfill.data)
+    return path.receiver.secret.encrypt_packet(StreamPacket(words.sequence + 1, PacketType.FULFILL, 500))
 
 
 @pytest.mark.parametrize("words", [no_words, too_little, a_reject, another_packet])
@@ -240,7 +238,7 @@ def test_rate_that_falls_below_the_minimum_ends_the_payment() -> None:
 def test_rest_that_rounding_takes_is_no_failure_once_the_promise_is_kept() -> None:
     # Ten packets of a whole unit, and half a unit that no packet can deliver.
     path = SimulatedPath(Fraction(1, 10), max_packet=10)
-    planned = Plan(105, 9, Fraction(99, 1000), Path(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
+    planned = Plan(105, 9, Fraction(99, 1000), ProbedPath(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
     result, _ = pay_over(path, planned)
     assert (result.sent, result.delivered, result.failure) == (100, 10, None)
 

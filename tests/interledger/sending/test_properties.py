@@ -10,15 +10,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from payres.clock import MINUTE
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply
-from payres.interledger.sending.channel import Connection, Lost, Outcome
+from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply
+from payres.interledger.sending.connection import Connection
 from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.payment import Result, pay
-from payres.interledger.sending.portions import Plan
+from payres.interledger.sending.pacing import monotonic
+from payres.interledger.sending.path import RateBounds, fixed_delivery, fixed_send
+from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
-from payres.interledger.sending.rates import RateBounds
-from payres.interledger.sending.terms import fixed_delivery, fixed_send
-from payres.interledger.sending.timing import monotonic
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 
@@ -41,7 +39,7 @@ class Weather(NamedTuple):
     unfulfillable: str
 
 
-class Path(SimulatedPath):
+class ProbedPath(SimulatedPath):
     def __init__(self, weather: Weather, max_packet: int | None) -> None:
         receiver = Receiver(weather.unfulfillable)
         super().__init__(weather.rate, max_packet, told=weather.told, receiver=receiver)
@@ -104,7 +102,7 @@ def calmed(weather: Weather) -> Weather:
 
 
 class Payment(NamedTuple):
-    path: Path
+    path: ProbedPath
     plan: Plan
     result: Result
     took: int
@@ -113,7 +111,7 @@ class Payment(NamedTuple):
 def make_payment(weather: Weather, amount: int, slippage: Fraction, *, sends_all: bool) -> Payment | None:
     """The whole of a payment, or nothing when the path is too bad to make an offer."""
     source = amount if sends_all else ceil(amount / weather.rate)
-    path = Path(weather, max(source // weather.packets, 1) if weather.limited else None)
+    path = ProbedPath(weather, max(source // weather.packets, 1) if weather.limited else None)
 
     async def whole() -> Payment | None:
         connection = connect(path)
@@ -148,13 +146,13 @@ def test_no_path_makes_a_payment_spend_or_believe_too_much(
     assert path.most_at_stake <= plan.max_source
     assert path.most_packets <= 20
     assert path.in_flight == path.packets == 0, "every packet had its outcome"
-    assert (result.sent, result.in_doubt) == (path.fulfilled, path.lost)
-    assert result.sent <= path.taken <= result.sent + result.in_doubt
+    assert (result.sent, result.unresolved) == (path.fulfilled, path.lost)
+    assert result.sent <= path.taken <= result.sent + result.unresolved
     assert result.delivered == path.delivered <= path.receiver.received <= path.taken * path.best
     # What every packet must deliver holds for their sum, less the one unit that is forgiven.
     assert result.delivered >= (result.sent - 1) * plan.min_rate
     assert took < 5 * MINUTE
-    if result.failure is None and not result.in_doubt:
+    if result.failure is None and not result.unresolved:
         assert result.delivered >= plan.min_delivery
 
 
@@ -176,7 +174,7 @@ def test_payment_over_a_steady_path_is_complete(weather: Weather, amount: int, s
     assume(not weather.limited or source // weather.packets * weather.rate >= 40)
     payment = make_payment(calmed(weather), amount, Fraction(1, 10), sends_all=sends_all)
     if payment:
-        assert (payment.result.failure, payment.result.in_doubt) == (None, 0)
+        assert (payment.result.failure, payment.result.unresolved) == (None, 0)
         assert payment.result.delivered >= payment.plan.min_delivery
 
 

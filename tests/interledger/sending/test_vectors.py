@@ -8,13 +8,11 @@ import pytest
 
 from payres.amounts import Asset, Scales
 from payres.interledger.packets import Fulfill, Reject
-from payres.interledger.sending.channel import Connection, close
+from payres.interledger.sending.connection import Connection, close
 from payres.interledger.sending.failures import SendingFailed
-from payres.interledger.sending.payment import Result, pay
-from payres.interledger.sending.portions import Plan
+from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
+from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
-from payres.interledger.sending.rates import minimum_rate
-from payres.interledger.sending.terms import fixed_delivery, fixed_send
 from tests.interledger.sending.simulated_path import Entry, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 
@@ -95,7 +93,7 @@ def test_sender_vectors(sender_vector: Vector) -> None:
         assert plan.path.max_packet == int(expected["maxPacketAmount"])
         assert result.sent == path.fulfilled == int(sender_vector["result"]["amountSent"])
         assert result.delivered == path.receiver.received == int(sender_vector["result"]["amountDelivered"])
-        assert (result.failure, result.in_doubt) == (sender_vector["result"]["error"], 0)
+        assert (result.failure, result.unresolved) == (sender_vector["result"]["error"], 0)
     logged = [
         {key: packet[key] for key in packet if key not in ("phase", "fulfillable")}
         for packet in sender_vector["packets"]

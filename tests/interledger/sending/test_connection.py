@@ -16,9 +16,17 @@ from payres.interledger.frames import (
     StreamMoney,
     StreamPacket,
 )
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject
-from payres.interledger.sending.channel import Answer, Connection, Destination, Lost, Outcome, close
-from payres.interledger.sending.replies import MAX_QUOTED, describe, fatal, is_congested
+from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject
+from payres.interledger.sending.connection import (
+    MAX_QUOTED,
+    Answer,
+    Connection,
+    Destination,
+    close,
+    describe,
+    fatal,
+    is_congested,
+)
 from payres.interledger.stream import SharedSecret
 from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import START, run
@@ -36,7 +44,7 @@ class Canned:
         self.claimed: list[int] = []
 
     async def ask(self, prepare: Prepare) -> Outcome:
-        return self.answer(secret.open_packet(prepare.data))
+        return self.answer(secret.decrypt_packet(prepare.data))
 
     async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
         outcome = await self.ask(prepare)
@@ -46,7 +54,7 @@ class Canned:
 
 
 def say(sequence: int, kind: int, amount: int) -> bytes:
-    return secret.seal_packet(StreamPacket(sequence, kind, amount))
+    return secret.encrypt_packet(StreamPacket(sequence, kind, amount))
 
 
 def test_packet_with_money() -> None:

@@ -1,0 +1,57 @@
+"""Cached responses for peers that number their requests, so that a repeated request moves no money again.
+
+The number is the Request-Id header of ILP over HTTP. A peer that has lost a response repeats the request unchanged,
+also after the packet has expired, and learns what became of it.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from payres.clock import DAY
+from payres.interledger.packets import decode_prepare
+from payres.store import packets, peers
+from payres.store.work import Work
+
+KEPT_FOR: Final = 30 * DAY
+PURGED_PER_RESPONSE: Final = 2  # at most, so that purging keeps up with caching
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Who asks, under which number if any, and the condition of the packet."""
+
+    peer_id: int
+    request_id: str | None
+    condition: bytes
+
+
+class NoReply(Enum):
+    """Why a request gets no reply packet."""
+
+    OUTCOME_UNKNOWN = auto()  # it was passed on, and nobody here knows more yet: the peer should ask again
+    REQUEST_ID_REUSED = auto()  # the peer used the number for another packet before
+
+
+def find(work: Work, request: Request) -> bytes | NoReply | None:
+    """The reply that fulfilled this request before, or why there is none yet; None for a new request."""
+    if request.request_id is None:
+        return None
+    response = peers.find_answer(work, request.peer_id, request.request_id)
+    if response is not None:
+        condition, reply = response
+        return reply if condition == request.condition else NoReply.REQUEST_ID_REUSED
+    packet = packets.packet_of_request(work, request.peer_id, request.request_id)
+    if packet is None or packet.prepare is None:
+        return None
+    same = decode_prepare(packet.prepare).condition == request.condition
+    return NoReply.OUTCOME_UNKNOWN if same else NoReply.REQUEST_ID_REUSED
+
+
+def keep(work: Work, request: Request, reply: bytes) -> None:
+    """Caches the reply to a request that was fulfilled in this unit, and counts it for the peer."""
+    peers.count_received(work, request.peer_id)
+    if request.request_id is None:
+        return
+    peers.insert_answer(work, request.peer_id, request.request_id, request.condition, reply, work.now)
+    peers.delete_answers_before(work, work.now - KEPT_FOR, PURGED_PER_RESPONSE)

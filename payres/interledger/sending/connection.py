@@ -1,0 +1,250 @@
+"""One STREAM connection as its sending end sees it (RFC 29): its packets, and what their outcomes say."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+import msgspec
+
+from payres.amounts import MAX_LEDGER, Asset
+from payres.clock import SECOND
+from payres.interledger.frames import (
+    CloseCode,
+    ConnectionAssetDetails,
+    ConnectionClose,
+    ConnectionMaxData,
+    ConnectionMaxStreamId,
+    Frame,
+    PacketType,
+    StreamClose,
+    StreamMaxMoney,
+    StreamMoney,
+    StreamPacket,
+)
+from payres.interledger.oer import CodecError
+from payres.interledger.packets import HASH_BYTES, Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply
+from payres.interledger.sending.failures import Failure, SendingFailed
+from payres.interledger.sending.pacing import Timing
+from payres.interledger.stream import IV_BYTES, SharedSecret
+
+STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
+MAX_PACKETS: Final = 2**31  # under one key, or random IVs might repeat (RFC 29)
+MAX_QUOTED: Final = 100  # characters of what another node wrote
+
+# The receiver may neither open streams of its own nor send bytes: the connection carries money only.
+_LIMITS: Final[tuple[Frame, ...]] = (ConnectionMaxStreamId(STREAM_ID), ConnectionMaxData(0))
+_MONEY: Final = StreamMoney(STREAM_ID, shares=1)
+
+# Another packet may pass although this one did not: it carried too little for the receiver, was larger than the path
+# takes, or was made so that nobody can fulfill it, which receivers answer with any of the first three.
+_TOLERATED: Final = {
+    Code.APPLICATION_ERROR,
+    Code.INSUFFICIENT_DESTINATION_AMOUNT,
+    Code.WRONG_CONDITION,
+    Code.AMOUNT_TOO_LARGE,
+    Code.INSUFFICIENT_SOURCE_AMOUNT,
+}
+
+
+class PacketSender(Protocol):
+    """Sends the packets of one payment; a packet that it does not send it answers with a Reject of its own."""
+
+    async def ask(self, prepare: Prepare) -> Outcome:
+        """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
+        ...
+
+    async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
+        """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns.
+
+        A Fulfill with anything but `fulfillment` comes back as a Reject with WRONG_CONDITION. `delivered` reads from
+        the Fulfill how much arrived as the receiver says, in the destination's units and at most MAX_LEDGER; it never
+        raises.
+        """
+        ...
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """The receiving end of a STREAM connection; the secret has 32 bytes."""
+
+    ilp_address: str
+    shared_secret: bytes
+    asset: Asset
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The outcome of a packet, and the STREAM packet in it if the receiver wrote one in answer to this very packet."""
+
+    outcome: Outcome
+    stream: StreamPacket | None = None
+
+    @property
+    def authentic(self) -> bool:
+        """Whether the packet has reached the receiver: nobody else can fulfill it or encrypt an answer."""
+        return self.stream is not None or isinstance(self.outcome, Fulfill)
+
+    @property
+    def arrived(self) -> int:
+        """How much has arrived, as the receiver says; nothing when it does not say."""
+        return self.stream.prepare_amount if self.stream else 0
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """The frames of the receiver's answer."""
+        return self.stream.frames if self.stream else ()
+
+
+class Connection:
+    """A connection to `destination` through `packets`. Its packets are numbered from 0 on, whatever they are for."""
+
+    def __init__(
+        self,
+        packets: PacketSender,
+        destination: Destination,
+        timing: Timing,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.destination = destination
+        self.timing = timing
+        self._packets = packets
+        self._secret = SharedSecret(destination.shared_secret)
+        self._random_bytes = random_bytes
+        self._sequence = 0
+        self._limits = _LIMITS
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no more packets may be encrypted under this shared secret, except one that closes the connection."""
+        return self._sequence >= MAX_PACKETS - 1
+
+    def begin(self) -> None:
+        """Begins the probe, the payment or the close: the receiver, which stores nothing, is sent the limits again."""
+        self._limits = _LIMITS
+
+    async def ask(self, amount: int, frames: tuple[Frame, ...] = ()) -> Answer:
+        """Sends a packet that nobody can fulfill; the answer says how much of `amount` would arrive."""
+        sequence, data = self._encrypted(0, frames)
+        outcome = await self._packets.ask(self._prepare(amount, self._random_bytes(HASH_BYTES), data))
+        return self._read(outcome, sequence)
+
+    async def pay(self, amount: int, minimum: int) -> Answer:
+        """Sends `amount`, which the receiver may take if at least `minimum` arrives."""
+        sequence, data = self._encrypted(minimum, (_MONEY,))
+        fulfillment = self._secret.fulfillment(data)
+
+        def delivered(fulfill: Fulfill) -> int:
+            stream = self._open(fulfill, sequence)
+            return max(minimum, min(stream.prepare_amount, MAX_LEDGER)) if stream else minimum
+
+        prepare = self._prepare(amount, hashlib.sha256(fulfillment).digest(), data)
+        return self._read(await self._packets.pay(prepare, fulfillment, delivered), sequence)
+
+    def _encrypted(self, minimum: int, frames: tuple[Frame, ...]) -> tuple[int, bytes]:
+        sequence = self._sequence
+        self._sequence += 1
+        packet = StreamPacket(sequence, PacketType.PREPARE, minimum, self._limits + frames)
+        return sequence, self._secret.encrypt_packet(packet, self._random_bytes(IV_BYTES))
+
+    def _prepare(self, amount: int, condition: bytes, data: bytes) -> Prepare:
+        expires_at = self.timing.clock.now() + self.timing.packet_lifetime
+        return Prepare(amount, expires_at, condition, self.destination.ilp_address, data)
+
+    def _read(self, outcome: Outcome, sequence: int) -> Answer:
+        answer = Answer(outcome, None if isinstance(outcome, Lost) else self._open(outcome, sequence))
+        if answer.authentic:
+            self._limits = ()
+        return answer
+
+    def _open(self, reply: Reply, sequence: int) -> StreamPacket | None:
+        """The receiver's STREAM packet in a reply, unless it answers another packet or contradicts the reply.
+
+        A connector may have turned the receiver's Fulfill into a Reject, but never the other way round.
+        """
+        try:
+            packet = self._secret.decrypt_packet(reply.data)
+        except CodecError:
+            return None
+        turned = packet.packet_type == PacketType.FULFILL
+        fits = turned or (packet.packet_type == PacketType.REJECT and isinstance(reply, Reject))
+        return packet if fits and packet.sequence == sequence else None
+
+
+async def close(connection: Connection) -> None:
+    """Tells the receiver that no more packets come. Whether this arrives makes no difference to the money."""
+    connection.begin()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(connection.timing.close_timeout / SECOND):
+            await connection.ask(0, (ConnectionClose(CloseCode.NO_ERROR, ""),))
+
+
+def is_congested(answer: Answer) -> bool:
+    """Whether the path could not cope with the packet: a temporary error (T), or no reply at all."""
+    if isinstance(answer.outcome, Reject):
+        return answer.outcome.code.startswith("T")
+    return not isinstance(answer.outcome, Fulfill)
+
+
+def too_large(answer: Answer) -> bytes | None:
+    """The data of a Reject because of the packet's size, which may tell the size that passes (RFC 27)."""
+    if isinstance(answer.outcome, Reject) and answer.outcome.code == Code.AMOUNT_TOO_LARGE:
+        return answer.outcome.data
+    return None
+
+
+def fatal(answer: Answer, asset: Asset) -> SendingFailed | None:
+    """What ends the payment, if anything does; `asset` is what the receiver is known to count in."""
+    for frame in answer.frames:
+        if failure := _frame_failure(frame, asset):
+            return failure
+    if not isinstance(answer.outcome, Reject) or is_congested(answer) or answer.outcome.code in _TOLERATED:
+        return None
+    return SendingFailed(Failure.CONNECTOR_ERROR, f"The payment was refused with {describe(answer.outcome)}.")
+
+
+def objection(answer: Answer, minimum: int, min_delivery: int) -> SendingFailed | None:
+    """What is wrong with the receiver's answer to a packet with money, if anything is.
+
+    At least `minimum` of it had to arrive; `min_delivery` is what the receiver must be able to take in total.
+    """
+    if isinstance(answer.outcome, Fulfill) and (answer.stream is None or answer.arrived < minimum):
+        return SendingFailed(
+            Failure.RECEIVER_PROTOCOL_VIOLATION,
+            "The receiver has taken a packet without saying that enough of it has arrived.",
+        )
+    for frame in answer.frames:
+        if not isinstance(frame, StreamMaxMoney) or frame.stream_id != STREAM_ID:
+            continue
+        if frame.receive_max < min_delivery:
+            return SendingFailed(
+                Failure.INCOMPATIBLE_RECEIVE_MAX,
+                f"The receiver takes {frame.receive_max} units at most, less than the {min_delivery} to be delivered.",
+            )
+    return None
+
+
+def describe(reject: Reject) -> str:
+    """The code of a Reject, where it comes from, and what it says, in one line."""
+    origin = f" from {reject.triggered_by[:MAX_QUOTED]}" if reject.triggered_by else ""
+    return f"{reject.code}{origin}" + (f" ({_quote(reject.message)})" if reject.message else "")
+
+
+def _frame_failure(frame: Frame, asset: Asset) -> SendingFailed | None:
+    if isinstance(frame, ConnectionClose) or (isinstance(frame, StreamClose) and frame.stream_id == STREAM_ID):
+        said = f": {_quote(frame.message)}" if frame.message else ""
+        return SendingFailed(
+            Failure.CLOSED_BY_RECEIVER, f"The receiver closed the connection with code {frame.code}{said}."
+        )
+    if isinstance(frame, ConnectionAssetDetails) and Asset(frame.code, frame.scale) != asset:
+        return SendingFailed(
+            Failure.DESTINATION_ASSET_CONFLICT,
+            f"The receiver counts in {_quote(frame.code)} with scale {frame.scale},"
+            f" not in {asset.code} with scale {asset.scale}.",
+        )
+    return None
+
+
+def _quote(text: str) -> str:
+    """Somebody else's text, cut, and with its line breaks and other control characters written out."""
+    return repr(text[:MAX_QUOTED])

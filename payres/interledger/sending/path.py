@@ -1,0 +1,177 @@
+"""What a path offers: its exchange rate, how large a packet may be, and what a payment over it may cost."""
+
+from fractions import Fraction
+from math import ceil, floor
+
+import msgspec
+
+from payres.amounts import MAX_VALUE, Scales
+from payres.interledger.packets import parse_too_large
+from payres.interledger.sending.failures import Failure, SendingFailed
+
+
+class ProbedPath(msgspec.Struct, frozen=True):
+    """What a probe has found: of each unit sent, at least `low` and less than `high` arrive.
+
+    `max_packet` is the most that one packet may carry, 2^64-1 when the path has set no limit.
+    """
+
+    low: Fraction
+    high: Fraction
+    max_packet: int
+
+
+class RateBounds(msgspec.Struct, frozen=True):
+    """A path delivers at least `low` (inclusive) and less than `high` for each unit sent."""
+
+    low: Fraction
+    high: Fraction
+
+    @classmethod
+    def of(cls, sent: int, delivered: int) -> "RateBounds":
+        """What one packet shows: somewhere on the path what it carries was rounded down to whole units."""
+        return cls(Fraction(delivered, sent), Fraction(delivered + 1, sent))
+
+    def learn(self, sent: int, delivered: int) -> "RateBounds":
+        """The bounds after one more packet: narrower, or its own when the rate has moved out of these."""
+        seen = RateBounds.of(sent, delivered)
+        if seen.high <= self.low or seen.low >= self.high:
+            return seen
+        return RateBounds(max(self.low, seen.low), min(self.high, seen.high))
+
+
+def minimum_rate(external: Fraction | None, slippage: Fraction, scales: Scales) -> Fraction:
+    """The least that each smallest unit sent must deliver, in smallest units.
+
+    `external` is what one whole unit of the source asset is worth in whole units of the destination asset (1 within
+    one currency), and `slippage` the share of that, 0 to 1, which the sender may lose on the way.
+    Raises SendingFailed when there is no such rate.
+    """
+    if not 0 <= slippage <= 1:
+        raise ValueError("slippage lies between 0 and 1")
+    if external is None or external <= 0:
+        raise SendingFailed(
+            Failure.EXTERNAL_RATE_UNAVAILABLE, "There is no exchange rate to hold the path's rate against."
+        )
+    return external * (1 - slippage) * Fraction(10) ** (scales.destination - scales.source)
+
+
+def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
+    """The largest amount up to `amount` that delivers its minimum in spite of rounding down; 0 when there is none.
+
+    That is `amount` itself, or the least that delivers the same: the rest would be lost to rounding.
+    """
+    arriving = floor(amount * low)
+    if arriving >= ceil(amount * minimum):
+        return amount
+    least = ceil(arriving / low) if arriving else 0
+    return least if arriving >= ceil(least * minimum) else 0
+
+
+class Capacity:
+    """The largest amount of a packet that passes, as far as known. It is lowered and never raised.
+
+    Connectors reject what is too large and mostly say the largest amount they take; when they do not, it is found by
+    binary search between what has passed and what has not.
+    """
+
+    def __init__(self, maximum: int = MAX_VALUE) -> None:
+        self._maximum = maximum
+        self._exact = True  # whether the maximum passes, as opposed to being an upper bound for what may
+        self._passed = 0
+
+    @property
+    def limit(self) -> int:
+        """What the next packet may carry, so that it passes or is worth trying."""
+        if self._exact:
+            return self._maximum
+        return self._passed + (self._maximum - self._passed + 1) // 2  # rounded up, so as to reach the maximum
+
+    @property
+    def limited(self) -> bool:
+        """Whether any limit is known."""
+        return self._maximum < MAX_VALUE
+
+    @property
+    def found(self) -> bool:
+        """Whether the maximum is known and a packet of that amount has passed."""
+        return self._exact and self._passed >= self._maximum
+
+    def passed(self, amount: int) -> None:
+        """A packet of this amount has reached the receiver."""
+        self._passed = min(max(self._passed, amount), self._maximum)
+        if self._passed == self._maximum:
+            self._exact = True
+
+    def too_large(self, amount: int, data: bytes) -> None:
+        """A packet of this amount was too large; `data` is that of the Reject.
+
+        Both amounts in it are in the rejecting connector's units, so only their ratio matters here. Figures that
+        contradict the Reject are ignored. Raises SendingFailed when nothing at all can pass.
+        """
+        received, largest = parse_too_large(data) or (0, 0)
+        exact = received > largest
+        maximum = amount * largest // received if exact else amount - 1
+        if maximum <= 0:
+            raise SendingFailed(Failure.CONNECTOR_ERROR, "A connector on the path takes no packet, however small.")
+        if maximum >= self._maximum:
+            return
+        self._maximum, self._exact = maximum, exact
+        if self._passed > maximum:
+            self._passed = 0  # the path has changed, so what passed before proves nothing
+        elif self._passed == maximum:
+            self._exact = True
+
+
+class PathTerms(msgspec.Struct, frozen=True):
+    """What a payment over a path costs at most (source units), and delivers at least (destination units)."""
+
+    max_source: int
+    min_delivery: int
+
+
+def fixed_send(amount: int, path: ProbedPath, minimum: Fraction) -> PathTerms:
+    """The sender spends `amount`; one unit of it may be lost to rounding beyond the minimum rate.
+
+    Raises SendingFailed when the path delivers less than that.
+    """
+    _check_rate(amount, path, minimum)
+    terms = PathTerms(amount, ceil((amount - 1) * minimum))
+    if floor(amount * path.low) < terms.min_delivery:
+        raise SendingFailed(
+            Failure.INSUFFICIENT_EXCHANGE_RATE,
+            "Rounding to whole units takes more of this amount than may be lost; send more at once.",
+        )
+    return terms
+
+
+def fixed_delivery(amount: int, path: ProbedPath, minimum: Fraction) -> PathTerms:
+    """The receiver gets `amount`; the sender spends what that costs at the minimum rate, and one unit for rounding.
+
+    Raises SendingFailed when the path delivers less than that, or when the minimum is zero and bounds nothing.
+    """
+    if minimum <= 0:
+        raise SendingFailed(
+            Failure.UNENFORCEABLE_DELIVERY, "Without a minimum exchange rate, nothing bounds what delivering may cost."
+        )
+    _check_rate(floor(amount / minimum) + 1, path, minimum)
+    return PathTerms(floor(amount / minimum) + 1, amount)
+
+
+def _check_rate(amount: int, path: ProbedPath, minimum: Fraction) -> None:
+    if path.low < minimum:
+        raise SendingFailed(
+            Failure.INSUFFICIENT_EXCHANGE_RATE,
+            f"The path delivers {_decimal(path.low)} for each unit sent, below the minimum of {_decimal(minimum)}.",
+        )
+    # Each packet but the last must deliver the minimum by itself.
+    if amount > path.max_packet and not sendable(path.max_packet, path.low, minimum):
+        raise SendingFailed(
+            Failure.INSUFFICIENT_EXCHANGE_RATE,
+            f"The path takes {path.max_packet} units in a packet, so few that rounding takes more than may be lost.",
+        )
+
+
+def _decimal(rate: Fraction) -> str:
+    """A rate for people: nine significant digits."""
+    return f"{rate.numerator / rate.denominator:.9g}"

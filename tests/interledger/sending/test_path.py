@@ -1,0 +1,211 @@
+"""What a path offers: rates as packets show them, the largest packet, and the terms of a payment."""
+
+from fractions import Fraction
+from math import ceil, floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres.amounts import MAX_VALUE, Scales
+from payres.interledger.packets import too_large_data
+from payres.interledger.sending.failures import Failure, SendingFailed
+from payres.interledger.sending.path import (
+    Capacity,
+    PathTerms,
+    ProbedPath,
+    RateBounds,
+    fixed_delivery,
+    fixed_send,
+    minimum_rate,
+    sendable,
+)
+
+rates = st.builds(Fraction, st.integers(1, 5000), st.integers(1, 5000))
+
+
+@pytest.mark.parametrize(
+    ("sent", "delivered", "low", "high"),
+    [
+        (1000, 900, Fraction(9, 10), Fraction(901, 1000)),  # says the same again
+        (10, 9, Fraction(9, 10), Fraction(901, 1000)),  # less exact: nothing new
+        (10_000, 9005, Fraction(9005, 10_000), Fraction(9006, 10_000)),
+        (2000, 1801, Fraction(1801, 2000), Fraction(901, 1000)),  # the low bound alone
+        (10_000, 8999, Fraction(8999, 10_000), Fraction(9, 10)),  # the high bound now is the old low one: another rate
+        (10_000, 9010, Fraction(901, 1000), Fraction(9011, 10_000)),  # the low bound now is the old high one
+        (7, 0, Fraction(0), Fraction(1, 7)),
+    ],
+)
+def test_bounds_narrow_or_move(sent: int, delivered: int, low: Fraction, high: Fraction) -> None:
+    assert RateBounds(Fraction(9, 10), Fraction(901, 1000)).learn(sent, delivered) == RateBounds(low, high)
+
+
+@given(rates, st.lists(st.integers(1, 10**9), min_size=1))
+def test_bounds_hold_a_steady_rate(rate: Fraction, amounts: list[int]) -> None:
+    bounds = RateBounds.of(amounts[0], floor(amounts[0] * rate))
+    for amount in amounts:
+        narrower = bounds.learn(amount, floor(amount * rate))
+        assert bounds.low <= narrower.low <= rate < narrower.high <= bounds.high
+        bounds = narrower
+
+
+@pytest.mark.parametrize(
+    ("external", "slippage", "scales", "expected"),
+    [
+        (Fraction(1), Fraction(1, 100), Scales(2, 2), Fraction(99, 100)),
+        (Fraction(150), Fraction(1, 100), Scales(2, 0), Fraction(1485, 1000)),
+        (Fraction(1), Fraction(0), Scales(9, 2), Fraction(1, 10**7)),
+        (Fraction(1), Fraction(0), Scales(2, 9), Fraction(10**7)),
+        (Fraction(1, 3), Fraction(1), Scales(2, 2), Fraction(0)),
+    ],
+)
+def test_minimum_rate(external: Fraction, slippage: Fraction, scales: Scales, expected: Fraction) -> None:
+    assert minimum_rate(external, slippage, scales) == expected
+
+
+@pytest.mark.parametrize("external", [None, Fraction(0), Fraction(-1)])
+def test_no_minimum_without_a_price(external: Fraction | None) -> None:
+    with pytest.raises(SendingFailed) as caught:
+        minimum_rate(external, Fraction(1, 100), Scales(2, 2))
+    assert caught.value.reason == Failure.EXTERNAL_RATE_UNAVAILABLE
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("slippage", [Fraction(-1, 100), Fraction(101, 100)])
+def test_slippage_is_a_share(slippage: Fraction) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        minimum_rate(Fraction(1), slippage, Scales(2, 2))
+
+
+@given(st.integers(1, 10**6), rates, st.sampled_from((Fraction(0), Fraction(1, 100), Fraction(1, 10))))
+def test_sendable_amounts_deliver_their_minimum_and_as_much(amount: int, low: Fraction, slippage: Fraction) -> None:
+    minimum = low * (1 - slippage)
+    possible = sendable(amount, low, minimum)
+    assert 0 <= possible <= amount
+    if possible:
+        assert floor(possible * low) == floor(amount * low) >= ceil(possible * minimum)
+        assert possible == amount or floor((possible - 1) * low) < floor(possible * low), "not one unit too many"
+    else:
+        assert floor(amount * low) < ceil(amount * minimum)
+
+
+def test_surplus_that_rounding_would_take_is_not_sendable() -> None:
+    assert sendable(15_000_000, Fraction(1, 10**7), Fraction(99, 10**9)) == 10_000_000
+    assert sendable(9_999_999, Fraction(1, 10**7), Fraction(99, 10**9)) == 0
+
+
+def test_without_limit_anything_may_be_tried() -> None:
+    capacity = Capacity()
+    capacity.passed(10**12)
+    assert (capacity.limit, capacity.limited, capacity.found) == (MAX_VALUE, False, False)
+
+
+@pytest.mark.parametrize(
+    ("received", "maximum", "limit"), [(1000, 300, 300), (500, 150, 300), (3, 2, 666), (2**64 - 1, 2**63, 500)]
+)
+def test_told_maximum_is_converted_and_rounded_down(received: int, maximum: int, limit: int) -> None:
+    capacity = Capacity()
+    capacity.too_large(1000, too_large_data(received, maximum))
+    assert (capacity.limit, capacity.found) == (limit, False)
+    capacity.passed(limit)
+    assert capacity.found
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 15, too_large_data(5, 5), too_large_data(4, 5), too_large_data(0, 0)])
+def test_maximum_that_is_not_told_is_searched(data: bytes) -> None:
+    capacity = Capacity()
+    capacity.passed(100)
+    capacity.too_large(1001, data)
+    assert (capacity.limit, capacity.found) == (550, False)
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**13))
+def test_search_ends_at_the_maximum(maximum: int, first: int) -> None:
+    capacity, amount, tries = Capacity(), first, 0
+    while not capacity.found and (capacity.limited or amount > maximum):
+        if amount > maximum:
+            capacity.too_large(amount, b"")
+        else:
+            capacity.passed(amount)
+        amount, tries = capacity.limit, tries + 1
+    assert tries <= 46
+    assert not capacity.limited or capacity.limit == maximum
+
+
+def test_maximum_only_falls() -> None:
+    capacity = Capacity(300)
+    capacity.too_large(1000, too_large_data(1000, 400))
+    capacity.too_large(500, b"")
+    assert capacity.limit == 300
+    capacity.too_large(300, too_large_data(300, 200))
+    assert capacity.limit == 200
+
+
+def test_what_passed_before_proves_nothing_when_the_path_has_changed() -> None:
+    capacity = Capacity(300)
+    capacity.passed(300)
+    capacity.too_large(200, b"")
+    assert (capacity.limit, capacity.found) == (100, False)
+
+
+@pytest.mark.parametrize(("amount", "data"), [(1, b""), (1000, too_large_data(1000, 0)), (1, too_large_data(2, 1))])
+def test_path_that_takes_nothing(amount: int, data: bytes) -> None:
+    with pytest.raises(SendingFailed, match="takes no packet"):
+        Capacity().too_large(amount, data)
+
+
+ONE = ProbedPath(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
+RATE = Fraction(99, 100)
+
+
+def test_one_unit_is_forgiven() -> None:
+    assert fixed_send(10_000, ONE, RATE) == PathTerms(10_000, 9900)
+    assert fixed_send(1, ONE, RATE) == PathTerms(1, 0)
+    assert fixed_delivery(10_000, ONE, RATE) == PathTerms(10_102, 10_000)
+    assert fixed_delivery(1, ONE, RATE) == PathTerms(2, 1)
+
+
+@given(st.integers(1, 10**12), st.builds(Fraction, st.integers(1, 10**6), st.integers(1, 10**6)))
+def test_offers_cost_no_more_than_the_minimum_rate(amount: int, minimum: Fraction) -> None:
+    path = ProbedPath(minimum, minimum * 2, MAX_VALUE)
+    delivery = fixed_delivery(amount, path, minimum)
+    assert (delivery.max_source - 1) * minimum <= amount < delivery.max_source * minimum
+    try:
+        sending = fixed_send(amount, path, minimum)
+    except SendingFailed:
+        assert floor(amount * path.low) < (amount - 1) * minimum
+    else:
+        assert (amount - 1) * minimum <= sending.min_delivery <= floor(amount * path.low)
+
+
+@pytest.mark.parametrize("offer", [fixed_send, fixed_delivery])
+@pytest.mark.parametrize("low", [Fraction(0), Fraction(98, 100), RATE - Fraction(1, 10**12)])
+def test_rate_below_the_minimum_is_refused(offer: object, low: Fraction) -> None:
+    assert offer in (fixed_send, fixed_delivery)
+    with pytest.raises(SendingFailed) as caught:
+        (fixed_send if offer is fixed_send else fixed_delivery)(100, ProbedPath(low, Fraction(1), MAX_VALUE), RATE)
+    assert caught.value.reason == Failure.INSUFFICIENT_EXCHANGE_RATE
+    assert "below the minimum of 0.99" in caught.value.sentence
+
+
+def test_packets_too_small_for_the_minimum_are_refused() -> None:
+    path = ProbedPath(Fraction(99, 100), Fraction(1), 50)
+    assert fixed_send(50, path, Fraction(98, 100)).min_delivery == 49
+    with pytest.raises(SendingFailed, match="50 units in a packet"):
+        fixed_send(51, path, Fraction(989, 1000))
+    with pytest.raises(SendingFailed, match="50 units in a packet"):
+        fixed_delivery(51, path, Fraction(989, 1000))
+
+
+def test_amount_that_rounding_takes_is_refused() -> None:
+    with pytest.raises(SendingFailed, match="send more at once"):
+        fixed_send(
+            105_000_000, ProbedPath(Fraction(1, 10**7), Fraction(100_001, 10**12), MAX_VALUE), Fraction(99, 10**9)
+        )
+
+
+def test_delivery_without_a_minimum_is_refused() -> None:
+    with pytest.raises(SendingFailed) as caught:
+        fixed_delivery(100, ONE, Fraction(0))
+    assert caught.value.reason == Failure.UNENFORCEABLE_DELIVERY
+    assert fixed_send(100, ONE, Fraction(0)) == PathTerms(100, 0)
