@@ -45,7 +45,7 @@ class Node:
         self.credentials = CredentialSource(secret, own)
         self.recovery = Recovery(database, clock, link)
         self.identifiers = SystemIdentifiers()
-        forwarder = Forwarder(database, clock, self.identifiers, own, link, self.recovery)
+        forwarder = Forwarder(database, clock, own, link, self.recovery)
         self.connector = Connector(database, clock, own, self.credentials, forwarder, Throttle(0, clock))
 
     async def write(self, unit: Callable[[Transaction], T]) -> T:

@@ -17,14 +17,16 @@ from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
 from payres.operator import assets, audit, liquidity, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
-from payres.payments.elsewhere import Path as Way
-from payres.payments.elsewhere import encode_path
 from payres.payments.settlement import end_elsewhere
 from payres.store import accounts, clients, outgoing, packets
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction, savepoint
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.work import Work
+from payres.terms import Path as Way
+from payres.terms import encode_path
+from tests.works import work_at
 
 NOW = 1_800_000_000_000_000
 FUNDS, DEBIT, FEE = 100_000, 1_000, 30
@@ -138,6 +140,9 @@ class Machine:
         fits = payment_id not in self.oracle.over and spent + amount <= DEBIT - FEE
         self._prepare(self._packet(onward, amount, outgoing_payment_id=payment_id), fits, Code.BAD_REQUEST)
 
+    def work(self) -> Work:
+        return work_at(self.tx, NOW)
+
     def forward(self, onward: str, amount: int) -> None:
         """A packet of another peer, to be passed on."""
         payer = require_peer(self.tx, INBOUND).id
@@ -153,11 +158,11 @@ class Machine:
         packet_id = list(self.oracle.packets)[which % len(self.oracle.packets)]
         known = self.oracle.states[packet_id] != "prepared"
         if how == "fulfilled":
-            changed = balances.fulfil(self.tx, packet_id, delivered, NOW)
+            changed = balances.fulfil(self.work(), packet_id, delivered)
         elif how == "doubtful":
-            changed = balances.set_aside(self.tx, packet_id, NOW)
+            changed = balances.set_aside(self.work(), packet_id)
         else:
-            changed = balances.reject(self.tx, packet_id)
+            changed = balances.reject(self.work(), packet_id)
         # Only of our own packets may it stay unknown: for others' it is released by then.
         assert changed is (not known and (how != "doubtful" or self.oracle.packets[packet_id].from_peer_id is None))
         if changed:
@@ -169,7 +174,7 @@ class Machine:
             return
         payment = outgoing.find_outgoing(self.tx, payment_id)
         assert payment is not None
-        end_elsewhere(self.tx, payment, failure or ("nothing was sent" if not payment.sent else None), NOW)
+        end_elsewhere(self.work(), payment, failure or ("nothing was sent" if not payment.sent else None))
         self.oracle.over.add(payment_id)
 
     def compare(self) -> None:
@@ -222,11 +227,11 @@ class Machine:
         liquid = peer.name != "euros" or exchanged + packet.amount <= LIQUIDITY
         if fits and liquid:
             with savepoint(self.tx):
-                balances.prepare(self.tx, packet, peer, NOW)
+                balances.prepare(self.work(), packet, peer)
             self.oracle.packets[packet.id], self.oracle.states[packet.id] = packet, "prepared"
         else:
             with pytest.raises(Rejected) as caught, savepoint(self.tx):
-                balances.prepare(self.tx, packet, peer, NOW)
+                balances.prepare(self.work(), packet, peer)
             assert caught.value.code == (Code.INSUFFICIENT_LIQUIDITY if fits else code)
 
 

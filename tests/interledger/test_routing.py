@@ -15,6 +15,7 @@ from payres.operator.peers import NewPeer, add_peer
 from payres.store import peers
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
+from tests.works import work_at
 
 OWN = "test.node"
 SEGMENTS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=5)
@@ -78,7 +79,7 @@ def test_longest_prefix_of_another_peer_wins_and_our_own_stays(
     tx: Transaction, destination: str, inbound: str | None, wanted: str | None
 ) -> None:
     ids = made(tx, ROUTES)
-    found = next_peer(tx, destination, OWN, 0, ids[inbound] if inbound else None)
+    found = next_peer(work_at(tx, 0), destination, OWN, 0, ids[inbound] if inbound else None)
     assert (found.name if found else None) == wanted
 
 
@@ -88,15 +89,15 @@ def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Transa
     two, one = peers.find_peer(tx, "two"), peers.find_peer(tx, "one")
     assert two is not None
     assert one is not None
-    assert next_peer(tx, "test.far.x", OWN, two.asset_id) == two
-    assert next_peer(tx, "test.far.x", OWN, one.asset_id) == one
-    assert next_peer(tx, "test.far.x", OWN, 0) == one
+    assert next_peer(work_at(tx, 0), "test.far.x", OWN, two.asset_id) == two
+    assert next_peer(work_at(tx, 0), "test.far.x", OWN, one.asset_id) == one
+    assert next_peer(work_at(tx, 0), "test.far.x", OWN, 0) == one
 
 
 def test_removed_peer_is_no_way(tx: Transaction) -> None:
     ids = made(tx, ROUTES)
     peers.remove_peer(tx, ids["branch"], 1)
-    found = next_peer(tx, "test.bank.east.alice", OWN, 0)
+    found = next_peer(work_at(tx, 0), "test.bank.east.alice", OWN, 0)
     assert found is not None
     assert found.name == "bank"
 
@@ -111,7 +112,7 @@ def test_prefixes_are_those_that_cover_the_address(address: list[str], other: li
 
 def test_longest_address_has_all_its_prefixes_asked_for(tx: Transaction) -> None:
     made(tx, {"far": ["test.a"]})
-    found = next_peer(tx, "test" + ".a" * 509, OWN, 0)
+    found = next_peer(work_at(tx, 0), "test" + ".a" * 509, OWN, 0)
     assert found is not None
 
 
@@ -222,14 +223,14 @@ def test_conversion_rounds_down_or_says_why_not(
 
 def outcome(rates: Transaction, amount: int, here: Asset, there: Asset) -> int | Rejected:
     try:
-        return converted(rates, amount, here, there, 0)
+        return converted(work_at(rates, 0), amount, here, there)
     except Rejected as rejected:
         return rejected
 
 
 @given(st.integers(0, MAX_VALUE))
 def test_one_asset_is_not_converted(rates: Transaction, amount: int) -> None:
-    assert converted(rates, amount, Asset("XYZ", 3), Asset("XYZ", 3), 0) == amount
+    assert converted(work_at(rates, 0), amount, Asset("XYZ", 3), Asset("XYZ", 3)) == amount
 
 
 def test_reject_names_the_node_that_rejects() -> None:
