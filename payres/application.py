@@ -55,8 +55,8 @@ from payres.routes.rate_limits import RateLimits
 from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.store.database import Database
+from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret
-from payres.store.server_lock import server_lock
 from payres.throttle import Throttle
 from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH, Urls
 

@@ -18,8 +18,8 @@ import aiosqlite
 from payres.errors import Refusal, unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import connect_reader, connect_writer
+from payres.store.database_file import Presence
 from payres.store.halts import Halt, damage
-from payres.store.presence import Presence
 
 T = TypeVar("T")
 Transaction = sqlite3.Connection
