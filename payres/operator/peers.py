@@ -227,9 +227,9 @@ def _check_bound(field: str, value: int | None, least: int) -> None:
 
 
 def _outgoing(tx: Transaction, token: str) -> bytes:
-    """The outgoing token as it is stored: sealed, because it has to be read again."""
+    """The outgoing token as it is stored: encrypted, because it has to be read again."""
     _check_token("outgoing", token)
-    return secrets.seal(tx, peers.TOKENS_SECRET, token)
+    return secrets.encrypt(tx, peers.TOKENS_SECRET, token)
 
 
 def _incoming(tx: Transaction, token: str, peer_id: int | None = None) -> bytes:

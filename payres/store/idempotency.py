@@ -1,12 +1,13 @@
-"""SQL of idempotency keys, and of the answers that are kept under them."""
+"""SQL of idempotency keys and the responses that are cached under them."""
 
 import msgspec
 
 from payres.store.database import Transaction
+from payres.store.rows import Table
 
 
 class KeptAnswer(msgspec.Struct, frozen=True):
-    """A row of `idempotency_key`: a request that created something, and its answer.
+    """A row of `idempotency_key`: a request that created something, and its cached response.
 
     body_hash is the SHA-256 of the request's body; members is JSON text that tells what differs in another.
     """
@@ -21,26 +22,20 @@ class KeptAnswer(msgspec.Struct, frozen=True):
     created_at: int
 
 
-COLUMNS = "client_id, key, path, body_hash, members, status, answer, created_at"
+ANSWERS = Table(KeptAnswer, "idempotency_key")
 
 
 def find_answer(tx: Transaction, client_id: int, key: str) -> KeptAnswer | None:
-    row = tx.execute(
-        f"SELECT {COLUMNS} FROM idempotency_key WHERE client_id = ? AND key = ?", (client_id, key)
-    ).fetchone()
-    return KeptAnswer(*row) if row else None
+    return ANSWERS.find(tx, "WHERE client_id = ? AND key = ?", client_id, key)
 
 
 def keep_answer(tx: Transaction, kept: KeptAnswer) -> None:
-    """Keeps an answer under the client's key, instead of what was there."""
-    tx.execute(
-        f"INSERT OR REPLACE INTO idempotency_key ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        msgspec.structs.astuple(kept),
-    )
+    """Caches a response under the client's key, in place of what was there."""
+    tx.execute(f"INSERT OR REPLACE {ANSWERS.into}", msgspec.structs.astuple(kept))
 
 
 def delete_answers_until(tx: Transaction, time: int, limit: int) -> int:
-    """Forgets the oldest answers of those kept at `time` or before, at most `limit` of them; returns how many."""
+    """Deletes the oldest responses of those cached at `time` or before, at most `limit` of them; returns how many."""
     oldest = tx.execute(
         "SELECT id FROM idempotency_key WHERE created_at <= ? ORDER BY created_at LIMIT ?", (time, limit)
     ).fetchall()

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.amounts import MAX_LEDGER
+from payres.amounts import MAX_LEDGER, Asset
 from payres.store.database import Transaction
 from payres.store.pages import PageBounds, PageQuery, select_page
+from payres.store.rows import Table
 
 
 class OutgoingRecord(msgspec.Struct, frozen=True):
@@ -39,24 +40,20 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
     def failed(self) -> bool:
         return self.state == "failed"
 
+    @property
+    def receive_asset(self) -> Asset:
+        return Asset(self.receive_code, self.receive_scale)
 
-COLUMNS = (
-    "id, wallet_address_id, client_id, grant_id, window_start, quote_id, receiver, incoming_payment_id, debit,"
-    " receive, receive_code, receive_scale, fee, sent, delivered, state, failure, metadata, created_at, ended_at,"
-    " path, attempts"
-)
+
+OUTGOING = Table(OutgoingRecord, "outgoing_payment")
 
 
 def insert_outgoing(tx: Transaction, payment: OutgoingRecord) -> None:
-    tx.execute(
-        f"INSERT INTO outgoing_payment ({COLUMNS}) VALUES ({', '.join('?' * 22)})",
-        msgspec.structs.astuple(payment),
-    )
+    OUTGOING.insert(tx, payment)
 
 
 def find_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord | None:
-    row = tx.execute(f"SELECT {COLUMNS} FROM outgoing_payment WHERE id = ?", (payment_id,)).fetchone()
-    return OutgoingRecord(*row) if row else None
+    return OUTGOING.find(tx, "WHERE id = ?", payment_id)
 
 
 def quote_used(tx: Transaction, quote_id: str) -> bool:
@@ -67,8 +64,7 @@ def page_of_outgoing(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[OutgoingRecord], PageBounds]:
     """A page, newest first; `pages.select_page` has the SQL."""
-    rows, bounds = select_page(tx, "outgoing_payment", COLUMNS, wallet_id, client_id, query)
-    return [OutgoingRecord(*row) for row in rows], bounds
+    return select_page(tx, OUTGOING, wallet_id, client_id, query)
 
 
 def last_spent(tx: Transaction, grant_id: str, limit: int) -> Sequence[tuple[int, str, int, int, int]]:
@@ -82,27 +78,19 @@ def last_spent(tx: Transaction, grant_id: str, limit: int) -> Sequence[tuple[int
 
 
 def sending_here(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
-    """Payments under way to receivers on this server, oldest first, from the one that follows id `after`."""
-    rows = tx.execute(
-        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND incoming_payment_id IS NOT NULL AND id > ?"
-        " ORDER BY id LIMIT ?",
-        (after, limit),
-    )
-    return [OutgoingRecord(*row) for row in rows]
+    """Payments in flight to receivers on this server, oldest first, from the one that follows id `after`."""
+    here = "WHERE state = 'sending' AND incoming_payment_id IS NOT NULL AND id > ? ORDER BY id LIMIT ?"
+    return OUTGOING.list(tx, here, after, limit)
 
 
 def sending_elsewhere(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
-    """Payments under way to receivers on other servers, oldest first, from the one that follows id `after`."""
-    rows = tx.execute(
-        f"SELECT {COLUMNS} FROM outgoing_payment WHERE state = 'sending' AND incoming_payment_id IS NULL AND id > ?"
-        " ORDER BY id LIMIT ?",
-        (after, limit),
-    )
-    return [OutgoingRecord(*row) for row in rows]
+    """Payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
+    remote = "WHERE state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
+    return OUTGOING.list(tx, remote, after, limit)
 
 
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
-    """Counts a packet of a payment under way, whose money the ledger moves in this same unit.
+    """Counts a packet of a payment in flight, whose money the ledger moves in this same unit.
 
     What was delivered is the receiver's word and may be any number: the sum stops at MAX_LEDGER. An attempt in which
     something arrives counts as the first, so that no number of restarts ends a payment that gets on.
@@ -115,12 +103,12 @@ def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> Non
 
 
 def count_attempt(tx: Transaction, payment_id: str) -> None:
-    """One more attempt to reach a receiver elsewhere."""
+    """One more attempt to reach a remote receiver."""
     tx.execute("UPDATE outgoing_payment SET attempts = attempts + 1 WHERE id = ?", (payment_id,))
 
 
 def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, failure: str | None, now: int) -> None:
-    """Ends a payment under way: completed, or failed when there is a failure."""
+    """Ends a payment in flight: completed, or failed when there is a failure."""
     tx.execute(
         "UPDATE outgoing_payment SET sent = ?, delivered = ?, state = ?, failure = ?, ended_at = ?"
         " WHERE id = ? AND state = 'sending'",

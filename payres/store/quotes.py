@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.amounts import Asset
 from payres.store.database import Transaction
+from payres.store.rows import Table
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
@@ -29,23 +31,20 @@ class QuoteRecord(msgspec.Struct, frozen=True):
     path: str | None = None
     forget_at: int | None = None
 
+    @property
+    def receive_asset(self) -> Asset:
+        return Asset(self.receive_code, self.receive_scale)
 
-COLUMNS = (
-    "id, wallet_address_id, client_id, receiver, incoming_payment_id, debit_value, receive_value, receive_code,"
-    " receive_scale, fee_value, created_at, expires_at, path, forget_at"
-)
+
+QUOTES = Table(QuoteRecord, "quote")
 
 
 def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
-    tx.execute(
-        f"INSERT INTO quote ({COLUMNS}) VALUES ({', '.join('?' * 14)})",
-        msgspec.structs.astuple(quote),
-    )
+    QUOTES.insert(tx, quote)
 
 
 def find_quote(tx: Transaction, quote_id: str) -> QuoteRecord | None:
-    row = tx.execute(f"SELECT {COLUMNS} FROM quote WHERE id = ?", (quote_id,)).fetchone()
-    return QuoteRecord(*row) if row else None
+    return QUOTES.find(tx, "WHERE id = ?", quote_id)
 
 
 def quotes_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[tuple[str, int]]:

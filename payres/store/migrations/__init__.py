@@ -178,7 +178,7 @@ def _schema_made_by(*scripts: str) -> Schema:
 
 
 def _schema_of(connection: sqlite3.Connection) -> Schema:
-    """Without comments and spaces, because a column added later is laid out differently; and without what others add."""
+    """Without what SQLite and Litestream add, and without comments and spaces: layout depends on a column's age."""
     rows = connection.execute(
         "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )

@@ -1,0 +1,40 @@
+"""Rows as structs: the fields of a record name the columns of its table, so that each column is written once."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from payres.store.database import Transaction
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Table(Generic[R]):
+    """The SQL of one record, built once. Its columns are the fields in their order, so a row becomes a record as it is.
+
+    `source` is the table, or the join that the record is read from; `prefix` is the alias in it of those fields that
+    `columns` names no other column for.
+    """
+
+    def __init__(self, record: type[R], source: str, prefix: str = "", **columns: str) -> None:
+        names = [columns.get(field.name, prefix + field.name) for field in msgspec.structs.fields(record)]
+        self.columns = ", ".join(names)
+        self.source = source
+        self.record: Callable[..., R] = record
+        self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
+        self._select = f"SELECT {self.columns} FROM {source} "
+        self._insert = f"INSERT {self.into} "
+
+    def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
+        """The first row that `where` leaves, which is all that follows FROM."""
+        row = tx.execute(self._select + where, values).fetchone()
+        return self.record(*row) if row else None
+
+    def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
+        """The rows that `where` leaves, which is all that follows FROM."""
+        return [self.record(*row) for row in tx.execute(self._select + where, values)]
+
+    def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
+        """Inserts a row; `otherwise` is the clause ON CONFLICT."""
+        tx.execute(self._insert + otherwise, msgspec.structs.astuple(record))
