@@ -30,7 +30,7 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
 from payres.interledger.traffic import Traffic
-from payres.operator.watch import BooksWatch
+from payres.operator.invariants import BackgroundCheck
 from payres.payments.idempotency import Turns
 from payres.payments.settlement import SettlementWorker
 from payres.routes import (
@@ -168,7 +168,8 @@ async def _open(
     outbounds = Outbounds(database, link, probe_link, clock, identifiers, ilp_address)
     remote_payments = RemotePayments(database, clock, receivers, outbounds, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
-    stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))  # what it halts has started then
+    check = asyncio.create_task(BackgroundCheck(database).run())  # after the workers, which what it finds stops too
+    stack.push_async_callback(_stop, check)
     credentials = CredentialSource(stream_secret, ilp_address)
     traffic = Traffic(Throttle(settings.rate_limit_per_peer, clock))
     forwarder = Forwarder(database, clock, identifiers, ilp_address, link, answers, recovery)

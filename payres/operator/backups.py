@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from payres.clock import SECOND
-from payres.operator import audit
+from payres.operator.invariants import check_ledger, first_broken
 from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, rename, side_file
 from payres.store.database import Transaction
 from payres.store.database_file import refuse_linked, server_lock
@@ -137,7 +137,7 @@ def _verify(tx: Transaction) -> tuple[int, str | None]:
     try:
         fault = first_fault(tx)
         if fault is None and not is_outdated(tx):
-            broken = audit.first_broken(audit.check(tx))
+            broken = first_broken(check_ledger(tx))
             fault = f"the invariant `{broken.name}` is broken: {broken.breaches[0]}" if broken else None
     except sqlite3.DatabaseError as error:
         fault = f"it cannot be read: {error}"

@@ -17,7 +17,7 @@ from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import consent
 from payres.interledger.remote_payments import Patience
-from payres.operator import audit, keys, wallets
+from payres.operator import invariants, keys, wallets
 from payres.payments.outgoing import require_outgoing
 from payres.payments.settlement import settle
 from payres.routes import bodies
@@ -126,7 +126,7 @@ class Instance:
 
     def check_ledger(self) -> None:
         """Proves every invariant of the ledger. Raises AssertionError that names the first one broken."""
-        findings = self.read(audit.check)
+        findings = self.read(invariants.check)
         broken = [finding for finding in findings if not finding.holds]
         assert not broken, broken[0]
 

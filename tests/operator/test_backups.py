@@ -14,7 +14,7 @@ from payres.store import copies, migrations
 from payres.store.connections import connect_writer
 from payres.store.copies import examine
 from payres.store.database_file import DatabaseServed, server_lock
-from payres.store.ledger_proofs import LEDGER_PROOFS
+from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.migrations import UnusableDatabase, execute_script, is_outdated, version_of
 
 NOW = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
@@ -143,7 +143,7 @@ def test_backup_needs_a_directory(database: Path, tmp_path: Path) -> None:
 def test_backup_of_broken_books_is_kept_under_another_name(database: Path, backup: Path, tmp_path: Path) -> None:
     before = backup.read_bytes()
     change(database, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
-    with pytest.raises(BackupRefused, match=rf"`{LEDGER_PROOFS[0].name}` is broken: .*There is no backup"):
+    with pytest.raises(BackupRefused, match=rf"`{LEDGER_INVARIANTS[0].name}` is broken: .*There is no backup"):
         make_backup(database, backup, True, NOW)
     assert backup.read_bytes() == before
     assert balance(tmp_path / "backup.db.broken") == 1001

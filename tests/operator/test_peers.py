@@ -7,7 +7,7 @@ import pytest
 from payres import ledger
 from payres.errors import Refusal
 from payres.identifiers import hash_secret
-from payres.operator import audit, peers
+from payres.operator import invariants, peers
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store import accounts, assets, packets, secrets
 from payres.store import peers as peer_store
@@ -44,7 +44,7 @@ def another(**changes: Any) -> NewPeer:
 
 
 def check_books(tx: Transaction) -> None:
-    assert audit.first_broken(audit.check(tx)) is None
+    assert invariants.first_broken(invariants.check(tx)) is None
 
 
 def test_added_peer_is_as_agreed(tx: Transaction) -> None:

@@ -26,7 +26,7 @@ from payres.clock import MovableClock, format_time
 from payres.errors import Refusal
 from payres.grants.limits import current_window, spent_in_window
 from payres.identifiers import SystemIdentifiers
-from payres.operator import audit, wallets
+from payres.operator import invariants, wallets
 from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.payments.incoming import create_incoming_payment
@@ -321,7 +321,7 @@ def books_of(tx: Transaction, plan: Plan) -> Iterator[tuple[Books, Reckoning]]:
             books,
             Reckoning(Allowance(plan.kind, plan.most, code, bound, plan.interval[1] if plan.interval else None)),
         )
-        broken = audit.first_broken(audit.check(tx))
+        broken = invariants.first_broken(invariants.check(tx))
         assert broken is None, broken
     finally:
         tx.execute("ROLLBACK")
