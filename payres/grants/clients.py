@@ -9,12 +9,12 @@ from functools import lru_cache
 import msgspec
 
 from payres.errors import Refusal
-from payres.grants.forgetting import IDLE_FOR, forget_clients
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
 from payres.store.database import Transaction
+from payres.store.retention import CLIENT_RETENTION, purge_clients
 from payres.urls import Urls, is_http_url, normalise
 from payres.wire import ClientInstance
 
@@ -78,10 +78,10 @@ def remember(tx: Transaction, client: Client, now: int) -> ClientRecord:
     were given to the client that signs with them."""
     record = clients.find_client(tx, client.identity)
     if record is None:
-        forget_clients(tx, now)
+        purge_clients(tx, now)
     if record is None or record.jwk != client.jwk:
         about = (client.identity, client.wallet_address, client.jwk)
-        record = clients.ensure_client(tx, *about, now, now + IDLE_FOR)
+        record = clients.ensure_client(tx, *about, now, now + CLIENT_RETENTION)
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
         clients.keep_presented_key(tx, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, now)

@@ -6,11 +6,11 @@ import msgspec
 
 from payres.errors import Refusal, wrong_state
 from payres.grants.finish import finish_url, interaction_hash
-from payres.grants.forgetting import DENIED_FOR
 from payres.identifiers import Identifiers
 from payres.store import grants
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.retention import DENIED_GRANT_RETENTION
 from payres.urls import Urls
 
 
@@ -73,7 +73,7 @@ def decide(
     if approve:
         grants.keep_grant(tx, grant.id)
     else:
-        grants.set_forget_at(tx, grant.id, now + DENIED_FOR)
+        grants.set_forget_at(tx, grant.id, now + DENIED_GRANT_RETENTION)
     return Decision(grant.id, approve, _redirect(urls, interaction, reference))
 
 

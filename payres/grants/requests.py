@@ -6,7 +6,6 @@ from payres.amounts import Asset
 from payres.errors import Refusal, invalid_request
 from payres.grants.access import encode_access
 from payres.grants.clients import Client, remember
-from payres.grants.forgetting import UNUSED_FOR, forget_grants
 from payres.grants.limit_request import check_requested_limits
 from payres.grants.tokens import issue_token
 from payres.identifiers import Identifiers, hash_secret
@@ -14,6 +13,7 @@ from payres.settings import Settings
 from payres.store import grants, wallets
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.retention import GRANT_RETENTION, purge_grants
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls, is_http_url
 from payres.wire import (
@@ -50,7 +50,7 @@ def request_grant(
     items = _plain_items(urls, asked)
     continue_value = identifiers.secret()
     usable_for = settings.access_token_lifetime if owner is None else settings.interaction_lifetime
-    forget_grants(tx, now)
+    purge_grants(tx, now)
     grant = GrantRecord(
         id=identifiers.resource(),
         client_id=remember(tx, client, now).id,
@@ -63,7 +63,7 @@ def request_grant(
         waits_from=now,
         created_at=now,
         ended_at=None,
-        forget_at=now + usable_for * MICROSECONDS + UNUSED_FOR,
+        forget_at=now + usable_for * MICROSECONDS + GRANT_RETENTION,
     )
     grants.insert_grant(tx, grant)
     follow_up = Continue(

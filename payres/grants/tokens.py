@@ -4,11 +4,11 @@ import msgspec
 
 from payres.errors import Refusal, invalid_token, not_found
 from payres.grants.access import Permission
-from payres.grants.forgetting import UNUSED_FOR, forget_ended_tokens
 from payres.identifiers import Identifiers, hash_secret
 from payres.store import grants, tokens
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
+from payres.store.retention import GRANT_RETENTION, purge_ended_tokens
 from payres.store.tokens import TokenRecord
 from payres.urls import Urls
 from payres.wire import AccessToken
@@ -35,8 +35,8 @@ def rotate_token(
     grant = grants.find_grant(tx, token.grant_id) if token else None
     if grant is None or grant.state != "issued" or not tokens.revoke_token(tx, token_id, now):
         raise invalid_rotation()
-    forget_ended_tokens(tx, grant.id)
-    grants.put_off_forgetting(tx, grant.id, now + lifetime * MICROSECONDS + UNUSED_FOR)
+    purge_ended_tokens(tx, grant.id)
+    grants.postpone_purge(tx, grant.id, now + lifetime * MICROSECONDS + GRANT_RETENTION)
     return issue_token(tx, urls, grant, identifiers, lifetime, now)
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER, Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
 from payres.errors import Refusal, invalid_request, not_found
-from payres.grants.forgetting import QUOTE_UNUSED_FOR, forget_quotes
 from payres.identifiers import Identifiers
 from payres.payments.elsewhere import Offer, encode_path
 from payres.payments.exchange import rate_between, value_in
@@ -17,6 +16,7 @@ from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.store import assets, quotes
 from payres.store.database import Transaction
 from payres.store.quotes import QuoteRecord
+from payres.store.retention import QUOTE_RETENTION, purge_quotes
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
 from payres.wire import Amount, QuoteRequest
@@ -107,9 +107,9 @@ def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalRecei
 
 
 def _keep(tx: Transaction, quote: QuoteRecord, now: int) -> QuoteRecord:
-    """Keeps a new quote until it is no longer of use, and forgets some that are not."""
-    forget_quotes(tx, now)
-    kept = msgspec.structs.replace(quote, forget_at=quote.expires_at + QUOTE_UNUSED_FOR)
+    """Keeps a new quote until it is no longer of use, and purges some that are not."""
+    purge_quotes(tx, now)
+    kept = msgspec.structs.replace(quote, forget_at=quote.expires_at + QUOTE_RETENTION)
     quotes.insert_quote(tx, kept)
     return kept
 

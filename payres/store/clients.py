@@ -32,8 +32,6 @@ class ClientKeyRecord(msgspec.Struct, frozen=True):
 
 CLIENTS = Table(ClientRecord, "client")
 KEYS = Table(ClientKeyRecord, "client_key k JOIN client c ON c.id = k.client_id", prefix="k.")
-# Where a row says that its client is needed.
-NEEDING_CLIENT = ("grant", "incoming_payment", "quote", "outgoing_payment", "idempotency_key")
 
 
 def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
@@ -109,33 +107,3 @@ def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at:
         (client_id, kid, nonce, expires_at, now),
     )
     return cursor.rowcount == 1
-
-
-def clients_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[int]:
-    """The ids of clients of which it is time to see whether they are needed, the earliest first."""
-    rows = tx.execute("SELECT id FROM client WHERE forget_at <= ? ORDER BY forget_at LIMIT ?", (now, limit))
-    return [client_id for (client_id,) in rows]
-
-
-def set_forget_at(tx: Transaction, client_id: int, time: int | None) -> None:
-    """Sets when to see whether the client is needed; None while something of it stays."""
-    tx.execute("UPDATE client SET forget_at = ? WHERE id = ?", (time, client_id))
-
-
-def has_grants_or_resources(tx: Transaction, client_id: int) -> bool:
-    """Whether the client has a grant, or has made something."""
-    ways = [f'EXISTS (SELECT 1 FROM "{table}" WHERE client_id = :client)' for table in NEEDING_CLIENT]
-    row = tx.execute(f"SELECT {' OR '.join(ways)}", {"client": client_id}).fetchone()
-    return bool(row[0])
-
-
-def has_nonces(tx: Transaction, client_id: int) -> bool:
-    """Whether signatures of the client are remembered, so that nobody can repeat them."""
-    row = tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = ?)", (client_id,)).fetchone()
-    return bool(row[0])
-
-
-def delete_client(tx: Transaction, client_id: int) -> None:
-    """Deletes a client that nothing but its keys refers to, and those."""
-    tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
-    tx.execute("DELETE FROM client WHERE id = ?", (client_id,))

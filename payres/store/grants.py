@@ -93,27 +93,14 @@ def keep_grant(tx: Transaction, grant_id: str) -> None:
     tx.execute('UPDATE "grant" SET forget_at = NULL WHERE id = ? AND forget_at IS NOT NULL', (grant_id,))
 
 
-def put_off_forgetting(tx: Transaction, grant_id: str, time: int) -> None:
-    """Sets another time for forgetting the grant, unless it stays."""
+def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
+    """Sets another time from which the grant may be purged, unless it stays."""
     tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ? AND forget_at IS NOT NULL', (time, grant_id))
 
 
 def set_forget_at(tx: Transaction, grant_id: str, time: int) -> None:
-    """Sets when the grant may be forgotten."""
+    """Sets when the grant may be purged."""
     tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ?', (time, grant_id))
-
-
-def grants_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[tuple[str, int]]:
-    """The ids of grants whose time to be forgotten has come, the earliest first, each with its client's id."""
-    return tx.execute(
-        'SELECT id, client_id FROM "grant" WHERE forget_at <= ? ORDER BY forget_at LIMIT ?', (now, limit)
-    ).fetchall()
-
-
-def delete_grant(tx: Transaction, grant_id: str) -> None:
-    """Deletes a grant, whose tokens are gone, with its interaction."""
-    tx.execute("DELETE FROM interaction WHERE grant_id = ?", (grant_id,))
-    tx.execute('DELETE FROM "grant" WHERE id = ?', (grant_id,))
 
 
 def insert_interaction(tx: Transaction, interaction: InteractionRecord) -> None:

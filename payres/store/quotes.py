@@ -1,7 +1,5 @@
 """SQL of quotes."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from payres.amounts import Asset
@@ -45,19 +43,3 @@ def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
 
 def find_quote(tx: Transaction, quote_id: str) -> QuoteRecord | None:
     return QUOTES.find(tx, "WHERE id = ?", quote_id)
-
-
-def quotes_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[tuple[str, int]]:
-    """The ids of quotes of which it is time to see whether they were used, and of their clients; the earliest first."""
-    rows = tx.execute("SELECT id, client_id FROM quote WHERE forget_at <= ? ORDER BY forget_at LIMIT ?", (now, limit))
-    return [(quote_id, client_id) for quote_id, client_id in rows]
-
-
-def keep_quote(tx: Transaction, quote_id: str) -> None:
-    """Keeps a quote for good."""
-    tx.execute("UPDATE quote SET forget_at = NULL WHERE id = ?", (quote_id,))
-
-
-def delete_quote(tx: Transaction, quote_id: str) -> None:
-    """Deletes a quote that no payment refers to."""
-    tx.execute("DELETE FROM quote WHERE id = ?", (quote_id,))

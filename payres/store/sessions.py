@@ -7,7 +7,7 @@ REMEMBERED = 30 * DAY
 
 
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
-    """Keeps a new session and forgets those whose browsers were not used for long."""
+    """Keeps a new session and deletes those whose browsers were not used for long."""
     tx.execute("DELETE FROM session WHERE expires_at <= ?", (now - REMEMBERED,))
     tx.execute(
         "INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (?, ?, ?, ?)",

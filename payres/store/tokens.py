@@ -90,20 +90,3 @@ def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:
 
 def revoke_tokens_of_grant(tx: Transaction, grant_id: str, now: int) -> None:
     tx.execute("UPDATE access_token SET revoked_at = ? WHERE grant_id = ? AND revoked_at IS NULL", (now, grant_id))
-
-
-def delete_ended_tokens(tx: Transaction, grant_id: str, keep: int, limit: int) -> None:
-    """Deletes tokens of the grant that were revoked, but not the newest `keep` of them, at most `limit`."""
-    surplus = tx.execute(
-        "SELECT id FROM access_token WHERE grant_id = ? AND revoked_at IS NOT NULL"
-        " ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
-        (grant_id, limit, keep),
-    ).fetchall()
-    tx.executemany("DELETE FROM access_token WHERE id = ?", surplus)
-
-
-def delete_tokens_of_grant(tx: Transaction, grant_id: str, limit: int) -> bool:
-    """Deletes at most `limit` tokens of the grant; whether none is left."""
-    found = tx.execute("SELECT id FROM access_token WHERE grant_id = ? LIMIT ?", (grant_id, limit + 1)).fetchall()
-    tx.executemany("DELETE FROM access_token WHERE id = ?", found[:limit])
-    return len(found) <= limit
