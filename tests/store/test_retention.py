@@ -1,4 +1,4 @@
-"""Retention: what was approved or used stays, what unauthenticated clients leave behind goes, and never much of it at once."""
+"""Retention: what was approved or used stays, what unauthenticated clients leave goes, and never much of it at once."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
