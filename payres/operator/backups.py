@@ -11,7 +11,6 @@ import msgspec
 from payres.clock import SECOND
 from payres.operator.invariants import check_ledger, first_broken
 from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, rename, side_file
-from payres.store.database import Transaction
 from payres.store.database_file import refuse_linked, server_lock
 from payres.store.migrations import (
     UnusableDatabase,
@@ -25,7 +24,7 @@ from payres.store.migrations import (
 PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
 
 
-class BackupRefused(Exception):  # noqa: N818 - names what was decided
+class BackupRefused(Exception):
     """Nothing was copied or replaced; the text says why and what to do."""
 
 
@@ -128,7 +127,7 @@ def _require_replaceable(source: Path, database: Path) -> None:
         raise BackupRefused(f"{database} belongs to another user; run this as that user, with `sudo -u` say")
 
 
-def _verify(tx: Transaction) -> tuple[int, str | None]:
+def _verify(tx: sqlite3.Connection) -> tuple[int, str | None]:
     """The version of a database, and what is wrong with it; the ledger of an older version is not looked at.
 
     Raises UnusableDatabase when it is not one of payres.

@@ -1,5 +1,6 @@
 """A small ledger with every kind of payment in it, and each invariant broken behind its back."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -52,7 +53,7 @@ SENDING = OutgoingRecord(
 
 
 @pytest.fixture
-def tx(tmp_path: Path) -> Iterator[Transaction]:
+def tx(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection = connect_writer(str(tmp_path / "books.db"))
     connection.execute("BEGIN")
     keep_books(connection)

@@ -22,7 +22,7 @@ _COMMENT = re.compile("--.*")
 _STEP = re.compile(r"(\d{4})_\w+\.sql")
 
 
-class UnusableDatabase(Exception):  # noqa: N818 - names what was found
+class UnusableDatabase(Exception):
     """The file is not one that this program may use: another program's, newer, altered, damaged or in use.
 
     The text says which, and what to do.
