@@ -98,7 +98,7 @@ def stamp(now: int) -> str:
 
 
 def _require_free(database: Path, target: Path, overwrite: bool) -> None:
-    """Refuses a name that is taken, or that a database in use has."""
+    """Raises BackupRefused for a name that is taken, or that a database in use has."""
     folder = target.parent
     if not folder.is_dir():
         raise BackupRefused(f"There is no directory {folder}")

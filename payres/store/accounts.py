@@ -6,7 +6,7 @@ import msgspec
 
 from payres.store.database import Transaction
 from payres.store.halts import RowMissing
-from payres.store.rows import Table
+from payres.store.rows import Table, insert_row
 
 
 class AccountRecord(msgspec.Struct, frozen=True):
@@ -49,9 +49,7 @@ def find_operator_account(tx: Transaction, asset_id: int, kind: str) -> AccountR
 
 
 def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None) -> int:
-    cursor = tx.execute("INSERT INTO account (kind, asset_id, floor) VALUES (?, ?, ?)", (kind, asset_id, floor))
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return insert_row(tx, "account", kind=kind, asset_id=asset_id, floor=floor)
 
 
 def change_account(tx: Transaction, account_id: int, balance_change: int, reserved_change: int) -> None:
@@ -77,28 +75,34 @@ def insert_transfer(
     now: int,
     packet_id: str | None = None,
 ) -> int:
-    cursor = tx.execute(
-        "INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, reservation_id,"
-        " outgoing_payment_id, incoming_payment_id, created_at, packet_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(debit_account_id, credit_account_id, amount, kind, reservation_id),
-            *(outgoing_payment_id, incoming_payment_id, now, packet_id),
-        ),
+    return insert_row(
+        tx,
+        "transfer",
+        debit_account_id=debit_account_id,
+        credit_account_id=credit_account_id,
+        amount=amount,
+        kind=kind,
+        reservation_id=reservation_id,
+        outgoing_payment_id=outgoing_payment_id,
+        incoming_payment_id=incoming_payment_id,
+        packet_id=packet_id,
+        created_at=now,
     )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
 
 
 def insert_reservation(
     tx: Transaction, account_id: int, outgoing_payment_id: str | None, packet_id: str | None, amount: int, now: int
 ) -> int:
-    cursor = tx.execute(
-        "INSERT INTO reservation (account_id, outgoing_payment_id, packet_id, amount, remaining, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (account_id, outgoing_payment_id, packet_id, amount, amount, now),
+    return insert_row(
+        tx,
+        "reservation",
+        account_id=account_id,
+        outgoing_payment_id=outgoing_payment_id,
+        packet_id=packet_id,
+        amount=amount,
+        remaining=amount,
+        created_at=now,
     )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
 
 
 def reservation_by_id(tx: Transaction, reservation_id: int) -> ReservationRecord:

@@ -7,7 +7,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.store import secrets
 from payres.store.database import Transaction
-from payres.store.rows import Table
+from payres.store.rows import Table, insert_row
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
 
@@ -44,6 +44,19 @@ class PeerRecord(msgspec.Struct, frozen=True):
         return Asset(self.asset_code, self.asset_scale)
 
 
+class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new row of `peer` is made of. outgoing_token is encrypted; created_at is microseconds."""
+
+    name: str
+    account_id: int
+    ilp_address: str
+    url: str
+    outgoing_token: bytes
+    incoming_token_hash: bytes
+    max_packet: int | None
+    created_at: int
+
+
 PEERS = Table(
     PeerRecord,
     "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id",
@@ -58,25 +71,9 @@ PEERS = Table(
 ACTIVE = "p.removed_at IS NULL"
 
 
-def insert_peer(
-    tx: Transaction,
-    name: str,
-    account_id: int,
-    ilp_address: str,
-    url: str,
-    outgoing_token: bytes,
-    incoming_token_hash: bytes,
-    max_packet: int | None,
-    now: int,
-) -> int:
+def insert_peer(tx: Transaction, row: PeerRow) -> int:
     """A new peer; returns its id."""
-    cursor = tx.execute(
-        "INSERT INTO peer (name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, max_packet,"
-        " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, max_packet, now),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return insert_row(tx, "peer", **msgspec.structs.asdict(row))
 
 
 def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
@@ -180,9 +177,14 @@ def find_answer(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes, 
 
 
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
-    tx.execute(
-        "INSERT INTO answered_request (peer_id, request_id, condition, reply, answered_at) VALUES (?, ?, ?, ?, ?)",
-        (peer_id, request_id, condition, reply, now),
+    insert_row(
+        tx,
+        "answered_request",
+        peer_id=peer_id,
+        request_id=request_id,
+        condition=condition,
+        reply=reply,
+        answered_at=now,
     )
 
 

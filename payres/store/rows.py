@@ -1,6 +1,7 @@
 """Rows as structs: the fields of a record name the columns of its table, so that each column is written once."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -38,3 +39,15 @@ class Table(Generic[R]):
     def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
         """Inserts a row; `otherwise` is the clause ON CONFLICT."""
         tx.execute(self._insert + otherwise, msgspec.structs.astuple(record))
+
+
+def insert_row(tx: Transaction, table: str, **values: Any) -> int:
+    """Inserts a row of which only these columns are given; the id that the database gave it."""
+    cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+@lru_cache(maxsize=64)
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"

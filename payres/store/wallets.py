@@ -7,7 +7,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.store.database import Transaction
 from payres.store.halts import RowMissing
-from payres.store.rows import Table
+from payres.store.rows import Table, insert_row
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -82,10 +82,15 @@ def insert_wallet(
     password_hash: str | None,
     now: int,
 ) -> None:
-    tx.execute(
-        "INSERT INTO wallet_address (path, public_name, asset_id, account_id, password_hash, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (path, public_name, asset_id, account_id, password_hash, now),
+    insert_row(
+        tx,
+        "wallet_address",
+        path=path,
+        public_name=public_name,
+        asset_id=asset_id,
+        account_id=account_id,
+        password_hash=password_hash,
+        created_at=now,
     )
 
 
@@ -114,9 +119,7 @@ def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequenc
 
 
 def insert_key(tx: Transaction, wallet_id: int, kid: str, x: str, now: int) -> None:
-    tx.execute(
-        "INSERT INTO wallet_key (wallet_address_id, kid, x, created_at) VALUES (?, ?, ?, ?)", (wallet_id, kid, x, now)
-    )
+    insert_row(tx, "wallet_key", wallet_address_id=wallet_id, kid=kid, x=x, created_at=now)
 
 
 def revoke_key(tx: Transaction, wallet_id: int, kid: str, now: int) -> bool:
