@@ -60,4 +60,4 @@ def _receiver_asset(tx: Transaction, urls: Urls, receiver: str) -> Asset | None:
     if payment is None:
         raise InvalidRequest("limits.receiver is no incoming payment of this server", field=f"{FIELD}.receiver")
     wallet = wallets.wallet_by_id(tx, payment.wallet_address_id)
-    return Asset(wallet.asset_code, wallet.asset_scale)
+    return wallet.asset

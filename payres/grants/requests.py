@@ -2,7 +2,6 @@
 
 import msgspec
 
-from payres.amounts import Asset
 from payres.errors import InvalidClient, InvalidRequest
 from payres.grants.access import encode_access
 from payres.grants.clients import Client, remember
@@ -132,7 +131,7 @@ def _check_item(tx: Transaction, urls: Urls, item: Access, now: int) -> WalletRe
         return None
     wallet = _local_wallet(tx, urls, item.identifier, "access_token.access.identifier")
     if isinstance(item, OutgoingPaymentAccess) and item.limits:
-        check_requested_limits(tx, urls, item.limits, Asset(wallet.asset_code, wallet.asset_scale), now)
+        check_requested_limits(tx, urls, item.limits, wallet.asset, now)
     return wallet
 
 

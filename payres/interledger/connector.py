@@ -4,7 +4,7 @@ import logging
 from functools import partial
 from typing import Final
 
-from payres.amounts import MAX_LEDGER, Asset
+from payres.amounts import MAX_LEDGER
 from payres.clock import Clock
 from payres.errors import Unavailable
 from payres.interledger import ildcp
@@ -111,7 +111,7 @@ class Connector:
         return found is not None
 
     async def _receive(self, peer: PeerRecord, prepare: Prepare, opened: Opened, request: Request) -> Reply | bytes:
-        asset = Asset(peer.asset_code, peer.asset_scale)
+        asset = peer.asset
         target = opened.asset or asset
         arrived = prepare.amount
         if arrived and asset != target:
@@ -155,4 +155,4 @@ def _configuration(peer: PeerRecord, prepare: Prepare) -> Reply:
     """The address and asset of the peer, which it asks for as a child (RFC 31). Raises Declined."""
     if prepare.amount or prepare.condition != ildcp.CONDITION:
         raise Declined(Code.BAD_REQUEST, "A question for the configuration carries no money")
-    return ildcp.answer(peer.ilp_address, Asset(peer.asset_code, peer.asset_scale))
+    return ildcp.answer(peer.ilp_address, peer.asset)

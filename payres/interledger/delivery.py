@@ -66,7 +66,7 @@ def _payee(tx: Transaction, arrival: Arrival, now: int) -> tuple[WalletRecord, I
             raise Declined(Code.UNREACHABLE, "The incoming payment takes no more money")
         wallet_id = payment.wallet_address_id
     wallet = wallets.wallet_by_id(tx, wallet_id)
-    if not wallet.active or Asset(wallet.asset_code, wallet.asset_scale) != arrival.asset:
+    if not wallet.active or wallet.asset != arrival.asset:
         raise Declined(Code.UNREACHABLE, "The wallet address takes no money")
     return wallet, payment
 
@@ -88,7 +88,7 @@ def _move(tx: Transaction, arrival: Arrival, wallet: WalletRecord, payment_id: s
     if peer.asset_id == wallet.asset_id:
         ledger.transfer(tx, peer.account_id, target, arrival.sent, "payment", now, incoming_payment_id=payment_id)
         return
-    source_asset = Asset(peer.asset_code, peer.asset_scale)
+    source_asset = peer.asset
     if converted(tx, arrival.sent, source_asset, arrival.asset, now) != arrival.arrived:
         raise Declined(Code.INTERNAL_ERROR, "The exchange rate has just changed")
     taken = operator_account(tx, peer.asset_id, "liquidity")

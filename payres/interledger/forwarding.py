@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset
 from payres.clock import SECOND, Clock
 from payres.errors import DomainError
 from payres.identifiers import Identifiers
@@ -138,11 +137,11 @@ class Forwarder:
 
     def _to(self, tx: Transaction, peer: PeerRecord, prepare: Prepare) -> int:
         """The id of the peer that the packet goes on to. Raises Declined."""
-        source = Asset(peer.asset_code, peer.asset_scale)
+        source = peer.asset
         return peer_towards(tx, self._ilp_address, prepare.destination, source, peer.id).id
 
     def _hop(self, tx: Transaction, peer: PeerRecord, prepare: Prepare) -> Hop:
-        source = Asset(peer.asset_code, peer.asset_scale)
+        source = peer.asset
         destination, amount = prepare.destination, prepare.amount
         return next_hop(tx, self._ilp_address, destination, amount, source, self._clock.now(), peer.id)
 

@@ -31,7 +31,7 @@ def next_hop(
 ) -> Hop:
     """Where a packet of `amount` in `source` goes, never back to the peer it came from. Raises Declined."""
     peer = peer_towards(tx, own_address, destination, source, inbound_peer_id)
-    onward = converted(tx, amount, source, Asset(peer.asset_code, peer.asset_scale), now) if amount else 0
+    onward = converted(tx, amount, source, peer.asset, now) if amount else 0
     return Hop(peer, peers.outgoing_token(tx, peer), onward)
 
 

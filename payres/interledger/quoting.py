@@ -121,7 +121,7 @@ class RemoteQuotes:
         asset = assets.asset_by_id(tx, wallet.asset_id)
         return _Payer(
             wallet.id,
-            Asset(asset.code, asset.scale),
+            asset.asset,
             Fee(asset.fee_fixed, asset.fee_basis_points),
             rate_between(tx, asset.code, target.code, self._clock.now()),
         )

@@ -13,7 +13,6 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from payres.amounts import Asset
 from payres.clock import DAY, Clock
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
@@ -182,7 +181,7 @@ class RemotePayments:
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
         wallet = await self._database.read(lambda tx: wallets.wallet_by_id(tx, payment.wallet_address_id))
-        source = Asset(wallet.asset_code, wallet.asset_scale)
+        source = wallet.asset
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
         connection = Connection(self.outbounds.open(source, wallet.id, payment.id), destination, self.outbounds.timing)
         try:

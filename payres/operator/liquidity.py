@@ -8,7 +8,7 @@ from payres.store.database import Transaction
 
 
 def deposit_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
-    """Moves an amount such as "100.00" from outside into the asset's liquidity. Raises InvalidAmount, InvalidRequest."""
+    """Moves "100.00", say, from outside into the asset's liquidity. Raises InvalidRequest, InvalidAmount."""
     asset = open_asset(tx, code, scale)
     movements.pay_in(tx, ledger.operator_account(tx, asset.id, "liquidity"), asset, text, now)
     return asset

@@ -42,7 +42,7 @@ def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now
 
 
 def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
-    """A decimal text in the asset's minor unit. Raises InvalidAmount for what is not one, is below `least` or never fits."""
+    """A decimal text in the asset's minor unit. Raises InvalidAmount when it is none, below `least` or never fits."""
     try:
         amount = parse_decimal(text, asset.asset)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """Rules of incoming payments (parts 2.3, 3, 4.4 to 4.6)."""
 
-from payres.amounts import MAX_LEDGER, Asset
+from payres.amounts import MAX_LEDGER
 from payres.clock import format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, NotFound, WrongState
 from payres.identifiers import Identifiers
@@ -30,7 +30,7 @@ def create_incoming_payment(
     """
     value = None
     if request.incoming_amount:
-        asset = Asset(wallet.asset_code, wallet.asset_scale)
+        asset = wallet.asset
         value = str(value_in(request.incoming_amount, asset, "incomingAmount"))
     payment = IncomingRecord(
         id=identifiers.resource(),

@@ -178,7 +178,7 @@ def _plan_from_quote(
         incoming_payment_id=quote.incoming_payment_id,
         debit=debit,
         receive=receive,
-        receive_asset=Asset(quote.receive_code, quote.receive_scale),
+        receive_asset=quote.receive_asset,
         fee=int(quote.fee_value),
         path=decode_path(quote.path) if quote.path is not None else None,
     )

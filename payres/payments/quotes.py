@@ -128,12 +128,12 @@ def _terms(
     scales = Scales(source.scale, receiver.asset.scale)
     try:
         if debit:
-            terms = fixed_send(value_in(debit, Asset(source.code, source.scale), "debitAmount"), fee, rate, scales)
+            terms = fixed_send(value_in(debit, source.asset, "debitAmount"), fee, rate, scales)
         else:
             terms = fixed_receive(_wanted(receiver, receive), fee, rate, scales)
     except TooSmall as error:
         works = _works(error.minimum, fee, rate, scales, receiver)
-        raise too_small(error.minimum if works else None, Asset(source.code, source.scale)) from error
+        raise too_small(error.minimum if works else None, source.asset) from error
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
     _check_fits(receiver, terms)

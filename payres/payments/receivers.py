@@ -20,7 +20,7 @@ class LocalReceiver(msgspec.Struct, frozen=True):
 
     @property
     def asset(self) -> Asset:
-        return Asset(self.wallet.asset_code, self.wallet.asset_scale)
+        return self.wallet.asset
 
 
 def open_receiver(tx: Transaction, urls: Urls, url: str, now: int, field: str) -> LocalReceiver:

@@ -23,7 +23,7 @@ def amount(value: int | str, asset: Asset) -> Amount:
 
 
 def wallet_asset(wallet: WalletRecord) -> Asset:
-    return Asset(wallet.asset_code, wallet.asset_scale)
+    return wallet.asset
 
 
 def incoming_payment(
@@ -60,7 +60,7 @@ def quote_body(urls: Urls, wallet: WalletRecord, quote: QuoteRecord) -> Quote:
         id=urls.resource("quotes", quote.id),
         wallet_address=urls.wallet(wallet.path),
         receiver=quote.receiver,
-        receive_amount=amount(quote.receive_value, Asset(quote.receive_code, quote.receive_scale)),
+        receive_amount=amount(quote.receive_value, quote.receive_asset),
         debit_amount=amount(quote.debit_value, wallet_asset(wallet)),
         expires_at=format_time(quote.expires_at),
         created_at=format_time(quote.created_at),
@@ -78,7 +78,7 @@ def outgoing_payment(
         quote_id=UNSET if payment.quote_id is None else urls.resource("quotes", payment.quote_id),
         failed=payment.failed,
         receiver=payment.receiver,
-        receive_amount=amount(payment.receive, Asset(payment.receive_code, payment.receive_scale)),
+        receive_amount=amount(payment.receive, payment.receive_asset),
         debit_amount=amount(payment.debit, asset),
         sent_amount=amount(payment.sent, asset),
         grant_spent_debit_amount=UNSET if spent is None else amount(spent.debit, asset),

@@ -12,7 +12,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from payres.amounts import Asset, format_decimal
+from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import consent
@@ -120,7 +120,7 @@ class Instance:
         def unit(tx: Transaction) -> str:
             wallet = wallets.require_wallet(tx, path)
             account = accounts.account_by_id(tx, wallet.account_id)
-            return format_decimal(account.balance, Asset(wallet.asset_code, wallet.asset_scale))
+            return format_decimal(account.balance, wallet.asset)
 
         return self.read(unit)
 
