@@ -38,8 +38,8 @@ def backup(session: Session, destination: Path, force: bool) -> None:
 def restore(session: Session, source: Path) -> None:
     """Put a backup in the place of the database.
 
-    The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is verified,
-    migrated if an older payres made it, and put in place. What was there is kept beside it.
+    The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is
+    verified, migrated if an older payres made it, and put in place. What was there is kept beside it.
 
     \b
     Example: payres restore /mnt/backups/payres-20260131T093000Z.db
