@@ -21,7 +21,7 @@ from payres.store import grants
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
-from payres.store.incoming import COLUMNS
+from payres.store.incoming import INCOMING
 from payres.urls import Urls, normalise
 from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 
@@ -143,5 +143,5 @@ def _insert_payments(
             row = (payment_id, wallet_ids[wallet], client_ids[client], None, 0, None)
             yield (*row, created_at, created_at + 30 * DAY, None)
 
-    tx.executemany(f"INSERT INTO incoming_payment ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows())
+    tx.executemany(f"INSERT {INCOMING.into}", rows())
     return sampled

@@ -28,7 +28,7 @@ from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
-from payres.operator.watch import BooksWatch
+from payres.operator.invariants import BackgroundCheck
 from payres.payments.idempotency import Turns
 from payres.payments.settlement import settle_interrupted
 from payres.routes import (
@@ -53,8 +53,8 @@ from payres.routes.rate_limits import RateLimits
 from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.store.database import Database
+from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret
-from payres.store.server_lock import server_lock
 from payres.store.work import world
 from payres.throttle import Throttle
 from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
@@ -166,7 +166,8 @@ async def _open(
     outbound = Outbound(database, link, probe_link, clock, identifiers, ilp_address)
     remote_payments = RemotePayments(database, clock, receivers, outbound, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
-    stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))  # what it halts has started then
+    check = asyncio.create_task(BackgroundCheck(database).run())  # after the workers, which what it finds stops too
+    stack.push_async_callback(_stop, check)
     credentials = CredentialSource(stream_secret, ilp_address)
     packet_throttle = Throttle(settings.rate_limit_per_peer, clock)
     forwarder = Forwarder(database, clock, ilp_address, link, recovery)

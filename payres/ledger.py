@@ -3,7 +3,7 @@
 Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
 what caused it. No account gives more than it has above its floor: zero, or for a peer minus its credit limit; the
 external account has none. At any moment the balances of all accounts of one asset sum to zero, which
-`payres.operator.audit` proves.
+`payres.operator.invariants` checks.
 """
 
 import sqlite3

@@ -20,7 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rate": ("exchange", "Set exchange rates."),
     "fee": ("exchange", "Set what sending costs; take collected fees out."),
     "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
-    "ledger": ("ledger", "Prove that the books are right."),
+    "ledger": ("ledger", "Check the ledger."),
     "backup": ("backup", "Copy the database while the server runs."),
     "restore": ("backup", "Put a backup in the place of the database."),
 }

@@ -3,7 +3,7 @@
 import click
 
 from payres import ledger
-from payres.amounts import Asset, format_decimal
+from payres.amounts import format_decimal
 from payres.cli.session import Resource, Session, with_session
 from payres.store import accounts, assets
 from payres.store.assets import AssetRecord
@@ -34,7 +34,7 @@ def list_all(session: Session) -> None:
 
 def describe(tx: Transaction, record: AssetRecord) -> Resource:
     """An asset as it is printed; the amounts are decimals."""
-    unit = Asset(record.code, record.scale)
+    unit = record.asset
     return {
         "assetCode": record.code,
         "assetScale": record.scale,

@@ -1,4 +1,4 @@
-"""`payres backup` and `payres restore`: a proved copy of the database, and its way back."""
+"""`payres backup` and `payres restore`: a verified copy of the database, and its way back."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from payres.operator import backups
 def backup(session: Session, destination: Path, force: bool) -> None:
     """Copy the database while the server runs.
 
-    The copy is one file with mode 0600. It gets its name when it is whole, on the disk and proved like by `payres
+    The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
     ledger check`. When DEST is a directory, the file in it is named by the time. The copy holds secrets: guard it like
     the database.
 
@@ -38,8 +38,8 @@ def backup(session: Session, destination: Path, force: bool) -> None:
 def restore(session: Session, source: Path) -> None:
     """Put a backup in the place of the database.
 
-    The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is proved,
-    migrated if an older payres made it, and put in place. What was there is kept beside it.
+    The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is
+    verified, migrated if an older payres made it, and put in place. What was there is kept beside it.
 
     \b
     Example: payres restore /mnt/backups/payres-20260131T093000Z.db

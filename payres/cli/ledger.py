@@ -1,30 +1,30 @@
-"""`payres ledger`: proof that the books are right."""
+"""`payres ledger`: the invariant checks."""
 
 import click
 
 from payres.cli.session import Session, with_session
-from payres.operator import audit
-from payres.operator.audit import Finding
+from payres.operator import invariants
+from payres.operator.invariants import Finding
 
 
 @click.group()
 def ledger() -> None:
-    """Prove that the books are right."""
+    """Check the ledger."""
 
 
 @ledger.command()
 @with_session
 def check(session: Session) -> None:
-    """Prove every invariant of the ledger.
+    """Check every invariant of the ledger.
 
-    Checks one snapshot of the database while the server goes on serving. The exit code is 1 when an invariant is
+    Reads one snapshot of the database while the server goes on serving. The exit code is 1 when an invariant is
     broken, and the first broken one is named.
 
     \b
     Example: payres ledger check
     """
-    findings = session.read(audit.check)
-    broken = audit.first_broken(findings)
+    findings = session.read(invariants.check)
+    broken = invariants.first_broken(findings)
     resource = {
         "ok": broken is None,
         "broken": broken.name if broken else None,

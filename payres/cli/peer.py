@@ -234,7 +234,7 @@ def remove(session: Session, name: str) -> None:
 
 def describe(tx: Transaction, record: PeerRecord) -> Resource:
     """A peer as it is printed, without its tokens. Amounts are decimals; the balance is what we owe the peer."""
-    asset = Asset(record.asset_code, record.asset_scale)
+    asset = record.asset
     count, amount = packets.in_flight(tx, record.id)
     doubtful, doubt = packets.in_doubt(tx, record.id)
     left = ledger.free_balance(accounts.account_by_id(tx, record.account_id))

@@ -18,7 +18,7 @@ from payres import __version__
 from payres.cli.session import Session, with_session
 from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS, MAX_CONNECTIONS, SPARE_FILES
 from payres.settings import Settings
-from payres.store.server_lock import server_lock
+from payres.store.database_file import server_lock
 from payres.store.wallets import count_wallets
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it

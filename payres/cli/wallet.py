@@ -2,7 +2,7 @@
 
 import click
 
-from payres.amounts import Asset, format_decimal
+from payres.amounts import format_decimal
 from payres.cli.secret_files import SecretFile, read_secret
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
@@ -173,7 +173,7 @@ def password(session: Session, path: str, password_file: SecretFile) -> None:
 def describe(session: Session, tx: Transaction, record: WalletRecord) -> Resource:
     """A wallet as it is printed; the amounts are decimals."""
     account = accounts.account_by_id(tx, record.account_id)
-    asset = Asset(record.asset_code, record.asset_scale)
+    asset = record.asset
     return {
         "walletAddress": session.urls.wallet(record.path),
         "path": record.path,

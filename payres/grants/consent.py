@@ -8,9 +8,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from payres.errors import InteractionUnknown, InvalidInteraction, WrongState
-from payres.grants.forgetting import DENIED_FOR
 from payres.store import grants
 from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.retention import DENIED_GRANT_RETENTION
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
 
@@ -72,7 +72,7 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     if approve:
         grants.keep_grant(work, grant.id)
     else:
-        grants.set_forget_at(work, grant.id, work.now + DENIED_FOR)
+        grants.set_forget_at(work, grant.id, work.now + DENIED_GRANT_RETENTION)
     return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
 
 

@@ -79,8 +79,8 @@ def spent_in_window(tx: Transaction, grant_id: str, window: int, receive_asset: 
     records = grants.spending(tx, grant_id, window)
     if not records:
         return None
-    asset = receive_asset or Asset(records[0].receive_code, records[0].receive_scale)
-    received = sum(r.receive for r in records if (r.receive_code, r.receive_scale) == (asset.code, asset.scale))
+    asset = receive_asset or records[0].receive_asset
+    received = sum(r.receive for r in records if r.receive_asset == asset)
     return Spent(sum(r.debit for r in records), received, asset)
 
 

@@ -5,10 +5,10 @@ import msgspec
 from payres.clock import SECOND
 from payres.errors import NotFound, RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
-from payres.grants.forgetting import UNUSED_FOR, forget_ended_tokens
 from payres.identifiers import hash_secret
 from payres.store import grants, tokens
 from payres.store.grants import GrantRecord
+from payres.store.retention import GRANT_RETENTION, purge_ended_tokens
 from payres.store.tokens import TokenRecord
 from payres.store.work import Work
 from payres.wire import AccessToken
@@ -29,9 +29,9 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
     grant = grants.find_grant(work, token.grant_id) if token else None
     if grant is None or grant.state != "issued" or not tokens.revoke_token(work, token_id, work.now):
         raise invalid_rotation()
-    forget_ended_tokens(work, grant.id)
+    purge_ended_tokens(work, grant.id)
     usable_until = work.now + work.settings.access_token_lifetime * SECOND
-    grants.put_off_forgetting(work, grant.id, usable_until + UNUSED_FOR)
+    grants.postpone_purge(work, grant.id, usable_until + GRANT_RETENTION)
     return issue_token(work, grant)
 
 

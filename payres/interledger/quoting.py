@@ -118,7 +118,7 @@ class RemoteQuotes:
         asset = assets.asset_by_id(work, wallet.asset_id)
         return _Payer(
             wallet.id,
-            Asset(asset.code, asset.scale),
+            asset.asset,
             Fee(asset.fee_fixed, asset.fee_basis_points),
             rate_between(work, asset.code, target.code),
         )

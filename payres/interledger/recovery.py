@@ -24,7 +24,6 @@ from payres.store.database import Database
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
-from payres.terms import decode_path
 from payres.worker import retry
 
 MARGIN: Final = SECOND  # after the expiry: the peer's clock may be a little behind
@@ -186,5 +185,5 @@ def _expected(work: Work, packet: PacketRecord) -> int:
     assert packet.outgoing_payment_id is not None
     payment = outgoing.find_outgoing(work, packet.outgoing_payment_id)
     assert payment is not None, "the foreign key holds it"
-    assert payment.path is not None, "payments with packets have one"
-    return floor(packet.source_amount * Fraction(decode_path(payment.path).low))
+    assert payment.terms.path is not None, "payments with packets have one"
+    return floor(packet.source_amount * Fraction(payment.terms.path.low))

@@ -29,7 +29,6 @@ from payres.store.database import Database
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.work import Work
-from payres.terms import decode_path
 from payres.worker import Worker, retry
 
 BATCH: Final = 128
@@ -153,12 +152,12 @@ class RemotePayments:
         """Reads the receiver and sends what is left."""
         await self._database.write(lambda work: outgoing.count_attempt(work, payment.id))
         try:
-            receiver = await self._receivers.fetch_open(payment.receiver)
+            receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except RemoteReceiverFailed as error:
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
             return _Attempt("end" if error.permanent else "retry", error.sentence)
-        if (receiver.asset.code, receiver.asset.scale) != (payment.receive_code, payment.receive_scale):
+        if (receiver.asset.code, receiver.asset.scale) != (payment.terms.asset.code, payment.terms.asset.scale):
             return _Attempt("end", "the receiver now takes another asset than was quoted")
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
@@ -218,13 +217,13 @@ async def _closed(connection: Connection) -> None:
 
 def _plan(payment: OutgoingRecord) -> Plan:
     """What is left of the payment, over the path that its quote probed."""
-    assert payment.path is not None
-    path = decode_path(payment.path)
-    spendable = payment.debit - payment.fee
-    min_rate = Fraction(payment.receive, spendable)
+    assert payment.terms.path is not None
+    path = payment.terms.path
+    spendable = payment.terms.debit - payment.terms.fee
+    min_rate = Fraction(payment.terms.receive, spendable)
     return Plan(
         max_source=spendable - payment.sent,
-        min_delivery=max(payment.receive - payment.delivered, 0),
+        min_delivery=max(payment.terms.receive - payment.delivered, 0),
         min_rate=min_rate,
         path=ProbedPath(Fraction(path.low), Fraction(path.high), int(path.max_packet)),
         sends_all=path.sends_all,
@@ -234,13 +233,13 @@ def _plan(payment: OutgoingRecord) -> Plan:
 
 def _finished(payment: OutgoingRecord) -> bool:
     """Whether nothing more is to be sent: all is sent, or the amount has arrived that was to be delivered."""
-    assert payment.path is not None
-    return _all_sent(payment) if decode_path(payment.path).sends_all else _arrived(payment)
+    assert payment.terms.path is not None
+    return _all_sent(payment) if payment.terms.path.sends_all else _arrived(payment)
 
 
 def _arrived(payment: OutgoingRecord) -> bool:
     """Whether the quoted amount has arrived, or all that could be spent is spent."""
-    return payment.delivered >= payment.receive or _all_sent(payment)
+    return payment.delivered >= payment.terms.receive or _all_sent(payment)
 
 
 def _price_sent(payment: OutgoingRecord) -> bool:
@@ -248,9 +247,9 @@ def _price_sent(payment: OutgoingRecord) -> bool:
 
     For packets that their peer never answered it is unknown whether they arrived.
     """
-    assert payment.path is not None
-    return payment.sent * Fraction(decode_path(payment.path).low) >= payment.receive
+    assert payment.terms.path is not None
+    return payment.sent * Fraction(payment.terms.path.low) >= payment.terms.receive
 
 
 def _all_sent(payment: OutgoingRecord) -> bool:
-    return payment.sent >= payment.debit - payment.fee
+    return payment.sent >= payment.terms.debit - payment.terms.fee

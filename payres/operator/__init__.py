@@ -1,1 +1,1 @@
-"""The operator's rules: wallets and keys, assets and rates, money in and out, and the proof of the books."""
+"""The operator's rules: wallets and keys, assets and rates, money in and out, and the invariant checks."""

@@ -12,7 +12,7 @@ MAX_SCALE = 255
 
 
 def open_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
-    """The asset, made on first use. Refuses with 400 a code or a scale that Open Payments cannot carry."""
+    """The asset, made on first use. Raises InvalidRequest for what Open Payments cannot carry."""
     require_code(code)
     if not 0 <= scale <= MAX_SCALE:
         raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
@@ -20,7 +20,7 @@ def open_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
 
 
 def require_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
-    """An asset that is in use here already. Refuses with 404."""
+    """An asset that is in use here already. Raises NotFound."""
     asset = assets.find_asset(tx, code, scale)
     if asset is None:
         raise NotFound(f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
@@ -41,7 +41,7 @@ def require_code(code: str) -> str:
 def set_fee(tx: Transaction, code: str, scale: int, fixed: str, basis_points: int) -> AssetRecord:
     """Sets what sending from wallets of the asset costs: a decimal amount plus ten-thousandths of what is sent.
 
-    It holds for quotes made from now on. Refuses with 400 `invalid_amount`, `invalid_request`.
+    It holds for quotes made from now on. Raises InvalidAmount, InvalidRequest.
     """
     asset = open_asset(tx, code, scale)
     try:
@@ -55,7 +55,7 @@ def set_fee(tx: Transaction, code: str, scale: int, fixed: str, basis_points: in
 def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> None:
     """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set on its own.
 
-    It holds for quotes made from now on, before any rate of the rates service. Refuses with 400.
+    It holds for quotes made from now on, before any rate of the rates service. Raises InvalidRequest.
     """
     if require_code(base) == require_code(counter):
         raise InvalidRequest(f"{base} and {counter} are one currency, whose rate is always 1", field="counter")
@@ -67,6 +67,6 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
 
 
 def remove_rate(tx: Transaction, base: str, counter: str) -> None:
-    """Forgets a rate; what the rates service says counts again. Refuses with 404."""
+    """Removes a rate; what the rates service says counts again. Raises NotFound."""
     if not assets.remove_rate(tx, base, counter):
         raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")

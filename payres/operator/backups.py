@@ -1,4 +1,4 @@
-"""Backups: proved copies of the database, made while the server goes on, and how one takes the database's place."""
+"""Backups: verified copies of the database, made while the server runs, and how one takes the database's place."""
 
 import os
 import sqlite3
@@ -9,19 +9,19 @@ from pathlib import Path
 import msgspec
 
 from payres.clock import SECOND
-from payres.operator import audit
-from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, first_fault, rename, side_file
+from payres.operator.invariants import check_ledger, first_broken
+from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, rename, side_file
+from payres.store.database_file import refuse_linked, server_lock
 from payres.store.migrations import (
     UnusableDatabase,
-    first_difference,
-    is_newest,
+    first_fault,
+    is_outdated,
     migrate_copy,
     require_payres,
     version_of,
 )
-from payres.store.server_lock import refuse_linked, server_lock
 
-PAUSE_MILLISECONDS = 5  # the server's commits get their turn; a gigabyte takes ten seconds or so
+PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
 
 
 class BackupRefused(Exception):
@@ -29,7 +29,7 @@ class BackupRefused(Exception):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A proved copy: its file, the version of the database in it, and its size."""
+    """A verified copy: its file, the version of the database in it, and its size in bytes."""
 
     path: Path
     version: int
@@ -37,14 +37,14 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A database that was put in place, with its version; `replaced` is the one before it, if there was one."""
+    """A database that was put in place, with the version of its backup; `replaced` is the one before it, if any."""
 
     version: int
     replaced: Path | None
 
 
 def make_backup(database: Path, destination: Path, overwrite: bool, now: int) -> Backup:
-    """Copies the database, proves the copy and gives it its name. A directory gets a file named by the time.
+    """Copies the database, verifies the copy and gives it its name. A directory gets a file named by the time.
 
     Raises BackupRefused, UnusableDatabase, sqlite3.Error, OSError. A copy that is not sound is kept as `.broken`.
     """
@@ -52,8 +52,7 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
     refuse_linked(str(database))  # to read it is to work a log into it, which may be another name's
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
-        version = examine(partial, _payres_version)
-        fault = examine(partial, _first_fault)
+        version, fault = examine(partial, _verify)
         if fault is not None:
             broken = side_file(target, ".broken")
             rename(partial, broken)
@@ -66,26 +65,25 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
 
 
 def restore_backup(source: Path, database: Path, now: int) -> Restored:
-    """Proves a copy of the backup and puts it in the database's place, of the newest version; keeps what was there.
+    """Verifies a copy of the backup and puts it in the database's place, in the newest version; keeps what was there.
 
-    The new database has the owner, group and mode of the one before it; without one, root gives it to the owner of the
-    directory. Raises BackupRefused, UnusableDatabase when a server has the database, OSError: then it is untouched.
+    Raises BackupRefused, UnusableDatabase when a server has the database, OSError: then it is untouched.
     """
     database = database.resolve()  # a link to the database goes on leading to it
-    if not source.is_file():
-        raise BackupRefused(f"There is no file {source}")
-    if database.exists() and source.samefile(database):
-        raise BackupRefused(f"{source} is the database itself")
-    if database.exists() and not os.access(database, os.W_OK):
-        raise BackupRefused(f"{database} is read-only for this user; make it writable, or move it away, and try again")
+    _require_replaceable(source, database)
     with server_lock(str(database)):
         kept = side_file(database, f".replaced-{stamp(now)}")
         for name in (kept, *(side_file(kept, suffix) for suffix in SIDE_FILES)):
             if os.path.lexists(name):
                 raise BackupRefused(f"{name} exists already; try again in a second")
         try:
-            with copied(source, beside=database, still=True, replacing=database) as partial:
-                version = _prove(partial)
+            with copied(source, beside=database, still=True) as partial:
+                version, fault = examine(partial, _verify)
+                if fault is None and examine(partial, is_outdated):
+                    migrate_copy(partial)
+                    _, fault = examine(partial, _verify)
+                if fault is not None:
+                    raise BackupRefused(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
                 was_there = exchange(database, partial, kept)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupRefused(f"{source} cannot be restored: {error}") from error
@@ -100,7 +98,7 @@ def stamp(now: int) -> str:
 
 
 def _require_free(database: Path, target: Path, overwrite: bool) -> None:
-    """Refuses a name that is taken, or that a database in use has."""
+    """Raises BackupRefused for a name that is taken, or that a database in use has."""
     folder = target.parent
     if not folder.is_dir():
         raise BackupRefused(f"There is no directory {folder}")
@@ -116,37 +114,30 @@ def _require_free(database: Path, target: Path, overwrite: bool) -> None:
             raise BackupRefused(f"{side_file(target, suffix)} says that {target} is in use; choose another name")
 
 
-def _prove(partial: Path) -> int:
-    """The version that the copy had, once it is of the newest and proved. Raises BackupRefused, UnusableDatabase."""
-    version = examine(partial, _payres_version)
-    fault = examine(partial, _first_fault_of_file)
-    if fault is None:
-        migrate_copy(partial)
-        fault = examine(partial, _first_fault)
-    if fault is not None:
-        raise BackupRefused(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
-    return version
+def _require_replaceable(source: Path, database: Path) -> None:
+    if not source.is_file():
+        raise BackupRefused(f"There is no file {source}")
+    if not database.exists():
+        return
+    if source.samefile(database):
+        raise BackupRefused(f"{source} is the database itself")
+    if not os.access(database, os.W_OK):
+        raise BackupRefused(f"{database} is read-only for this user; make it writable, or move it away, and try again")
+    if database.stat().st_uid != os.geteuid():  # the new file would be this user's, and the server could not open it
+        raise BackupRefused(f"{database} belongs to another user; run this as that user, with `sudo -u` say")
 
 
-def _payres_version(tx: sqlite3.Connection) -> int:
+def _verify(tx: sqlite3.Connection) -> tuple[int, str | None]:
+    """The version of a database, and what is wrong with it; the ledger of an older version is not looked at.
+
+    Raises UnusableDatabase when it is not one of payres.
+    """
     require_payres(tx)
-    return version_of(tx)
-
-
-def _first_fault(tx: sqlite3.Connection) -> str | None:
-    """What is wrong with the books or the file; in a database of an older version, with the file alone."""
     try:
-        if not is_newest(tx):
-            return _first_fault_of_file(tx)
-        difference = first_difference(tx)
-        if difference is not None:
-            return difference
-        broken = audit.first_broken(audit.check(tx))
+        fault = first_fault(tx)
+        if fault is None and not is_outdated(tx):
+            broken = first_broken(check_ledger(tx))
+            fault = f"the invariant `{broken.name}` is broken: {broken.breaches[0]}" if broken else None
     except sqlite3.DatabaseError as error:
-        return f"it cannot be read: {error}"
-    return f"the invariant `{broken.name}` is broken: {broken.breaches[0]}" if broken else None
-
-
-def _first_fault_of_file(tx: sqlite3.Connection) -> str | None:
-    """What is wrong with the file or with its tables, of any version."""
-    return first_fault(tx) or first_difference(tx)
+        fault = f"it cannot be read: {error}"
+    return version_of(tx), fault

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait fo
 def add_key(tx: Transaction, path: str, jwk: "JWK", now: int) -> KeyRecord:
     """Stores a public key of the wallet; it is served in jwks.json and good for signatures from now on.
 
-    Refuses with 404, with 409 `wrong_state` when the wallet has a key in force under this kid.
+    Raises NotFound, WrongState when the wallet has a valid key under this kid.
     """
     wallet = require_wallet(tx, path)
     if find_key(tx, wallet, jwk.kid) is not None:
@@ -28,7 +28,7 @@ def add_key(tx: Transaction, path: str, jwk: "JWK", now: int) -> KeyRecord:
 
 
 def revoke_key(tx: Transaction, path: str, kid: str, now: int) -> KeyRecord:
-    """Ends a key at once: the next request signed with it is refused. Refuses with 404."""
+    """Ends a key at once: the next request signed with it is refused. Raises NotFound."""
     wallet = require_wallet(tx, path)
     key = find_key(tx, wallet, kid)
     if key is None:
@@ -38,5 +38,5 @@ def revoke_key(tx: Transaction, path: str, kid: str, now: int) -> KeyRecord:
 
 
 def find_key(tx: Transaction, wallet: WalletRecord, kid: str) -> KeyRecord | None:
-    """The wallet's key in force under this kid, or None."""
+    """The wallet's valid key under this kid, or None."""
     return next((key for key in wallets.list_keys(tx, wallet.id) if key.kid == kid), None)

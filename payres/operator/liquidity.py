@@ -8,14 +8,14 @@ from payres.store.database import Transaction
 
 
 def deposit_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
-    """Moves an amount such as "100.00" from outside into the asset's liquidity. Refuses with 400."""
+    """Moves "100.00", say, from outside into the asset's liquidity. Raises InvalidRequest, InvalidAmount."""
     asset = open_asset(tx, code, scale)
     movements.pay_in(tx, ledger.operator_account(tx, asset.id, "liquidity"), asset, text, now)
     return asset
 
 
 def withdraw_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
-    """Takes liquidity out again. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
+    """Takes liquidity out again. Raises NotFound, InvalidAmount, InsufficientFunds."""
     asset = require_asset(tx, code, scale)
     account_id = ledger.operator_account(tx, asset.id, "liquidity")
     movements.pay_out(tx, account_id, asset, text, now, f"The liquidity in {code} with scale {scale}", "liquidity")
@@ -23,7 +23,7 @@ def withdraw_liquidity(tx: Transaction, code: str, scale: int, text: str, now: i
 
 
 def withdraw_fees(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
-    """Takes collected fees out. Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds`."""
+    """Takes collected fees out. Raises NotFound, InvalidAmount, InsufficientFunds."""
     asset = require_asset(tx, code, scale)
     account_id = ledger.operator_account(tx, asset.id, "fees")
     movements.pay_out(tx, account_id, asset, text, now, f"The fees account in {code} with scale {scale}", "fees")

@@ -1,10 +1,10 @@
 """Money that enters and leaves: movements between the external account, the world outside, and an account here.
 
-Everything that the operator types as an amount is read here, so that each command refuses it in the same words.
+Everything that the operator types as an amount is read here, so that each command says the same of it.
 """
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
+from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
 from payres.errors import InsufficientFunds, InvalidAmount
 from payres.store.assets import AssetRecord
 from payres.store.database import Transaction
@@ -13,7 +13,7 @@ from payres.store.database import Transaction
 def pay_in(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int) -> int:
     """Moves an amount such as "100.00" from outside to the account; returns it in the minor unit.
 
-    Refuses with 400 `invalid_amount`.
+    Raises InvalidAmount.
     """
     amount = require_amount(text, asset)
     external = ledger.operator_account(tx, asset.id, "external")
@@ -24,17 +24,17 @@ def pay_in(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now:
 def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int, holder: str, reason: str) -> int:
     """Moves an amount such as "100.00" from the account to outside; returns it in the minor unit.
 
-    `holder` names the account in the sentence, `reason` is the stable word for it. Refuses with 400 `invalid_amount`,
-    403 `insufficient_funds`.
+    `holder` names the account in the sentence, `reason` is the stable word for it. Raises InvalidAmount,
+    InsufficientFunds.
     """
     amount = require_amount(text, asset)
     external = ledger.operator_account(tx, asset.id, "external")
     try:
         ledger.transfer(tx, account_id, external, amount, "withdrawal", now)
     except ledger.NotEnough as lack:
-        free = format_decimal(lack.free, _unit(asset))
+        free = format_decimal(lack.free, asset.asset)
         raise InsufficientFunds(
-            f"{holder} has {free} {asset.code} free, less than {format_decimal(amount, _unit(asset))} {asset.code}",
+            f"{holder} has {free} {asset.code} free, less than {format_decimal(amount, asset.asset)} {asset.code}",
             reason=reason,
             free=free,
         ) from lack
@@ -42,16 +42,12 @@ def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now
 
 
 def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
-    """A decimal text in the asset's minor unit. Refuses with 400 what is not one, is below `least` or never fits."""
+    """A decimal text in the asset's minor unit. Raises InvalidAmount when it is none, below `least` or never fits."""
     try:
-        amount = parse_decimal(text, _unit(asset))
+        amount = parse_decimal(text, asset.asset)
     except ValueError as error:
         raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
     if not least <= amount <= MAX_LEDGER:
-        low, high = (f"{format_decimal(bound, _unit(asset))} {asset.code}" for bound in (least, MAX_LEDGER))
+        low, high = (f"{format_decimal(bound, asset.asset)} {asset.code}" for bound in (least, MAX_LEDGER))
         raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
     return amount
-
-
-def _unit(asset: AssetRecord) -> Asset:
-    return Asset(asset.code, asset.scale)

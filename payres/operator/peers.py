@@ -1,4 +1,4 @@
-"""Interledger peers as the operator rules them: what was agreed with each, and what was settled with it elsewhere.
+"""Interledger peers as the operator sets them up: what was agreed with each, and what was settled with it outside.
 
 A peer's account holds what we owe it; below zero it holds what the peer owes us, which its credit limit bounds.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.amounts import MAX_LEDGER, format_decimal
 from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.identifiers import hash_secret
 from payres.operator import movements
@@ -17,7 +17,7 @@ from payres.operator.assets import open_asset
 from payres.settings import ILP_ADDRESS
 from payres.store import assets, packets, peers, secrets
 from payres.store.database import Transaction
-from payres.store.peers import PeerRecord
+from payres.store.peers import PeerRecord, PeerRow
 from payres.urls import is_http_url
 
 MAX_ADDRESS_LENGTH = 1023  # RFC 15
@@ -64,9 +64,9 @@ class PeerChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_peer(tx: Transaction, new: NewPeer, own_address: str, now: int) -> PeerRecord:
-    """Puts a peer in force, with an empty account that may fall to minus its credit limit.
+    """Adds a peer, with an empty account that may fall to minus its credit limit.
 
-    Refuses with 400 what cannot be, with 409 `wrong_state` a name, a token, or an address in one asset that is taken.
+    Raises InvalidRequest, WrongState when a name, a token, or an address in one asset is taken.
     """
     _check_name(tx, new.name)
     _check_address(new.ilp_address, own_address)
@@ -80,16 +80,24 @@ def add_peer(tx: Transaction, new: NewPeer, own_address: str, now: int) -> PeerR
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
     account_id = ledger.open_account(tx, "peer", asset.id, -new.credit_limit)
-    peer_id = peers.insert_peer(
-        tx, new.name, account_id, new.ilp_address, new.url, outgoing_token, incoming_token_hash, new.max_packet, now
+    row = PeerRow(
+        name=new.name,
+        account_id=account_id,
+        ilp_address=new.ilp_address,
+        url=new.url,
+        outgoing_token=outgoing_token,
+        incoming_token_hash=incoming_token_hash,
+        max_packet=new.max_packet,
+        created_at=now,
     )
+    peer_id = peers.insert_peer(tx, row)
     for prefix in (new.ilp_address, *new.routes):
         peers.add_route(tx, peer_id, prefix)
     return require_peer(tx, new.name)
 
 
 def require_peer(tx: Transaction, name: str) -> PeerRecord:
-    """The peer in force under a name. Refuses with 404."""
+    """The active peer of a name. Raises NotFound."""
     peer = peers.find_peer(tx, name)
     if peer is None:
         raise NotFound(f"There is no peer {name!r}; `payres peer list` shows all")
@@ -99,7 +107,7 @@ def require_peer(tx: Transaction, name: str) -> PeerRecord:
 def change_peer(tx: Transaction, name: str, change: PeerChange, own_address: str) -> PeerRecord:
     """Changes what was agreed with a peer; it holds for the next packet.
 
-    Refuses with 404, 400, with 409 `wrong_state` a token that is taken or a credit limit below what the peer owes.
+    Raises NotFound, InvalidRequest, WrongState when a token is taken or a credit limit below what the peer owes.
     """
     peer = require_peer(tx, name)
     if change.url is not None:
@@ -123,7 +131,7 @@ def change_peer(tx: Transaction, name: str, change: PeerChange, own_address: str
 def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
     """Ends the peering; the name, the token and the address are free again. Returns the peer as it was.
 
-    Refuses with 404, with 409 `wrong_state` while packets are under way and until nothing is owed either way.
+    Raises NotFound, WrongState while packets are in flight and until nothing is owed either way.
     """
     peer = require_peer(tx, name)
     count, _ = packets.in_flight(tx, peer.id)
@@ -141,9 +149,9 @@ def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
 
 
 def deposit(tx: Transaction, name: str, text: str, now: int) -> PeerRecord:
-    """Books an amount such as "100.00" that the peer paid us elsewhere: it owes us less, or we owe it more.
+    """Books an amount such as "100.00" that the peer paid us outside of payres: it owes us less, or we owe it more.
 
-    Refuses with 404, 400 `invalid_amount`.
+    Raises NotFound, InvalidAmount.
     """
     peer = require_peer(tx, name)
     movements.pay_in(tx, peer.account_id, assets.asset_by_id(tx, peer.asset_id), text, now)
@@ -151,9 +159,9 @@ def deposit(tx: Transaction, name: str, text: str, now: int) -> PeerRecord:
 
 
 def withdraw(tx: Transaction, name: str, text: str, now: int) -> PeerRecord:
-    """Books an amount such as "100.00" that we paid the peer elsewhere: we owe it less, or it owes us more.
+    """Books an amount such as "100.00" that we paid the peer outside of payres: we owe it less, or it owes us more.
 
-    Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds` past the peer's credit limit.
+    Raises NotFound, InvalidAmount, InsufficientFunds past the peer's credit limit.
     """
     peer = require_peer(tx, name)
     holder = f"The account of the peer {name}, its credit limit included,"
@@ -227,9 +235,9 @@ def _check_bound(field: str, value: int | None, least: int) -> None:
 
 
 def _outgoing(tx: Transaction, token: str) -> bytes:
-    """The outgoing token as it is stored: sealed, because it has to be read again."""
+    """The outgoing token as it is stored: encrypted, because it has to be read again."""
     _check_token("outgoing", token)
-    return secrets.seal(tx, peers.TOKENS_SECRET, token)
+    return secrets.encrypt(tx, peers.TOKENS_SECRET, token)
 
 
 def _incoming(tx: Transaction, token: str, peer_id: int | None = None) -> bytes:
@@ -277,7 +285,7 @@ def _change_routes(tx: Transaction, peer: PeerRecord, change: PeerChange, own_ad
 
 
 def _decimal(peer: PeerRecord, amount: int) -> str:
-    return format_decimal(abs(amount), Asset(peer.asset_code, peer.asset_scale))
+    return format_decimal(abs(amount), peer.asset)
 
 
 def _sentence(words: str) -> str:

@@ -1,4 +1,4 @@
-"""Wallet addresses as the operator rules them: opening, money in and out, password, closing."""
+"""Wallet addresses as the operator sets them up: opening, money in and out, password, closing."""
 
 from payres import ledger
 from payres.errors import InvalidRequest, NotFound, WrongState
@@ -24,7 +24,7 @@ def create_wallet(
 ) -> WalletRecord:
     """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
 
-    Refuses with 400 a path, asset or name that cannot be, with 409 `wrong_state` a path that is taken.
+    Raises InvalidRequest, WrongState when the path is taken.
     """
     clean = require_wallet_path(path)
     if public_name is not None:
@@ -39,7 +39,7 @@ def create_wallet(
 
 
 def require_wallet(tx: Transaction, path: str) -> WalletRecord:
-    """The wallet at a path, active or not. Refuses with 404, with 400 what is no path."""
+    """The wallet at a path, active or not. Raises NotFound, InvalidRequest when it is no path."""
     clean = require_wallet_path(path)
     wallet = wallets.find_wallet(tx, clean)
     if wallet is None:
@@ -50,7 +50,7 @@ def require_wallet(tx: Transaction, path: str) -> WalletRecord:
 def deposit(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
     """Moves an amount such as "100.00" from outside into the wallet.
 
-    Refuses with 404, 400 `invalid_amount`, 409 `wrong_state` when the wallet is inactive.
+    Raises NotFound, InvalidAmount, WrongState when the wallet is inactive.
     """
     wallet = require_wallet(tx, path)
     if not wallet.active:
@@ -62,7 +62,7 @@ def deposit(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
 def withdraw(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
     """Moves an amount such as "100.00" out of the wallet; an inactive one can still be emptied.
 
-    Refuses with 404, 400 `invalid_amount`, 403 `insufficient_funds` naming the free balance.
+    Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance.
     """
     wallet = require_wallet(tx, path)
     asset = assets.asset_by_id(tx, wallet.asset_id)
@@ -71,19 +71,19 @@ def withdraw(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
 
 
 def deactivate(tx: Transaction, path: str) -> WalletRecord:
-    """Takes the wallet address off the net; money and history stay. Refuses with 404."""
+    """Takes the wallet address off the net; money and history stay. Raises NotFound."""
     return _change_state(tx, path, "inactive")
 
 
 def activate(tx: Transaction, path: str) -> WalletRecord:
-    """Puts a deactivated wallet address back. Refuses with 404."""
+    """Puts a deactivated wallet address back. Raises NotFound."""
     return _change_state(tx, path, "active")
 
 
 def set_password(tx: Transaction, path: str, password: str) -> WalletRecord:
     """Gives the owner a new password and ends every browser session that the old one opened.
 
-    Refuses with 404, 400.
+    Raises NotFound, InvalidRequest.
     """
     wallet = require_wallet(tx, path)
     wallets.set_password_hash(tx, wallet.id, hash_password(password))

@@ -19,8 +19,8 @@ from payres.store.halts import RowMissing
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
-from payres.terms import Offer, Terms, encode_path
-from payres.wire import Limits, OutgoingPaymentRequest, metadata_text
+from payres.terms import Offer, Terms
+from payres.wire import OutgoingPaymentRequest, metadata_text
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -44,6 +44,10 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     _check_movable(terms)
     limits = caller.limits(asked.wallet_address)
     window = check_limits(work, caller.grant_id, limits, terms)
+    if terms.path is not None and limits is not None and limits.receive_amount:
+        # Where the grant limits what is received, sending stops at what was quoted.
+        path = msgspec.structs.replace(terms.path, sends_all=False)
+        terms = msgspec.structs.replace(terms, path=path)
     is_local = terms.incoming_payment_id is not None
     payment = OutgoingRecord(
         id=work.new_id(),
@@ -52,13 +56,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         grant_id=caller.grant_id,
         window_start=window,
         quote_id=_quote_id(work, asked),
-        receiver=terms.receiver,
-        incoming_payment_id=terms.incoming_payment_id,
-        debit=terms.debit,
-        receive=terms.receive,
-        receive_code=terms.asset.code,
-        receive_scale=terms.asset.scale,
-        fee=terms.fee,
+        terms=terms,
         sent=terms.debit if is_local else 0,
         delivered=terms.receive if is_local else 0,
         state="completed" if is_local else "sending",
@@ -66,7 +64,6 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         metadata=metadata_text(asked.metadata),
         created_at=work.now,
         ended_at=work.now if is_local else None,
-        path=_path(terms, limits),
     )
     outgoing.insert_outgoing(work, payment)
     spent = _count_spending(work, payment, terms)
@@ -74,7 +71,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         if is_local:
             pay_locally(work, wallet, payment)
         else:
-            ledger.reserve(work, wallet.account_id, payment.debit, payment.id, work.now)
+            ledger.reserve(work, wallet.account_id, payment.terms.debit, payment.id, work.now)
     except NotEnough as lack:
         raise _insufficient(lack, payment) from lack
     return Created(wallet, payment, spent)
@@ -85,25 +82,25 @@ def pay_locally(work: Work, wallet: WalletRecord, payment: OutgoingRecord) -> No
 
     Raises NotEnough, InvalidAmount, after which nothing of the unit may stay.
     """
-    assert payment.incoming_payment_id is not None
-    receiver = incoming.find_incoming(work, payment.incoming_payment_id)
+    assert payment.terms.incoming_payment_id is not None
+    receiver = incoming.find_incoming(work, payment.terms.incoming_payment_id)
     if receiver is None:
-        raise RowMissing(f"incoming payment {payment.incoming_payment_id} does not exist")
+        raise RowMissing(f"incoming payment {payment.terms.incoming_payment_id} does not exist")
     target = wallets.wallet_by_id(work, receiver.wallet_address_id)
     cause = {"outgoing_payment_id": payment.id, "incoming_payment_id": receiver.id}
-    net = payment.debit - payment.fee
-    if payment.fee:
+    net = payment.terms.debit - payment.terms.fee
+    if payment.terms.fee:
         fees = ledger.operator_account(work, wallet.asset_id, "fees")
-        ledger.transfer(work, wallet.account_id, fees, payment.fee, "fee", work.now, payment.id)
+        ledger.transfer(work, wallet.account_id, fees, payment.terms.fee, "fee", work.now, payment.id)
     if wallet.asset_id == target.asset_id and wallet.id != target.id:
-        assert net == payment.receive, "one asset is paid one to one"
+        assert net == payment.terms.receive, "one asset is paid one to one"
         ledger.transfer(work, wallet.account_id, target.account_id, net, "payment", work.now, **cause)
     else:  # also for a wallet that pays itself, since a transfer has two sides
         taken = ledger.operator_account(work, wallet.asset_id, "liquidity")
         given = ledger.operator_account(work, target.asset_id, "liquidity")
         ledger.transfer(work, wallet.account_id, taken, net, "exchange", work.now, payment.id)
-        ledger.transfer(work, given, target.account_id, payment.receive, "payment", work.now, **cause)
-    credit(work, receiver, payment.receive)
+        ledger.transfer(work, given, target.account_id, payment.terms.receive, "payment", work.now, **cause)
+    credit(work, receiver, payment.terms.receive)
 
 
 def _terms(
@@ -140,14 +137,6 @@ def _quote_id(work: Work, asked: OutgoingPaymentRequest) -> str | None:
     return work.urls.resource_id("quotes", asked.quote_id) if asked.quote_id else None
 
 
-def _path(terms: Terms, limits: Limits | None) -> str | None:
-    """The path as the payment keeps it; where the grant bounds what is received, it stops at what was promised."""
-    path = terms.path
-    if path is not None and limits is not None and limits.receive_amount:
-        path = msgspec.structs.replace(path, sends_all=False)
-    return None if path is None else encode_path(path)
-
-
 def _count_spending(work: Work, payment: OutgoingRecord, terms: Terms) -> Spent:
     """Adds the payment to what its grant has spent in the window, limits or none; returns the sums."""
     grant_id, window, asset = payment.grant_id, payment.window_start, terms.asset
@@ -167,9 +156,8 @@ def _check_movable(terms: Terms) -> None:
 
 def _insufficient(lack: NotEnough, payment: OutgoingRecord) -> InsufficientFunds:
     if lack.account.kind == "wallet":
-        sentence = f"The wallet does not have the {payment.debit} that the payment needs"
-        return InsufficientFunds(sentence, reason="wallet", needed=str(payment.debit))
-    return InsufficientFunds(
-        f"This server cannot exchange {payment.receive} into {payment.receive_code} at the moment; try less or later",
-        reason="liquidity",
-    )
+        sentence = f"The wallet does not have the {payment.terms.debit} that the payment needs"
+        return InsufficientFunds(sentence, reason="wallet", needed=str(payment.terms.debit))
+    wanted = f"{payment.terms.receive} into {payment.terms.asset.code}"
+    sentence = f"This server cannot exchange {wanted} at the moment; try less or later"
+    return InsufficientFunds(sentence, reason="liquidity")

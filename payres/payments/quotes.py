@@ -3,11 +3,11 @@
 from payres.clock import SECOND
 from payres.errors import InvalidRequest
 from payres.grants.access import Caller
-from payres.grants.forgetting import QUOTE_UNUSED_FOR, forget_quotes
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
 from payres.store import quotes
 from payres.store.quotes import QuoteRecord
+from payres.store.retention import QUOTE_RETENTION, purge_quotes
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer
@@ -34,9 +34,9 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
         terms=offer.terms,
         created_at=work.now,
         expires_at=expires_at,
-        forget_at=expires_at + QUOTE_UNUSED_FOR,
+        forget_at=expires_at + QUOTE_RETENTION,
     )
-    forget_quotes(work, work.now)
+    purge_quotes(work, work.now)
     quotes.insert_quote(work, quote)
     return wallet, quote
 

@@ -28,17 +28,17 @@ def end_elsewhere(work: Work, payment: OutgoingRecord, failure: str | None) -> N
     The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
     sent all it had has not failed, whatever the receiver says arrived.
     """
-    promised = promised_reservation(work, payment.id)
-    spendable = payment.debit - payment.fee
-    fee = payment.fee if failure is None else -(-payment.fee * payment.sent // spendable)
+    promised, terms = promised_reservation(work, payment.id), payment.terms
+    spendable = terms.debit - terms.fee
+    fee = terms.fee if failure is None else -(-terms.fee * payment.sent // spendable)
     if fee and payment.sent:
         fees = ledger.operator_account(work, accounts.account_by_id(work, promised.account_id).asset_id, "fees")
         ledger.post(work, promised.id, fees, fee, "fee", work.now)
     sent = payment.sent + fee if payment.sent else 0
     _void_holds(work, payment)
-    # What arrived is the receiver's word, which may not use up more than was promised.
-    _give_back(work, payment, payment.debit - sent, payment.receive - min(payment.delivered, payment.receive))
-    failure = None if sent == payment.debit else failure
+    # What arrived is what the receiver says, which may not use up more than was quoted.
+    _give_back(work, payment, terms.debit - sent, terms.receive - min(payment.delivered, terms.receive))
+    failure = None if sent == terms.debit else failure
     outgoing.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
 
 
@@ -49,19 +49,19 @@ def settle_interrupted(work: Work) -> int:
         _void_holds(work, payment)
         failure = _attempt(work, payment)
         if failure is not None:
-            _give_back(work, payment, payment.debit, payment.receive)
-        sent, delivered = (payment.debit, payment.receive) if failure is None else (0, 0)
+            _give_back(work, payment, payment.terms.debit, payment.terms.receive)
+        sent, delivered = (payment.terms.debit, payment.terms.receive) if failure is None else (0, 0)
         outgoing.end_outgoing(work, payment.id, sent, delivered, failure, work.now)
     return len(found)
 
 
 def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
     """Pays the receiver; a sentence when it cannot be paid, and then nothing has moved."""
-    assert payment.incoming_payment_id is not None
-    receiver = incoming.find_incoming(work, payment.incoming_payment_id)
+    assert payment.terms.incoming_payment_id is not None
+    receiver = incoming.find_incoming(work, payment.terms.incoming_payment_id)
     if receiver is None or not receiver.open_at(work.now):
         return "the incoming payment was completed or expired before this payment arrived"
-    if receiver.remaining is not None and payment.receive > receiver.remaining:
+    if receiver.remaining is not None and payment.terms.receive > receiver.remaining:
         return "the incoming payment takes less than this payment would deliver"
     try:
         with savepoint(work):
@@ -80,5 +80,5 @@ def _void_holds(work: Work, payment: OutgoingRecord) -> None:
 def _give_back(work: Work, payment: OutgoingRecord, debit: int, receive: int) -> None:
     """Takes back what the payment has not used of its grant's limits."""
     if payment.grant_id:
-        window, code, scale = payment.window_start, payment.receive_code, payment.receive_scale
+        window, code, scale = payment.window_start, payment.terms.asset.code, payment.terms.asset.scale
         grants.add_spending(work, payment.grant_id, window, code, scale, -debit, -receive, work.now)

@@ -18,7 +18,7 @@ from payres.routes.messages import json_response, read_body, read_json_body
 from payres.store import clients as client_store
 from payres.store import wallets
 from payres.store.clients import ClientRecord
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.wire import ContinueRequest, GrantRequest, decode
 
 GRANT_REQUEST = msgspec.json.Decoder(GrantRequest)

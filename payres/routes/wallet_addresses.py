@@ -15,8 +15,8 @@ from payres.routes.cross_origin import ANY_ORIGIN
 from payres.routes.messages import json_response
 from payres.signatures.jwk import JWK
 from payres.store import wallets
-from payres.store.database import Transaction
 from payres.store.wallets import WalletRecord
+from payres.store.work import Transaction
 from payres.urls import ROOT_WALLET_PATH
 from payres.wire import WalletAddress
 

@@ -6,6 +6,7 @@ import msgspec
 
 from payres.store.database import Transaction
 from payres.store.halts import RowMissing
+from payres.store.rows import Table, insert_row
 
 
 class AccountRecord(msgspec.Struct, frozen=True):
@@ -20,7 +21,7 @@ class AccountRecord(msgspec.Struct, frozen=True):
 
 
 class ReservationRecord(msgspec.Struct, frozen=True):
-    """A row of `reservation`: what is promised to a payment or to a packet."""
+    """A row of `reservation`: what is held for a payment or a packet."""
 
     id: int
     account_id: int
@@ -30,31 +31,25 @@ class ReservationRecord(msgspec.Struct, frozen=True):
     remaining: int
 
 
-ACCOUNT_COLUMNS = "id, kind, asset_id, balance, reserved, floor"
-RESERVATION_COLUMNS = "id, account_id, outgoing_payment_id, packet_id, amount, remaining"
+ACCOUNTS = Table(AccountRecord, "account")
+RESERVATIONS = Table(ReservationRecord, "reservation")
 
 
 def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
     """Raises RowMissing: whoever has the id has it from a row that refers to the account."""
-    row = tx.execute(f"SELECT {ACCOUNT_COLUMNS} FROM account WHERE id = ?", (account_id,)).fetchone()
-    if row is None:
+    account = ACCOUNTS.find(tx, "WHERE id = ?", account_id)
+    if account is None:
         raise RowMissing(f"account {account_id} does not exist")
-    return AccountRecord(*row)
+    return account
 
 
 def find_operator_account(tx: Transaction, asset_id: int, kind: str) -> AccountRecord | None:
-    row = tx.execute(
-        f"SELECT {ACCOUNT_COLUMNS} FROM account WHERE asset_id = ? AND kind = ?"
-        " AND kind IN ('liquidity', 'fees', 'external')",
-        (asset_id, kind),
-    ).fetchone()
-    return AccountRecord(*row) if row else None
+    one_of_each = "WHERE asset_id = ? AND kind = ? AND kind IN ('liquidity', 'fees', 'external')"
+    return ACCOUNTS.find(tx, one_of_each, asset_id, kind)
 
 
 def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None) -> int:
-    cursor = tx.execute("INSERT INTO account (kind, asset_id, floor) VALUES (?, ?, ?)", (kind, asset_id, floor))
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return insert_row(tx, "account", kind=kind, asset_id=asset_id, floor=floor)
 
 
 def change_account(tx: Transaction, account_id: int, balance_change: int, reserved_change: int) -> None:
@@ -80,51 +75,52 @@ def insert_transfer(
     now: int,
     packet_id: str | None = None,
 ) -> int:
-    cursor = tx.execute(
-        "INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, reservation_id,"
-        " outgoing_payment_id, incoming_payment_id, created_at, packet_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(debit_account_id, credit_account_id, amount, kind, reservation_id),
-            *(outgoing_payment_id, incoming_payment_id, now, packet_id),
-        ),
+    return insert_row(
+        tx,
+        "transfer",
+        debit_account_id=debit_account_id,
+        credit_account_id=credit_account_id,
+        amount=amount,
+        kind=kind,
+        reservation_id=reservation_id,
+        outgoing_payment_id=outgoing_payment_id,
+        incoming_payment_id=incoming_payment_id,
+        packet_id=packet_id,
+        created_at=now,
     )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
 
 
 def insert_reservation(
     tx: Transaction, account_id: int, outgoing_payment_id: str | None, packet_id: str | None, amount: int, now: int
 ) -> int:
-    cursor = tx.execute(
-        "INSERT INTO reservation (account_id, outgoing_payment_id, packet_id, amount, remaining, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (account_id, outgoing_payment_id, packet_id, amount, amount, now),
+    return insert_row(
+        tx,
+        "reservation",
+        account_id=account_id,
+        outgoing_payment_id=outgoing_payment_id,
+        packet_id=packet_id,
+        amount=amount,
+        remaining=amount,
+        created_at=now,
     )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
 
 
 def reservation_by_id(tx: Transaction, reservation_id: int) -> ReservationRecord:
     """Raises RowMissing."""
-    row = tx.execute(f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE id = ?", (reservation_id,)).fetchone()
-    if row is None:
+    reservation = RESERVATIONS.find(tx, "WHERE id = ?", reservation_id)
+    if reservation is None:
         raise RowMissing(f"reservation {reservation_id} does not exist")
-    return ReservationRecord(*row)
+    return reservation
 
 
 def reservations_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[ReservationRecord]:
     """In the order in which they were made."""
-    rows = tx.execute(
-        f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE outgoing_payment_id = ? ORDER BY id",
-        (outgoing_payment_id,),
-    )
-    return [ReservationRecord(*row) for row in rows]
+    return RESERVATIONS.list(tx, "WHERE outgoing_payment_id = ? ORDER BY id", outgoing_payment_id)
 
 
 def reservations_of_packet(tx: Transaction, packet_id: str) -> Sequence[ReservationRecord]:
     """In the order in which they were made."""
-    rows = tx.execute(f"SELECT {RESERVATION_COLUMNS} FROM reservation WHERE packet_id = ? ORDER BY id", (packet_id,))
-    return [ReservationRecord(*row) for row in rows]
+    return RESERVATIONS.list(tx, "WHERE packet_id = ? ORDER BY id", packet_id)
 
 
 def reduce_reservation(tx: Transaction, reservation_id: int, amount: int) -> None:

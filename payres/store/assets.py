@@ -4,7 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.amounts import Asset
 from payres.store.database import Transaction
+from payres.store.halts import RowMissing
+from payres.store.rows import Table
 
 
 class AssetRecord(msgspec.Struct, frozen=True):
@@ -15,6 +18,10 @@ class AssetRecord(msgspec.Struct, frozen=True):
     scale: int
     fee_fixed: int
     fee_basis_points: int
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.code, self.scale)
 
 
 class RateRecord(msgspec.Struct, frozen=True):
@@ -31,17 +38,24 @@ class RateRecord(msgspec.Struct, frozen=True):
         return self.expires_at is None or now < self.expires_at
 
 
-COLUMNS = "id, code, scale, fee_fixed, fee_basis_points"
-RATE_COLUMNS = "base_code, counter_code, rate, set_at, expires_at"
+ASSETS = Table(AssetRecord, "asset")
+RATES = Table(RateRecord, "exchange_rate", base="base_code", counter="counter_code")
+REPLACING_RATE = (
+    "ON CONFLICT DO UPDATE SET rate = excluded.rate, set_at = excluded.set_at, expires_at = excluded.expires_at"
+)
+OF_PAIR = "WHERE base_code = ? AND counter_code = ?"
 
 
 def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
-    row = tx.execute(f"SELECT {COLUMNS} FROM asset WHERE code = ? AND scale = ?", (code, scale)).fetchone()
-    return AssetRecord(*row) if row else None
+    return ASSETS.find(tx, "WHERE code = ? AND scale = ?", code, scale)
 
 
 def asset_by_id(tx: Transaction, asset_id: int) -> AssetRecord:
-    return AssetRecord(*tx.execute(f"SELECT {COLUMNS} FROM asset WHERE id = ?", (asset_id,)).fetchone())
+    """Raises RowMissing: whoever has the id has it from a row that refers to the asset."""
+    asset = ASSETS.find(tx, "WHERE id = ?", asset_id)
+    if asset is None:
+        raise RowMissing(f"asset {asset_id} does not exist")
+    return asset
 
 
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
@@ -58,7 +72,7 @@ def list_codes(tx: Transaction) -> Sequence[str]:
 
 
 def list_assets(tx: Transaction) -> Sequence[AssetRecord]:
-    return [AssetRecord(*row) for row in tx.execute(f"SELECT {COLUMNS} FROM asset ORDER BY code, scale")]
+    return ASSETS.list(tx, "ORDER BY code, scale")
 
 
 def set_fee(tx: Transaction, asset_id: int, fixed: int, basis_points: int) -> None:
@@ -70,14 +84,8 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
 
     A rate of limited time for the way back goes, so that the way back is the inverse of this one.
     """
-    tx.execute(
-        "INSERT INTO exchange_rate (base_code, counter_code, rate, set_at, expires_at) VALUES (?, ?, ?, ?, NULL)"
-        " ON CONFLICT DO UPDATE SET rate = excluded.rate, set_at = excluded.set_at, expires_at = NULL",
-        (base, counter, rate, now),
-    )
-    tx.execute(
-        "DELETE FROM exchange_rate WHERE base_code = ? AND counter_code = ? AND expires_at IS NOT NULL", (counter, base)
-    )
+    RATES.insert(tx, RateRecord(base, counter, rate, now), REPLACING_RATE)
+    tx.execute(f"DELETE FROM exchange_rate {OF_PAIR} AND expires_at IS NOT NULL", (counter, base))
 
 
 def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
@@ -85,28 +93,17 @@ def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
     back = find_rate(tx, rate.counter, rate.base)
     if back is not None and back.expires_at is None:
         return
-    tx.execute(
-        "INSERT INTO exchange_rate (base_code, counter_code, rate, set_at, expires_at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET rate = excluded.rate, set_at = excluded.set_at, expires_at = excluded.expires_at"
-        " WHERE exchange_rate.expires_at IS NOT NULL",
-        (rate.base, rate.counter, rate.rate, rate.set_at, rate.expires_at),
-    )
+    RATES.insert(tx, rate, f"{REPLACING_RATE} WHERE exchange_rate.expires_at IS NOT NULL")
 
 
 def remove_rate(tx: Transaction, base: str, counter: str) -> bool:
     """Whether there was such a rate."""
-    return (
-        tx.execute("DELETE FROM exchange_rate WHERE base_code = ? AND counter_code = ?", (base, counter)).rowcount > 0
-    )
+    return tx.execute(f"DELETE FROM exchange_rate {OF_PAIR}", (base, counter)).rowcount > 0
 
 
 def find_rate(tx: Transaction, base: str, counter: str) -> RateRecord | None:
-    row = tx.execute(
-        f"SELECT {RATE_COLUMNS} FROM exchange_rate WHERE base_code = ? AND counter_code = ?", (base, counter)
-    ).fetchone()
-    return RateRecord(*row) if row else None
+    return RATES.find(tx, OF_PAIR, base, counter)
 
 
 def list_rates(tx: Transaction) -> Sequence[RateRecord]:
-    rows = tx.execute(f"SELECT {RATE_COLUMNS} FROM exchange_rate ORDER BY base_code, counter_code")
-    return [RateRecord(*row) for row in rows]
+    return RATES.list(tx, "ORDER BY base_code, counter_code")

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.database import Transaction
+from payres.store.halts import RowMissing
+from payres.store.rows import Table
 
 # Microseconds that a nonce is kept after its signature has ceased to be fresh: longer than a request that came in time
 # can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
@@ -28,18 +30,20 @@ class ClientKeyRecord(msgspec.Struct, frozen=True):
     fetched_at: int
 
 
-COLUMNS = "id, identity, wallet_address, jwk"
-# Where a row says that its client is needed.
-NEEDING_CLIENT = ("grant", "incoming_payment", "quote", "outgoing_payment", "idempotency_key")
+CLIENTS = Table(ClientRecord, "client")
+KEYS = Table(ClientKeyRecord, "client_key k JOIN client c ON c.id = k.client_id", prefix="k.")
 
 
 def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
-    row = tx.execute(f"SELECT {COLUMNS} FROM client WHERE identity = ?", (identity,)).fetchone()
-    return ClientRecord(*row) if row else None
+    return CLIENTS.find(tx, "WHERE identity = ?", identity)
 
 
 def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
-    return ClientRecord(*tx.execute(f"SELECT {COLUMNS} FROM client WHERE id = ?", (client_id,)).fetchone())
+    """Raises RowMissing: whoever has the id has it from a row that refers to the client."""
+    client = CLIENTS.find(tx, "WHERE id = ?", client_id)
+    if client is None:
+        raise RowMissing(f"client {client_id} does not exist")
+    return client
 
 
 def ensure_client(
@@ -65,15 +69,11 @@ def ensure_client(
 
 
 def client_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
-    rows = tx.execute(
-        "SELECT k.kid, k.x, k.fetched_at FROM client_key k JOIN client c ON c.id = k.client_id WHERE c.identity = ?",
-        (identity,),
-    )
-    return [ClientKeyRecord(*row) for row in rows]
+    return KEYS.list(tx, "WHERE c.identity = ?", identity)
 
 
 def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[str, str]], now: int) -> None:
-    """Keeps what was just fetched, as pairs of kid and x, and forgets what is no longer there."""
+    """Keeps what was just fetched, as pairs of kid and x, and deletes what is no longer there."""
     tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
     tx.executemany(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
@@ -107,33 +107,3 @@ def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at:
         (client_id, kid, nonce, expires_at, now),
     )
     return cursor.rowcount == 1
-
-
-def clients_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[int]:
-    """The ids of clients of which it is time to see whether they are needed, the earliest first."""
-    rows = tx.execute("SELECT id FROM client WHERE forget_at <= ? ORDER BY forget_at LIMIT ?", (now, limit))
-    return [client_id for (client_id,) in rows]
-
-
-def set_forget_at(tx: Transaction, client_id: int, time: int | None) -> None:
-    """Sets when to see whether the client is needed; None while something of it stays."""
-    tx.execute("UPDATE client SET forget_at = ? WHERE id = ?", (time, client_id))
-
-
-def has_grants_or_resources(tx: Transaction, client_id: int) -> bool:
-    """Whether the client has a grant, or has made something."""
-    ways = [f'EXISTS (SELECT 1 FROM "{table}" WHERE client_id = :client)' for table in NEEDING_CLIENT]
-    row = tx.execute(f"SELECT {' OR '.join(ways)}", {"client": client_id}).fetchone()
-    return bool(row[0])
-
-
-def has_nonces(tx: Transaction, client_id: int) -> bool:
-    """Whether signatures of the client are remembered, so that nobody can repeat them."""
-    row = tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = ?)", (client_id,)).fetchone()
-    return bool(row[0])
-
-
-def delete_client(tx: Transaction, client_id: int) -> None:
-    """Deletes a client that nothing but its keys refers to, and those."""
-    tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
-    tx.execute("DELETE FROM client WHERE id = ?", (client_id,))

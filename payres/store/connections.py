@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from payres.store.database_file import DatabaseServed, refuse_linked, server_lock
 from payres.store.migrations import is_outdated, migrate, refuse_altered, refuse_unusable
-from payres.store.server_lock import DatabaseServed, refuse_linked, server_lock
 
 BUSY_TIMEOUT_SECONDS: Final = 5
 

@@ -19,8 +19,8 @@ from payres.errors import DomainError, Unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.settings import Settings
 from payres.store.connections import connect_reader, connect_writer
+from payres.store.database_file import Presence
 from payres.store.halts import Halt, damage
-from payres.store.presence import Presence
 from payres.store.work import Transaction as Transaction
 from payres.store.work import Work, World, world
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.amounts import Asset
 from payres.store.database import Transaction
+from payres.store.rows import Table
 
 
 class GrantRecord(msgspec.Struct, frozen=True):
@@ -49,35 +51,29 @@ class SpendingRecord(msgspec.Struct, frozen=True):
     debit: int
     receive: int
 
+    @property
+    def receive_asset(self) -> Asset:
+        return Asset(self.receive_code, self.receive_scale)
 
-GRANT_COLUMNS = (
-    "id, client_id, client_name, state, access, subject, wallet_address_id, continue_hash, waits_from, created_at,"
-    " ended_at, forget_at"
-)
-INTERACTION_COLUMNS = "id, grant_id, nonce, finish_uri, client_nonce, server_nonce, reference, expires_at, decided_at"
+
+GRANTS = Table(GrantRecord, '"grant"')
+INTERACTIONS = Table(InteractionRecord, "interaction")
+SPENDING = Table(SpendingRecord, "grant_spending")
 
 
 def insert_grant(tx: Transaction, grant: GrantRecord) -> None:
-    tx.execute(
-        f'INSERT INTO "grant" ({GRANT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
-        msgspec.structs.astuple(grant),
-    )
+    GRANTS.insert(tx, grant)
 
 
 def find_grant(tx: Transaction, grant_id: str) -> GrantRecord | None:
-    row = tx.execute(f'SELECT {GRANT_COLUMNS} FROM "grant" WHERE id = ?', (grant_id,)).fetchone()
-    return GrantRecord(*row) if row else None
+    return GRANTS.find(tx, "WHERE id = ?", grant_id)
 
 
 def list_grants(tx: Transaction, state: str | None, limit: int) -> Sequence[GrantRecord]:
     """Newest first; in one state, or in all."""
     if state is None:
-        rows = tx.execute(f'SELECT {GRANT_COLUMNS} FROM "grant" ORDER BY id DESC LIMIT ?', (limit,))
-    else:
-        rows = tx.execute(
-            f'SELECT {GRANT_COLUMNS} FROM "grant" WHERE state = ? ORDER BY id DESC LIMIT ?', (state, limit)
-        )
-    return [GrantRecord(*row) for row in rows]
+        return GRANTS.list(tx, "ORDER BY id DESC LIMIT ?", limit)
+    return GRANTS.list(tx, "WHERE state = ? ORDER BY id DESC LIMIT ?", state, limit)
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:
@@ -97,44 +93,26 @@ def keep_grant(tx: Transaction, grant_id: str) -> None:
     tx.execute('UPDATE "grant" SET forget_at = NULL WHERE id = ? AND forget_at IS NOT NULL', (grant_id,))
 
 
-def put_off_forgetting(tx: Transaction, grant_id: str, time: int) -> None:
-    """Sets another time for forgetting the grant, unless it stays."""
+def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
+    """Sets another time from which the grant may be purged, unless it stays."""
     tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ? AND forget_at IS NOT NULL', (time, grant_id))
 
 
 def set_forget_at(tx: Transaction, grant_id: str, time: int) -> None:
-    """Sets when the grant may be forgotten."""
+    """Sets when the grant may be purged."""
     tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ?', (time, grant_id))
 
 
-def grants_to_forget(tx: Transaction, now: int, limit: int) -> Sequence[tuple[str, int]]:
-    """The ids of grants whose time to be forgotten has come, the earliest first, each with its client's id."""
-    return tx.execute(
-        'SELECT id, client_id FROM "grant" WHERE forget_at <= ? ORDER BY forget_at LIMIT ?', (now, limit)
-    ).fetchall()
-
-
-def delete_grant(tx: Transaction, grant_id: str) -> None:
-    """Deletes a grant, whose tokens are gone, with its interaction."""
-    tx.execute("DELETE FROM interaction WHERE grant_id = ?", (grant_id,))
-    tx.execute('DELETE FROM "grant" WHERE id = ?', (grant_id,))
-
-
 def insert_interaction(tx: Transaction, interaction: InteractionRecord) -> None:
-    tx.execute(
-        f"INSERT INTO interaction ({INTERACTION_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        msgspec.structs.astuple(interaction),
-    )
+    INTERACTIONS.insert(tx, interaction)
 
 
 def find_interaction(tx: Transaction, interaction_id: str) -> InteractionRecord | None:
-    row = tx.execute(f"SELECT {INTERACTION_COLUMNS} FROM interaction WHERE id = ?", (interaction_id,)).fetchone()
-    return InteractionRecord(*row) if row else None
+    return INTERACTIONS.find(tx, "WHERE id = ?", interaction_id)
 
 
 def interaction_of_grant(tx: Transaction, grant_id: str) -> InteractionRecord | None:
-    row = tx.execute(f"SELECT {INTERACTION_COLUMNS} FROM interaction WHERE grant_id = ?", (grant_id,)).fetchone()
-    return InteractionRecord(*row) if row else None
+    return INTERACTIONS.find(tx, "WHERE grant_id = ?", grant_id)
 
 
 def decide_interaction(tx: Transaction, interaction_id: str, reference: str | None, now: int) -> None:
@@ -147,12 +125,7 @@ def use_reference(tx: Transaction, interaction_id: str) -> None:
 
 def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[SpendingRecord]:
     """One record for each asset of receivers, the last used one first."""
-    rows = tx.execute(
-        "SELECT receive_code, receive_scale, debit, receive FROM grant_spending"
-        " WHERE grant_id = ? AND window_start = ? ORDER BY changed_at DESC",
-        (grant_id, window_start),
-    )
-    return [SpendingRecord(*row) for row in rows]
+    return SPENDING.list(tx, "WHERE grant_id = ? AND window_start = ? ORDER BY changed_at DESC", grant_id, window_start)
 
 
 def add_spending(

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from payres.store.rows import Table
 from payres.store.work import Transaction
 
 
@@ -16,22 +17,16 @@ class CachedResponse(msgspec.Struct, frozen=True):
     created_at: int
 
 
-COLUMNS = "client_id, key, path, body_hash, response, created_at"
+RESPONSES = Table(CachedResponse, "idempotency_key")
 
 
 def find_response(tx: Transaction, client_id: int, key: str) -> CachedResponse | None:
-    row = tx.execute(
-        f"SELECT {COLUMNS} FROM idempotency_key WHERE client_id = ? AND key = ?", (client_id, key)
-    ).fetchone()
-    return CachedResponse(*row) if row else None
+    return RESPONSES.find(tx, "WHERE client_id = ? AND key = ?", client_id, key)
 
 
 def store_response(tx: Transaction, cached: CachedResponse) -> None:
     """Stores a response under the client's key, in place of an older one."""
-    tx.execute(
-        f"INSERT OR REPLACE INTO idempotency_key ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        msgspec.structs.astuple(cached),
-    )
+    tx.execute(f"INSERT OR REPLACE {RESPONSES.into}", msgspec.structs.astuple(cached))
 
 
 def delete_responses_until(tx: Transaction, time: int, limit: int) -> None:

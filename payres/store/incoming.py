@@ -6,6 +6,7 @@ import msgspec
 
 from payres.store.database import Transaction
 from payres.store.pages import PageBounds, PageQuery, select_page
+from payres.store.rows import Table
 
 
 class IncomingRecord(msgspec.Struct, frozen=True):
@@ -35,26 +36,22 @@ class IncomingRecord(msgspec.Struct, frozen=True):
         return None if self.incoming_value is None else max(int(self.incoming_value) - self.received, 0)
 
 
-COLUMNS = "id, wallet_address_id, client_id, incoming_value, received, metadata, created_at, expires_at, completed_at"
+INCOMING = Table(IncomingRecord, "incoming_payment")
 
 
 def insert_incoming(tx: Transaction, payment: IncomingRecord) -> None:
-    tx.execute(
-        f"INSERT INTO incoming_payment ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(payment)
-    )
+    INCOMING.insert(tx, payment)
 
 
 def find_incoming(tx: Transaction, payment_id: str) -> IncomingRecord | None:
-    row = tx.execute(f"SELECT {COLUMNS} FROM incoming_payment WHERE id = ?", (payment_id,)).fetchone()
-    return IncomingRecord(*row) if row else None
+    return INCOMING.find(tx, "WHERE id = ?", payment_id)
 
 
 def page_of_incoming(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[IncomingRecord], PageBounds]:
     """A page, newest first; `pages.select_page` has the SQL."""
-    rows, bounds = select_page(tx, "incoming_payment", COLUMNS, wallet_id, client_id, query)
-    return [IncomingRecord(*row) for row in rows], bounds
+    return select_page(tx, INCOMING, wallet_id, client_id, query)
 
 
 def add_received(tx: Transaction, payment_id: str, amount: int, completed_at: int | None) -> None:

@@ -4,11 +4,12 @@ A cursor is a position, the id of a resource; it keeps working when its own reso
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from payres.store.database import Transaction
+from payres.store.rows import R, Table
 
 
 class PageQuery(msgspec.Struct, frozen=True):
@@ -26,20 +27,14 @@ class PageBounds(msgspec.Struct, frozen=True):
     has_newer: bool
 
 
-Row = tuple[Any, ...]
 AFTER_ALL = "~"  # sorts after every UUID
 
 
 def select_page(
-    tx: Transaction,
-    table: Literal["incoming_payment", "outgoing_payment"],
-    columns: str,
-    wallet_id: int,
-    client_id: int | None,
-    query: PageQuery,
-) -> tuple[Sequence[Row], PageBounds]:
+    tx: Transaction, table: Table[R], wallet_id: int, client_id: int | None, query: PageQuery
+) -> tuple[Sequence[R], PageBounds]:
     """A wallet's rows, newest first, with the id in the first column; one client's own when client_id is given."""
-    source = f"{table} WHERE wallet_address_id = :wallet" + (
+    source = f"{table.source} WHERE wallet_address_id = :wallet" + (
         " AND client_id = :client" if client_id is not None else ""
     )
     names = {"wallet": wallet_id, "client": client_id}
@@ -47,7 +42,7 @@ def select_page(
     comparison, order = ("<", "DESC") if older else (">", "ASC")
     cursor = AFTER_ALL if query.cursor is None else query.cursor
     rows = tx.execute(
-        f"SELECT {columns} FROM {source} AND id {comparison} :cursor ORDER BY id {order} LIMIT :limit",
+        f"SELECT {table.columns} FROM {source} AND id {comparison} :cursor ORDER BY id {order} LIMIT :limit",
         names | {"cursor": cursor, "limit": query.count + 1},
     ).fetchall()
     page, more = rows[: query.count], len(rows) > query.count
@@ -56,6 +51,6 @@ def select_page(
     beyond = tx.execute(
         f"SELECT EXISTS (SELECT 1 FROM {source} AND id {other} :edge)", names | {"edge": page[0][0] if page else cursor}
     ).fetchone()[0]
-    if older:
-        return page, PageBounds(has_older=more, has_newer=bool(beyond))
-    return page[::-1], PageBounds(has_older=bool(beyond), has_newer=more)
+    records = [table.record(row) for row in (page if older else page[::-1])]
+    has_older, has_newer = (more, bool(beyond)) if older else (bool(beyond), more)
+    return records, PageBounds(has_older, has_newer)

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.amounts import Asset
 from payres.store import secrets
 from payres.store.database import Transaction
+from payres.store.rows import Table, insert_row
 
-TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are sealed with
+TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
 
 
 class PeerRecord(msgspec.Struct, frozen=True):
-    """A peer in force with its asset and account. outgoing_token is sealed; floor is minus its credit limit.
+    """An active peer with its asset and account. outgoing_token is encrypted; floor is minus its credit limit.
 
     balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
     repeats_answers is 1 when it answers a repeated request as it did the first time.
@@ -37,35 +39,41 @@ class PeerRecord(msgspec.Struct, frozen=True):
     floor: int
     repeats_answers: int
 
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
 
-COLUMNS = (
-    "p.id, p.name, p.account_id, a.asset_id, s.code, s.scale, p.ilp_address, p.url, p.outgoing_token, p.max_packet,"
-    " p.packets_received, p.packets_sent, p.last_error, p.last_error_at, p.created_at, a.balance, a.reserved, a.floor,"
-    " p.repeats_answers"
+
+class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new row of `peer` is made of. outgoing_token is encrypted; created_at is microseconds."""
+
+    name: str
+    account_id: int
+    ilp_address: str
+    url: str
+    outgoing_token: bytes
+    incoming_token_hash: bytes
+    max_packet: int | None
+    created_at: int
+
+
+PEERS = Table(
+    PeerRecord,
+    "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id",
+    prefix="p.",
+    asset_id="a.asset_id",
+    asset_code="s.code",
+    asset_scale="s.scale",
+    balance="a.balance",
+    reserved="a.reserved",
+    floor="a.floor",
 )
-TABLES = "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
-SELECT_PEER = f"SELECT {COLUMNS} FROM {TABLES}"
+ACTIVE = "p.removed_at IS NULL"
 
 
-def insert_peer(
-    tx: Transaction,
-    name: str,
-    account_id: int,
-    ilp_address: str,
-    url: str,
-    outgoing_token: bytes,
-    incoming_token_hash: bytes,
-    max_packet: int | None,
-    now: int,
-) -> int:
+def insert_peer(tx: Transaction, row: PeerRow) -> int:
     """A new peer; returns its id."""
-    cursor = tx.execute(
-        "INSERT INTO peer (name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, max_packet,"
-        " created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, max_packet, now),
-    )
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    return insert_row(tx, "peer", **msgspec.structs.asdict(row))
 
 
 def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
@@ -82,50 +90,38 @@ def routes_of_peer(tx: Transaction, peer_id: int) -> Sequence[str]:
     return [row[0] for row in rows]
 
 
-def list_routes(tx: Transaction) -> Sequence[tuple[str, int]]:
-    """Prefix and peer id of every route of the peers in force."""
-    return tx.execute(
-        "SELECT r.prefix, r.peer_id FROM peer p JOIN peer_route r ON r.peer_id = p.id WHERE p.removed_at IS NULL"
-    ).fetchall()
-
-
 def peers_towards(tx: Transaction, prefixes: Sequence[str]) -> Sequence[tuple[str, PeerRecord]]:
-    """The routes with one of these very prefixes, each with its peer in force."""
+    """The routes with one of these very prefixes, each with its active peer."""
     marks = ", ".join("?" * len(prefixes))
     rows = tx.execute(
-        f"SELECT r.prefix, {COLUMNS} FROM {TABLES} JOIN peer_route r ON r.peer_id = p.id"
-        f" WHERE r.prefix IN ({marks}) AND p.removed_at IS NULL",
+        f"SELECT r.prefix, {PEERS.columns} FROM {PEERS.source} JOIN peer_route r ON r.peer_id = p.id"
+        f" WHERE r.prefix IN ({marks}) AND {ACTIVE}",
         prefixes,
     )
-    return [(prefix, PeerRecord(*row)) for prefix, *row in rows]
+    return [(prefix, PEERS.record(*row)) for prefix, *row in rows]
 
 
 def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
-    row = tx.execute(f"{SELECT_PEER} WHERE p.name = ? AND p.removed_at IS NULL", (name,)).fetchone()
-    return PeerRecord(*row) if row else None
+    return PEERS.find(tx, f"WHERE p.name = ? AND {ACTIVE}", name)
 
 
 def peer_by_id(tx: Transaction, peer_id: int) -> PeerRecord | None:
-    """The peer while it is in force."""
-    row = tx.execute(f"{SELECT_PEER} WHERE p.id = ? AND p.removed_at IS NULL", (peer_id,)).fetchone()
-    return PeerRecord(*row) if row else None
+    """The peer while it is active."""
+    return PEERS.find(tx, f"WHERE p.id = ? AND {ACTIVE}", peer_id)
 
 
 def peer_by_token(tx: Transaction, token_hash: bytes) -> PeerRecord | None:
-    row = tx.execute(
-        f"{SELECT_PEER} WHERE p.incoming_token_hash = ? AND p.removed_at IS NULL", (token_hash,)
-    ).fetchone()
-    return PeerRecord(*row) if row else None
+    return PEERS.find(tx, f"WHERE p.incoming_token_hash = ? AND {ACTIVE}", token_hash)
 
 
 def account_of_peer(tx: Transaction, peer_id: int) -> int:
-    """The ledger account of a peer, in force or not."""
+    """The ledger account of a peer, active or removed."""
     account_id: int = tx.execute("SELECT account_id FROM peer WHERE id = ?", (peer_id,)).fetchone()[0]
     return account_id
 
 
 def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
-    return [PeerRecord(*row) for row in tx.execute(f"{SELECT_PEER} WHERE p.removed_at IS NULL ORDER BY p.name")]
+    return PEERS.list(tx, f"WHERE {ACTIVE} ORDER BY p.name")
 
 
 def change_peer(
@@ -168,8 +164,8 @@ def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
 
 
 def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
-    """The token that we show the peer, unsealed."""
-    return secrets.unseal(tx, TOKENS_SECRET, peer.outgoing_token)
+    """The token that we show the peer, decrypted."""
+    return secrets.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
 
 
 def find_answer(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes, bytes] | None:
@@ -181,14 +177,19 @@ def find_answer(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes, 
 
 
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
-    tx.execute(
-        "INSERT INTO answered_request (peer_id, request_id, condition, reply, answered_at) VALUES (?, ?, ?, ?, ?)",
-        (peer_id, request_id, condition, reply, now),
+    insert_row(
+        tx,
+        "answered_request",
+        peer_id=peer_id,
+        request_id=request_id,
+        condition=condition,
+        reply=reply,
+        answered_at=now,
     )
 
 
 def delete_answers_before(tx: Transaction, time: int, limit: int) -> int:
-    """Forgets the oldest answers, at most `limit` at once; returns how many."""
+    """Deletes the oldest answers, at most `limit` at once; returns how many."""
     # Row by row, because for a list of pairs SQLite would look at every answer of a peer.
     oldest = tx.execute(
         "SELECT peer_id, request_id FROM answered_request WHERE answered_at < ? ORDER BY answered_at LIMIT ?",

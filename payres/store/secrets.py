@@ -1,4 +1,4 @@
-"""SQL of the server's own secrets, made at first use and kept in the database file; and what is sealed with them."""
+"""SQL of the server's own secrets, made at first use and kept in the database file; and encryption under them."""
 
 import os
 import secrets
@@ -18,15 +18,15 @@ def ensure_secret(tx: Transaction, name: str, length: int = 32) -> bytes:
     return _secret(tx, name)
 
 
-def seal(tx: Transaction, name: str, text: str) -> bytes:
+def encrypt(tx: Transaction, name: str, text: str) -> bytes:
     """A text encrypted under the named secret, so that its column tells nothing. Needs a writing transaction."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(ensure_secret(tx, name)).encrypt(nonce, text.encode(), None)
 
 
-def unseal(tx: Transaction, name: str, sealed: bytes) -> str:
-    """The text that `seal` encrypted under the named secret."""
-    return AESGCM(_secret(tx, name)).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], None).decode()
+def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
+    """The text that was encrypted under the named secret."""
+    return AESGCM(_secret(tx, name)).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
 
 
 def _secret(tx: Transaction, name: str) -> bytes:

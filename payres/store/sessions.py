@@ -2,17 +2,15 @@
 
 from payres.clock import DAY
 from payres.store.database import Transaction
+from payres.store.rows import insert_row
 
 REMEMBERED = 30 * DAY
 
 
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
-    """Keeps a new session and forgets those whose browsers were not used for long."""
+    """Keeps a new session and deletes those whose browsers were not used for long."""
     tx.execute("DELETE FROM session WHERE expires_at <= ?", (now - REMEMBERED,))
-    tx.execute(
-        "INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (?, ?, ?, ?)",
-        (id_hash, wallet_id, now, expires_at),
-    )
+    insert_row(tx, "session", id_hash=id_hash, wallet_address_id=wallet_id, created_at=now, expires_at=expires_at)
 
 
 def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from payres.store.database import Transaction
+from payres.store.rows import Table
 
 
 class TokenRecord(msgspec.Struct, frozen=True):
@@ -19,7 +20,7 @@ class TokenRecord(msgspec.Struct, frozen=True):
 class TokenHolder(msgspec.Struct, frozen=True):
     """An access token with what must be known to judge a request made with it.
 
-    grant_stays is 1 when the grant will not be forgotten, and then for ever.
+    grant_stays is 1 when the grant will not be purged, and then forever.
     """
 
     token_id: str
@@ -35,32 +36,37 @@ class TokenHolder(msgspec.Struct, frozen=True):
     grant_stays: int = 0
 
     def in_force(self, now: int) -> bool:
-        """Whether the token is good: neither it nor its grant has ended."""
+        """Whether the token is valid: neither it nor its grant has ended."""
         return self.revoked_at is None and self.grant_state == "issued" and now < self.expires_at
 
 
-COLUMNS = "id, grant_id, value_hash, created_at, expires_at, revoked_at"
+TOKENS = Table(TokenRecord, "access_token")
+HOLDERS = Table(
+    TokenHolder,
+    'access_token t JOIN "grant" g ON g.id = t.grant_id JOIN client c ON c.id = g.client_id',
+    prefix="t.",
+    token_id="t.id",  # noqa: S106 - a column
+    grant_state="g.state",
+    access="g.access",
+    client_id="c.id",
+    client_identity="c.identity",
+    client_wallet_address="c.wallet_address",
+    client_jwk="c.jwk",
+    grant_stays="g.forget_at IS NULL",
+)
 
 
 def insert_token(tx: Transaction, token: TokenRecord) -> None:
-    tx.execute(f"INSERT INTO access_token ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", msgspec.structs.astuple(token))
+    TOKENS.insert(tx, token)
 
 
 def find_token(tx: Transaction, token_id: str) -> TokenRecord | None:
-    row = tx.execute(f"SELECT {COLUMNS} FROM access_token WHERE id = ?", (token_id,)).fetchone()
-    return TokenRecord(*row) if row else None
+    return TOKENS.find(tx, "WHERE id = ?", token_id)
 
 
 def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
     """Found by the hash, so the time this takes says nothing about the token."""
-    row = tx.execute(
-        "SELECT t.id, t.expires_at, t.revoked_at, g.id, g.state, g.access, c.id, c.identity, c.wallet_address, c.jwk,"
-        " g.forget_at IS NULL"
-        ' FROM access_token t JOIN "grant" g ON g.id = t.grant_id JOIN client c ON c.id = g.client_id'
-        " WHERE t.value_hash = ?",
-        (value_hash,),
-    ).fetchone()
-    return TokenHolder(*row) if row else None
+    return HOLDERS.find(tx, "WHERE t.value_hash = ?", value_hash)
 
 
 def token_state(tx: Transaction, token_id: str) -> tuple[int, int | None, str]:
@@ -77,27 +83,10 @@ def token_state(tx: Transaction, token_id: str) -> tuple[int, int | None, str]:
 
 
 def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:
-    """Whether the token was in force."""
+    """Whether the token was valid."""
     cursor = tx.execute("UPDATE access_token SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, token_id))
     return cursor.rowcount == 1
 
 
 def revoke_tokens_of_grant(tx: Transaction, grant_id: str, now: int) -> None:
     tx.execute("UPDATE access_token SET revoked_at = ? WHERE grant_id = ? AND revoked_at IS NULL", (now, grant_id))
-
-
-def delete_ended_tokens(tx: Transaction, grant_id: str, keep: int, limit: int) -> None:
-    """Deletes tokens of the grant that were revoked, but not the newest `keep` of them, at most `limit`."""
-    surplus = tx.execute(
-        "SELECT id FROM access_token WHERE grant_id = ? AND revoked_at IS NOT NULL"
-        " ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
-        (grant_id, limit, keep),
-    ).fetchall()
-    tx.executemany("DELETE FROM access_token WHERE id = ?", surplus)
-
-
-def delete_tokens_of_grant(tx: Transaction, grant_id: str, limit: int) -> bool:
-    """Deletes at most `limit` tokens of the grant; whether none is left."""
-    found = tx.execute("SELECT id FROM access_token WHERE grant_id = ? LIMIT ?", (grant_id, limit + 1)).fetchall()
-    tx.executemany("DELETE FROM access_token WHERE id = ?", found[:limit])
-    return len(found) <= limit

@@ -7,6 +7,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.errors import InvalidRequest
 from payres.store.halts import RowMissing
+from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction, Work
 
 
@@ -42,15 +43,18 @@ class KeyRecord(msgspec.Struct, frozen=True):
     revoked_at: int | None
 
 
-SELECT_WALLET = (
-    "SELECT w.id, w.path, w.public_name, w.asset_id, a.code, a.scale, w.account_id, w.password_hash, w.state,"
-    " w.created_at FROM wallet_address w JOIN asset a ON a.id = w.asset_id"
+WALLETS = Table(
+    WalletRecord,
+    "wallet_address w JOIN asset a ON a.id = w.asset_id",
+    prefix="w.",
+    asset_code="a.code",
+    asset_scale="a.scale",
 )
+KEYS = Table(KeyRecord, "wallet_key")
 
 
 def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
-    row = tx.execute(f"{SELECT_WALLET} WHERE w.path = ?", (path,)).fetchone()
-    return WalletRecord(*row) if row else None
+    return WALLETS.find(tx, "WHERE w.path = ?", path)
 
 
 def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletRecord:
@@ -64,14 +68,14 @@ def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletR
 
 def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
     """Raises RowMissing: whoever has the id has it from a row that refers to the wallet."""
-    row = tx.execute(f"{SELECT_WALLET} WHERE w.id = ?", (wallet_id,)).fetchone()
-    if row is None:
+    wallet = WALLETS.find(tx, "WHERE w.id = ?", wallet_id)
+    if wallet is None:
         raise RowMissing(f"wallet address {wallet_id} or its asset does not exist")
-    return WalletRecord(*row)
+    return wallet
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
-    return [WalletRecord(*row) for row in tx.execute(f"{SELECT_WALLET} ORDER BY w.path")]
+    return WALLETS.list(tx, "ORDER BY w.path")
 
 
 def count_wallets(tx: Transaction) -> int:
@@ -88,10 +92,15 @@ def insert_wallet(
     password_hash: str | None,
     now: int,
 ) -> None:
-    tx.execute(
-        "INSERT INTO wallet_address (path, public_name, asset_id, account_id, password_hash, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        (path, public_name, asset_id, account_id, password_hash, now),
+    insert_row(
+        tx,
+        "wallet_address",
+        path=path,
+        public_name=public_name,
+        asset_id=asset_id,
+        account_id=account_id,
+        password_hash=password_hash,
+        created_at=now,
     )
 
 
@@ -105,7 +114,7 @@ def set_password_hash(tx: Transaction, wallet_id: int, password_hash: str) -> No
 
 
 def find_key(tx: Transaction, path: str, kid: str) -> str | None:
-    """The x of the key in force of an active wallet address, or None."""
+    """The x of a valid key of an active wallet address, or None."""
     row = tx.execute(
         "SELECT k.x FROM wallet_key k JOIN wallet_address w ON w.id = k.wallet_address_id"
         " WHERE w.path = ? AND w.state = 'active' AND k.kid = ? AND k.revoked_at IS NULL",
@@ -115,23 +124,16 @@ def find_key(tx: Transaction, path: str, kid: str) -> str | None:
 
 
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
-    """The keys in force, oldest first; with `revoked`, the others too."""
-    rows = tx.execute(
-        "SELECT kid, x, created_at, revoked_at FROM wallet_key"
-        " WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id",
-        (wallet_id, revoked),
-    )
-    return [KeyRecord(*row) for row in rows]
+    """The valid keys, oldest first; with `revoked`, the others too."""
+    return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
 
 
 def insert_key(tx: Transaction, wallet_id: int, kid: str, x: str, now: int) -> None:
-    tx.execute(
-        "INSERT INTO wallet_key (wallet_address_id, kid, x, created_at) VALUES (?, ?, ?, ?)", (wallet_id, kid, x, now)
-    )
+    insert_row(tx, "wallet_key", wallet_address_id=wallet_id, kid=kid, x=x, created_at=now)
 
 
 def revoke_key(tx: Transaction, wallet_id: int, kid: str, now: int) -> bool:
-    """Whether there was such a key in force."""
+    """Whether there was such a valid key."""
     cursor = tx.execute(
         "UPDATE wallet_key SET revoked_at = ? WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL",
         (now, wallet_id, kid),

@@ -12,12 +12,12 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from payres.amounts import Asset, format_decimal
+from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import consent
 from payres.interledger.remote_payments import Backoff
-from payres.operator import audit, keys, wallets
+from payres.operator import invariants, keys, wallets
 from payres.routes import bodies
 from payres.routes.context import Context
 from payres.routes.http_protocol import HttpProtocol
@@ -113,13 +113,13 @@ class Instance:
         def unit(tx: Transaction) -> str:
             wallet = wallets.require_wallet(tx, path)
             account = accounts.account_by_id(tx, wallet.account_id)
-            return format_decimal(account.balance, Asset(wallet.asset_code, wallet.asset_scale))
+            return format_decimal(account.balance, wallet.asset)
 
         return self.read(unit)
 
     def check_ledger(self) -> None:
         """Proves every invariant of the ledger. Raises AssertionError that names the first one broken."""
-        findings = self.read(audit.check)
+        findings = self.read(invariants.check)
         broken = [finding for finding in findings if not finding.holds]
         assert not broken, broken[0]
 

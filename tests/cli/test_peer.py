@@ -161,7 +161,7 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
     assert payres("peer", "add", "first-bank", *LINK, *files, input=f"{IN}\n").exit_code == 0
     peer = peers.find_peer(tx, "first-bank")
     assert peer is not None
-    assert secrets.unseal(tx, "peer_tokens", peer.outgoing_token) == OUT
+    assert secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == OUT
     assert refused(payres("peer", "add", "second", *LINK[2:], "--ilp-address", "test.second", *TOKENS)) == (
         "The peer first-bank has this incoming token; each peer needs one of its own"
     )
@@ -170,7 +170,7 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
     assert peers.peer_by_token(tx, hash_secret(OUT)) is not None
     peer = peers.find_peer(tx, "first-bank")
     assert peer is not None
-    assert secrets.unseal(tx, "peer_tokens", peer.outgoing_token) == "another"
+    assert secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == "another"
 
 
 @pytest.mark.parametrize(

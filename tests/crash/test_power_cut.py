@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from payres.identifiers import hash_secret
-from payres.operator import audit
+from payres.operator import invariants
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from tests.crash import load
@@ -77,7 +77,7 @@ def test_power_cut_under_load_leaves_a_database_with_all_that_was_acknowledged(
 def check(remains: Remains, known: list[Acknowledged]) -> None:
     """The books balance and the file is sound. What was acknowledged is there; of a short log, up to some moment."""
     with closing(connect_writer(str(remains.database))) as connection:
-        assert audit.first_broken(audit.check(connection)) is None
+        assert invariants.first_broken(invariants.check(connection)) is None
         for client in known:
             found = [is_there(connection, one.path, one.answer or {}) for one in client.made]
             assert found == sorted(found, reverse=True), f"{remains}: something is missing from the middle"

@@ -20,7 +20,7 @@ from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_r
 from payres.interledger.recovery import Recovery
 from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
-from payres.operator import audit, wallets
+from payres.operator import invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.store import accounts, clients, incoming, packets
 from payres.store.database import Database, Transaction
@@ -122,8 +122,8 @@ class Node:
         return list(await self.database.read(lambda tx: packets.prepared_packets(tx, 1000)))
 
     async def check_books(self) -> None:
-        findings = await self.database.read(audit.check)
-        assert audit.first_broken(findings) is None, audit.first_broken(findings)
+        findings = await self.database.read(invariants.check)
+        assert invariants.first_broken(findings) is None, invariants.first_broken(findings)
 
 
 @asynccontextmanager

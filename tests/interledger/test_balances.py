@@ -15,7 +15,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
-from payres.operator import assets, audit, liquidity, wallets
+from payres.operator import assets, invariants, liquidity, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.settlement import end_elsewhere
 from payres.store import accounts, clients, outgoing, packets
@@ -257,6 +257,6 @@ def test_packets_in_any_order_keep_the_books_and_never_overspend(
         machine = Machine(book)
         for step in steps:
             machine.do(step)
-        assert audit.first_broken(audit.check(book)) is None
+        assert invariants.first_broken(invariants.check(book)) is None
     finally:
         book.execute("ROLLBACK")

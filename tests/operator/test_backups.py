@@ -13,9 +13,9 @@ from payres.operator.wallets import create_wallet, deposit
 from payres.store import copies, migrations
 from payres.store.connections import connect_writer
 from payres.store.copies import examine
-from payres.store.ledger_proofs import LEDGER_PROOFS
-from payres.store.migrations import UnusableDatabase, execute_script, is_newest, version_of
-from payres.store.server_lock import DatabaseServed, LinkedDatabase, server_lock
+from payres.store.database_file import DatabaseServed, server_lock
+from payres.store.invariants import LEDGER_INVARIANTS
+from payres.store.migrations import UnusableDatabase, execute_script, is_outdated, version_of
 
 NOW = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
 NEWEST = max(migrations.migrations())
@@ -131,7 +131,7 @@ def test_backup_replaces_nothing_but_a_file(
 
 def test_backup_through_one_of_two_names_is_refused(database: Path, tmp_path: Path) -> None:
     os.link(database, tmp_path / "other.db")
-    with pytest.raises(LinkedDatabase):
+    with pytest.raises(UnusableDatabase, match="has 2 names"):
         make_backup(tmp_path / "other.db", tmp_path / "backup.db", False, NOW)
 
 
@@ -143,7 +143,7 @@ def test_backup_needs_a_directory(database: Path, tmp_path: Path) -> None:
 def test_backup_of_broken_books_is_kept_under_another_name(database: Path, backup: Path, tmp_path: Path) -> None:
     before = backup.read_bytes()
     change(database, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
-    with pytest.raises(BackupRefused, match=rf"`{LEDGER_PROOFS[0].name}` is broken: .*There is no backup"):
+    with pytest.raises(BackupRefused, match=rf"`{LEDGER_INVARIANTS[0].name}` is broken: .*There is no backup"):
         make_backup(database, backup, True, NOW)
     assert backup.read_bytes() == before
     assert balance(tmp_path / "backup.db.broken") == 1001
@@ -220,7 +220,7 @@ def test_restore_follows_a_link_to_the_database(database: Path, backup: Path, tm
 def test_restore_of_an_older_version_is_migrated_and_the_source_is_not(database: Path, tmp_path: Path) -> None:
     make_old(tmp_path / "old.db")
     assert restore_backup(tmp_path / "old.db", database, NOW).version == 1
-    assert examine(database, is_newest)
+    assert not examine(database, is_outdated)
     assert examine(tmp_path / "old.db", version_of) == 1
     assert not list(tmp_path.glob("*before-version*"))
 
@@ -372,20 +372,26 @@ def test_restore_over_a_database_that_may_not_be_written_is_refused(
     assert names(tmp_path) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_restore_as_root_leaves_every_file_to_the_databases_user(database: Path, backup: Path, tmp_path: Path) -> None:
-    os.chown(database, 1234, 1235)
-    database.chmod(0o640)
+def test_restore_over_the_database_of_another_user_is_refused(
+    database: Path, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = names(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: database.stat().st_uid + 1)
+    with pytest.raises(BackupRefused, match=r"payres\.db belongs to another user; run this as that user"):
+        restore_backup(backup, database, NOW)
+    assert names(tmp_path) == before
+
+
+def test_restored_database_is_private_whatever_the_one_before_was(database: Path, backup: Path, tmp_path: Path) -> None:
+    database.chmod(0o644)
     restore_backup(backup, database, NOW)
-    for file in (database, *tmp_path.glob("payres.db.*")):
-        assert (file.stat().st_uid, file.stat().st_gid) == (1234, 1235)
-    assert database.stat().st_mode & 0o777 == 0o640
-    assert names(tmp_path) >= {"payres.db.lock", "payres.db.replaced-20260101T000000Z"}
+    files = (database, tmp_path / "payres.db.lock", tmp_path / "payres.db.replaced-20260101T000000Z")
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
 def test_restore_over_one_of_two_names_is_refused(database: Path, backup: Path, tmp_path: Path) -> None:
     os.link(database, tmp_path / "other.db")
-    with pytest.raises(LinkedDatabase, match="has 2 names"):
+    with pytest.raises(match="has 2 names"):
         restore_backup(backup, database, NOW)
     assert (tmp_path / "other.db").samefile(database)
 
@@ -398,7 +404,7 @@ def test_restore_is_refused_while_a_server_has_the_database(database: Path, back
 def test_restore_is_refused_while_another_program_has_the_database(
     database: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(copies, "LOCK_TIMEOUT_SECONDS", 0.01)
     with closing(connect_writer(str(database))), pytest.raises(BackupRefused, match="open; end what uses it"):
         restore_backup(backup, database, NOW)
     assert balance(database) == 1000

@@ -27,7 +27,7 @@ from payres.errors import DomainError
 from payres.grants.limits import current_window, spent_in_window
 from payres.http.error_responses import error_response
 from payres.identifiers import SystemIdentifiers
-from payres.operator import audit, wallets
+from payres.operator import invariants, wallets
 from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.payments.incoming import create_incoming_payment
@@ -322,7 +322,7 @@ def books_of(tx: Transaction, plan: Plan) -> Iterator[tuple[Books, Reckoning]]:
             books,
             Reckoning(Allowance(plan.kind, plan.most, code, bound, plan.interval[1] if plan.interval else None)),
         )
-        broken = audit.first_broken(audit.check(tx))
+        broken = invariants.first_broken(invariants.check(tx))
         assert broken is None, broken
     finally:
         tx.execute("ROLLBACK")

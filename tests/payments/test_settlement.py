@@ -12,7 +12,7 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import MovableClock, format_time
 from payres.grants.access import encode_access
 from payres.identifiers import SystemIdentifiers
-from payres.operator import audit, wallets
+from payres.operator import invariants, wallets
 from payres.operator.assets import set_fee
 from payres.payments import settlement
 from payres.payments.incoming import create_incoming_payment
@@ -284,7 +284,7 @@ async def test_worker_takes_up_what_it_finds_under_way(database: Database, count
     def unit(tx: Transaction) -> list[int]:
         bob = wallets.require_wallet(tx, "bob")
         fees = ledger.operator_account(tx, bob.asset_id, "fees")
-        assert all(finding.holds for finding in audit.check(tx))
+        assert all(finding.holds for finding in invariants.check(tx))
         return [accounts.account_by_id(tx, account_id).balance for account_id in (bob.account_id, fees)]
 
     assert await database.read(unit) == [100 * count, 5 * count]

@@ -1,6 +1,4 @@
-import os
 import sqlite3
-import stat
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from payres.store import copies
-from payres.store.copies import DatabaseOpen, copied, examine, exchange, first_fault, rename
+from payres.store.copies import DatabaseOpen, copied, examine, exchange, rename
+from payres.store.migrations import first_fault
 
 
 @pytest.fixture
@@ -139,67 +138,6 @@ def test_examine_sees_the_constraints_and_cannot_write(path: Path) -> None:
         examine(path, lambda connection: connection.execute("DELETE FROM item"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_copy_that_replaces_a_database_belongs_to_whom_that_belongs_to(path: Path, tmp_path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE item (number)")
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    os.chown(folder, 1234, 1235)
-    database = folder / "database.db"
-    with copied(path, beside=database, replacing=database) as partial:
-        found = partial.stat()
-        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1234, 1235, 0o600)
-        rename(partial, database)
-    os.chown(database, 2345, 2346)
-    database.chmod(0o640)
-    with copied(path, beside=database, replacing=database) as partial:
-        exchange(database, partial, folder / "kept.db")
-    for file in folder.iterdir():
-        found = file.stat()
-        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (2345, 2346, 0o640)
-    assert {file.name for file in folder.iterdir()} == {"database.db", "kept.db"}
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_group_that_cannot_be_kept_loses_its_rights(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE item (number)")
-    os.chown(path, os.geteuid(), 1235)
-    path.chmod(0o664)
-
-    def refuse(descriptor: int, user: int, group: int) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "fchown", refuse)
-    with copied(path, beside=tmp_path / "copy.db", replacing=path) as partial:
-        assert mode(partial) == 0o604
-
-
-def test_copy_cannot_replace_the_database_of_one_to_whom_it_cannot_be_given(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE item (number)")
-    found = path.stat()
-
-    def refuse(descriptor: int, user: int, group: int) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    class Own:
-        st_uid, st_gid = found.st_uid + 1, found.st_gid
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fstat", lambda descriptor: Own)
-        patched.setattr(os, "fchown", refuse)
-        with pytest.raises(PermissionError, match="belongs to another user, to whom") as refused:
-            copied(path, beside=path, replacing=path).__enter__()
-    assert refused.value.filename == str(path)
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_still_source_without_a_log_gets_no_files_beside_it(
     live: sqlite3.Connection, path: Path, tmp_path: Path
 ) -> None:
@@ -245,7 +183,7 @@ def test_exchange_keeps_what_was_there_with_what_its_log_held(
 def test_exchange_is_refused_while_someone_has_the_database_open(
     live: sqlite3.Connection, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(copies, "LOCK_TIMEOUT_SECONDS", 0.01)
     new = tmp_path / "new.db"
     new.write_bytes(b"new")
     with pytest.raises(DatabaseOpen, match=r"has .*source\.db open"):

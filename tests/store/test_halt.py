@@ -341,7 +341,7 @@ async def test_presence_that_cannot_be_told_refuses_and_recovers(
         raise PermissionError(13, "not now", path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("payres.store.presence._identity", fail)
+        patch.setattr("payres.store.database_file._identity", fail)
         with pytest.raises(DomainError, match="nothing was changed"):
             await database.write(keep)
     assert database.halted is None

@@ -19,6 +19,7 @@ from payres.store import (
     packets,
     peers,
     quotes,
+    retention,
     sessions,
     tokens,
     wallets,
@@ -66,11 +67,6 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0),
     "clients.keep_presented_key": lambda tx: clients.keep_presented_key(tx, 1, "kid", "x", 1, 0),
     "clients.use_nonce": lambda tx: clients.use_nonce(tx, 1, "kid", "nonce", 2, 1),
-    "clients.clients_to_forget": lambda tx: clients.clients_to_forget(tx, 1, 5),
-    "clients.set_forget_at": lambda tx: clients.set_forget_at(tx, 1, None),
-    "clients.has_grants_or_resources": lambda tx: clients.has_grants_or_resources(tx, 1),
-    "clients.has_nonces": lambda tx: clients.has_nonces(tx, 1),
-    "clients.delete_client": lambda tx: clients.delete_client(tx, 1),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
     "grants.list_grants": lambda tx: grants.list_grants(tx, "pending", 5),
     "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
@@ -80,10 +76,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.decide_interaction": lambda tx: grants.decide_interaction(tx, "1", None, 1),
     "grants.use_reference": lambda tx: grants.use_reference(tx, "1"),
     "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
-    "grants.put_off_forgetting": lambda tx: grants.put_off_forgetting(tx, "1", 1),
+    "grants.postpone_purge": lambda tx: grants.postpone_purge(tx, "1", 1),
     "grants.set_forget_at": lambda tx: grants.set_forget_at(tx, "1", 1),
-    "grants.grants_to_forget": lambda tx: grants.grants_to_forget(tx, 1, 5),
-    "grants.delete_grant": lambda tx: grants.delete_grant(tx, "1"),
     "idempotency.find_answer": lambda tx: idempotency.find_answer(tx, 1, "key"),
     "idempotency.delete_answers_until": lambda tx: idempotency.delete_answers_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
@@ -115,9 +109,9 @@ QUERIES: dict[str, Query] = PAGES | {
     "peers.find_answer": lambda tx: peers.find_answer(tx, 1, "1"),
     "peers.delete_answers_before": lambda tx: peers.delete_answers_before(tx, 1, 5),
     "quotes.find_quote": lambda tx: quotes.find_quote(tx, "1"),
-    "quotes.quotes_to_forget": lambda tx: quotes.quotes_to_forget(tx, 1, 5),
-    "quotes.keep_quote": lambda tx: quotes.keep_quote(tx, "1"),
-    "quotes.delete_quote": lambda tx: quotes.delete_quote(tx, "1"),
+    "retention.purge_clients": lambda tx: retention.purge_clients(tx, 1),
+    "retention.purge_grants": lambda tx: retention.purge_grants(tx, 1),
+    "retention.purge_quotes": lambda tx: retention.purge_quotes(tx, 1),
     "sessions.insert_session": lambda tx: sessions.insert_session(tx, b"1", 1, 1, 2),
     "sessions.session_wallet": lambda tx: sessions.session_wallet(tx, b"1", 1),
     "sessions.knows_browser": lambda tx: sessions.knows_browser(tx, b"1", 1, 1),
@@ -127,7 +121,6 @@ QUERIES: dict[str, Query] = PAGES | {
     "tokens.revoke_token": lambda tx: tokens.revoke_token(tx, "1", 1),
     "tokens.revoke_tokens_of_grant": lambda tx: tokens.revoke_tokens_of_grant(tx, "1", 1),
     "tokens.token_state": lambda tx: tokens.token_state(tx, "1"),
-    "tokens.delete_tokens_of_grant": lambda tx: tokens.delete_tokens_of_grant(tx, "1", 5),
     "wallets.find_wallet": lambda tx: wallets.find_wallet(tx, "alice"),
     "wallets.wallet_by_id": lambda tx: wallets.wallet_by_id(tx, 1),
     "wallets.find_key": lambda tx: wallets.find_key(tx, "alice", "key"),
@@ -168,7 +161,17 @@ def connection() -> Iterator[RecordingConnection]:
             "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1)"
         )
         original.execute(
-            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, 'client', 'https://a.example', 1)"
+            "INSERT INTO client (id, identity, wallet_address, created_at, forget_at)"
+            " VALUES (1, 'client', 'https://a.example', 1, 1), (2, 'unneeded', 'https://b.example', 1, 1)"
+        )
+        original.execute(
+            'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, forget_at)'
+            " VALUES ('1', 1, 'issued', '[]', x'00', 1, 1, 1)"
+        )
+        original.execute(
+            "INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,"
+            " receive_scale, fee_value, created_at, expires_at, forget_at)"
+            " VALUES ('1', 1, 1, '', '1', '1', 'EUR', 2, '0', 1, 1, 1)"
         )
         original.execute("INSERT INTO account (id, kind, asset_id) VALUES (2, 'peer', 1)")
         original.execute(
@@ -233,7 +236,7 @@ def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: Reco
 
 
 def test_ended_tokens_of_one_grant_alone_are_sorted(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: tokens.delete_ended_tokens(tx, "1", 1, 1)).values()
+    (plan,) = plans(connection, lambda tx: retention.purge_ended_tokens(tx, "1")).values()
     assert plan == [
         "SEARCH access_token USING INDEX access_token_of_grant (grant_id=?)",
         "USE TEMP B-TREE FOR ORDER BY",

@@ -8,46 +8,33 @@ import logging
 import re
 import sqlite3
 from contextlib import closing
+from functools import lru_cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from payres.store.copies import copied, examine, first_fault, rename, side_file
+from payres.store.copies import copied, examine, rename, side_file
 
 log = logging.getLogger("payres.store")
 
 Schema = dict[tuple[str, str], str]  # definitions by kind and name
 _OF_LITESTREAM = {("table", "_litestream_seq"), ("table", "_litestream_lock")}  # added to what it replicates
 _COMMENT = re.compile("--.*")
-_OPENING = re.compile("^create(table|uniqueindex|index)")
+_STEP = re.compile(r"(\d{4})_\w+\.sql")
 
 
 class UnusableDatabase(Exception):
-    """The file is not one that this program may use; the text says why and what to do."""
+    """The file is not one that this program may use: another program's, newer, altered, damaged or in use.
 
-
-class NewerDatabase(UnusableDatabase):
-    """The file was written by a later payres; the text names both versions."""
-
-
-class ForeignDatabase(UnusableDatabase):
-    """The file is another program's."""
-
-
-class AlteredDatabase(UnusableDatabase):
-    """Another program has changed the tables; the text names one thing that differs."""
-
-
-class DamagedDatabase(UnusableDatabase):
-    """What is in the file contradicts itself."""
+    The text says which, and what to do.
+    """
 
 
 def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
     """Brings the database to the newest version, in one transaction. Raises UnusableDatabase, sqlite3.Error.
 
     Foreign keys must be off on this connection, or a step could not rebuild a table that others refer to; they are
-    checked as a whole before the commit. An older database is first proved to be what payres made, and one in a file to
-    be sound, of which a copy is kept beside it.
+    checked as a whole before the commit. An older database is first verified to be what payres made, and a verified
+    copy of one in a file is kept beside it.
     """
     steps = migrations()
     newest = max(steps)
@@ -84,14 +71,6 @@ def migrate_copy(path: Path) -> None:
         migrate(connection, keep_copy=False)
 
 
-def require_payres(connection: sqlite3.Connection) -> None:
-    """Raises UnusableDatabase unless this payres or an earlier one made the database."""
-    refuse_unusable(connection)
-    tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('account', 'transfer', 'wallet_address')"
-    if version_of(connection) == 0 or connection.execute(tables).fetchone() != (3,):
-        raise ForeignDatabase("The file is not a database of payres")
-
-
 def refuse_unusable(connection: sqlite3.Connection) -> None:
     """Raises UnusableDatabase when a later payres or another program wrote the file; changes nothing."""
     # One statement, one snapshot: another payres may be making the tables at this moment.
@@ -99,35 +78,51 @@ def refuse_unusable(connection: sqlite3.Connection) -> None:
         "SELECT user_version = 0 AND EXISTS (SELECT 1 FROM sqlite_master) FROM pragma_user_version"
     ).fetchone()[0]
     if is_foreign:
-        raise ForeignDatabase("The file is a database of another program: name a file of its own for payres")
+        raise UnusableDatabase("The file is a database of another program: name a file of its own for payres")
     found, newest = version_of(connection), max(migrations())
     if found < 0:
-        raise ForeignDatabase(f"The database has version {found}, which no payres writes: restore a backup of it")
+        raise UnusableDatabase(f"The database has version {found}, which no payres writes: restore a backup of it")
     if found > newest:
-        raise NewerDatabase(
+        raise UnusableDatabase(
             f"The database has version {found}, this payres knows versions up to {newest}: "
             "install the payres that wrote it, or restore a backup from before the upgrade"
         )
 
 
+def require_payres(connection: sqlite3.Connection) -> None:
+    """Raises UnusableDatabase unless this payres or an earlier one made the database."""
+    refuse_unusable(connection)
+    tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('account', 'transfer', 'wallet_address')"
+    if version_of(connection) == 0 or connection.execute(tables).fetchone() != (3,):
+        raise UnusableDatabase("The file is not a database of payres")
+
+
 def refuse_altered(connection: sqlite3.Connection) -> None:
-    """Raises AlteredDatabase unless the database, which is not newer, has the schema that its version asks for."""
+    """Raises UnusableDatabase unless the database, which is not newer, has the schema of its version."""
     difference = first_difference(connection)
     if difference is not None:
-        raise AlteredDatabase(f"The database is not as payres made it: {difference}. Undo that, or restore a backup")
+        raise UnusableDatabase(f"The database is not as payres made it: {difference}. Undo that, or restore a backup")
+
+
+def first_fault(connection: sqlite3.Connection) -> str | None:
+    """What is wrong with a file of any version: pages, indexes, constraints, references, schema; or None."""
+    (word,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if word != "ok":
+        return str(word)
+    dangling = connection.execute("PRAGMA foreign_key_check").fetchone()
+    if dangling:
+        return f"a row of {dangling[0]} refers to a missing {dangling[2]}"
+    return first_difference(connection)
 
 
 def first_difference(connection: sqlite3.Connection) -> str | None:
-    """A table, index, trigger or view that is missing, was added or is another than payres made; or None."""
-    version = version_of(connection)
+    """A table, index, trigger or view that is missing, was added or differs from what payres made; or None."""
+    version, steps = version_of(connection), migrations()
+    if version == 0:
+        return None
+    # A version that is not the newest is known by its steps alone.
+    expected = _schema_made_by(*([schema()] if version == max(steps) else [steps[n] for n in range(1, version + 1)]))
     found = _schema_of(connection)
-    is_latest = version == max(migrations())
-    if version == 0 or (is_latest and sorted(found.values()) == _definitions(schema())):
-        return None  # the usual way, which takes a tenth of the time
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-        for script in [schema()] if is_latest else [migrations()[n] for n in range(1, version + 1)]:
-            execute_script(fresh, script)
-        expected = _schema_of(fresh)
     for kind, name in sorted(expected.keys() | found.keys(), key=lambda key: (key[0] != "table", key)):
         if (kind, name) not in found:
             return f"the {kind} {name!r} is missing"
@@ -148,18 +143,14 @@ def schema() -> str:
 
 def migrations() -> dict[int, str]:
     """The migration scripts by the version they lead to."""
-    return {int(_number(file)): file.read_text(encoding="utf-8") for file in files(__name__).iterdir() if _number(file)}
+    named = ((_STEP.fullmatch(file.name), file) for file in files(__name__).iterdir())
+    return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match}
 
 
 def version_of(connection: sqlite3.Connection) -> int:
     """The version of the database; 0 when nothing is in it yet."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
-
-
-def is_newest(connection: sqlite3.Connection) -> bool:
-    """Whether the database has the version that this program writes."""
-    return version_of(connection) == max(migrations())
 
 
 def is_outdated(connection: sqlite3.Connection) -> bool:
@@ -178,32 +169,25 @@ def execute_script(connection: sqlite3.Connection, script: str) -> None:
     connection.execute(statement)  # a last one without its semicolon is run or refused, not left out
 
 
+@lru_cache(maxsize=8)
+def _schema_made_by(*scripts: str) -> Schema:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        for script in scripts:
+            execute_script(fresh, script)
+        return _schema_of(fresh)
+
+
 def _schema_of(connection: sqlite3.Connection) -> Schema:
-    """What SQLite and Litestream have made by themselves is left out."""
+    """Without what SQLite and Litestream add, and without comments and spaces: layout depends on a column's age."""
     rows = connection.execute(
         "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )
-    return {(kind, name): _without_layout(sql) for kind, name, sql in rows if (kind, name) not in _OF_LITESTREAM}
-
-
-def _definitions(script: str) -> list[str]:
-    """The definitions in schema.sql as SQLite keeps them, in order."""
-    statements = filter(None, _without_layout(script).split(";"))
-    return sorted(_OPENING.sub(lambda opening: opening[0].upper(), statement) for statement in statements)
-
-
-def _without_layout(sql: str) -> str:
-    """Without comments and spaces, because a column that was added later is laid out in another way."""
-    return "".join(_COMMENT.sub("", sql).split())
-
-
-def _number(file: Traversable) -> str:
-    match = re.fullmatch(r"(\d{4})_\w+\.sql", file.name)
-    return match[1] if match else ""
+    ours = (row for row in rows if row[:2] not in _OF_LITESTREAM)
+    return {(kind, name): "".join(_COMMENT.sub("", sql).split()) for kind, name, sql in ours}
 
 
 def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path | None:
-    """A proved copy beside the database, or None for one in memory. The connection's lock keeps all writers out.
+    """A verified copy beside the database, or None for one in memory. The connection's lock keeps all writers out.
 
     It takes the place of one that an earlier attempt at the same migration left: a server that is started again and
     again must not fill the disk.
@@ -216,6 +200,6 @@ def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path | None:
     with copied(database, beside=kept) as partial:
         fault = examine(partial, first_fault)
         if fault is not None:
-            raise DamagedDatabase(f"The database is damaged and was not migrated: {fault}. Restore a backup of it")
+            raise UnusableDatabase(f"The database is damaged and was not migrated: {fault}. Restore a backup of it")
         rename(partial, kept)
     return kept

@@ -1,4 +1,4 @@
-"""Forgetting: what was approved or used stays, what strangers leave behind goes, and never much of it at once."""
+"""Retention: what was approved or used stays, what unauthenticated clients leave goes, and never much of it at once."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -20,17 +20,6 @@ from payres.grants import clients, consent
 from payres.grants.access import Caller
 from payres.grants.clients import Client
 from payres.grants.continuation import continue_grant
-from payres.grants.forgetting import (
-    CLIENTS_AT_ONCE,
-    DENIED_FOR,
-    ENDED_TOKENS,
-    GRANTS_AT_ONCE,
-    IDLE_FOR,
-    TOKENS_AT_ONCE,
-    UNUSED_FOR,
-    forget_clients,
-    forget_grants,
-)
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.http.error_responses import error_response
@@ -42,6 +31,17 @@ from payres.store import clients as client_store
 from payres.store import grants, tokens
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
+from payres.store.retention import (
+    CLIENT_RETENTION,
+    CLIENTS_PER_PURGE,
+    DENIED_GRANT_RETENTION,
+    ENDED_TOKENS_KEPT,
+    GRANT_RETENTION,
+    GRANTS_PER_PURGE,
+    TOKENS_PER_PURGE,
+    purge_clients,
+    purge_grants,
+)
 from payres.store.tokens import TokenRecord
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
@@ -116,8 +116,8 @@ def count(tx: Transaction, table: str) -> int:
 def forget_all(tx: Transaction, now: int) -> None:
     """As very many new grants and clients would do."""
     for _ in range(200):
-        forget_grants(tx, now)
-        forget_clients(tx, now)
+        purge_grants(tx, now)
+        purge_clients(tx, now)
 
 
 def test_what_strangers_ask_for_is_bounded(tx: Transaction) -> None:
@@ -152,23 +152,23 @@ def test_what_one_client_asks_for_is_bounded(tx: Transaction) -> None:
 def test_old_ones_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transaction) -> None:
     for number in range(40):
         ask(tx, stranger(number), START)
-    later = START + UNUSED_FOR + TOKEN_LIFETIME
+    later = START + GRANT_RETENTION + TOKEN_LIFETIME
     for number in range(1, 21):
         ask(tx, stranger(-number), later)
-        assert count(tx, "grant") == 40 - GRANTS_AT_ONCE * number + number
-        assert count(tx, "client") >= 40 - CLIENTS_AT_ONCE * number + number
+        assert count(tx, "grant") == 40 - GRANTS_PER_PURGE * number + number
+        assert count(tx, "client") >= 40 - CLIENTS_PER_PURGE * number + number
     assert count(tx, "grant") == 20
 
 
 def test_grant_with_very_many_tokens_goes_in_steps(tx: Transaction) -> None:
     answer = ask(tx, SHOP, START)
-    for number in range(2 * TOKENS_AT_ONCE):
+    for number in range(2 * TOKENS_PER_PURGE):
         tokens.insert_token(tx, TokenRecord(f"{number}", id_of(answer), b"%d" % number, START, START + 1, START))
     left = []
     for _ in range(3):
-        forget_grants(tx, START + 2 * UNUSED_FOR)
+        purge_grants(tx, START + 2 * GRANT_RETENTION)
         left.append((count(tx, "access_token"), count(tx, "grant")))
-    assert left == [(TOKENS_AT_ONCE + 1, 1), (1, 1), (0, 0)]
+    assert left == [(TOKENS_PER_PURGE + 1, 1), (1, 1), (0, 0)]
 
 
 @pytest.mark.parametrize("rotations", [0, 1, 3])
@@ -177,14 +177,14 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
     answer = ask(tx, SHOP, now)
     token_id = token_of(answer)
     for _ in range(rotations):
-        now += TOKEN_LIFETIME + UNUSED_FOR - 1
+        now += TOKEN_LIFETIME + GRANT_RETENTION - 1
         forget_all(tx, now)
         token_id = rotate(tx, token_id, now)
-    forget_all(tx, now + TOKEN_LIFETIME + UNUSED_FOR - 1)
+    forget_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION - 1)
     assert tokens.find_token(tx, token_id) is not None
-    forget_all(tx, now + TOKEN_LIFETIME + UNUSED_FOR)
+    forget_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION)
     with pytest.raises(DomainError) as refusal:
-        rotate(tx, token_id, now + TOKEN_LIFETIME + UNUSED_FOR)
+        rotate(tx, token_id, now + TOKEN_LIFETIME + GRANT_RETENTION)
     assert error_response(refusal.value).code == "invalid_rotation"
     assert [count(tx, table) for table in ("grant", "access_token", "client")] == [0, 0, 0]
 
@@ -192,9 +192,9 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
 @pytest.mark.parametrize(
     ("end", "stays"),
     [
-        (None, TIME_TO_DECIDE + UNUSED_FOR),
-        ("cancel", TIME_TO_DECIDE + UNUSED_FOR),
-        ("deny", MINUTE + DENIED_FOR),
+        (None, TIME_TO_DECIDE + GRANT_RETENTION),
+        ("cancel", TIME_TO_DECIDE + GRANT_RETENTION),
+        ("deny", MINUTE + DENIED_GRANT_RETENTION),
         ("approve", None),
         ("approve, cancel", None),
     ],
@@ -240,8 +240,13 @@ def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None
 
 
 def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
+<<<<<<< HEAD:tests/grants/test_forgetting.py
     client_id = clients.remember(work_at(tx, START), SHOP).id
-    late = START + IDLE_FOR
+    late = START + CLIENT_RETENTION
+=======
+    client_id = clients.remember(tx, SHOP, START).id
+    late = START + CLIENT_RETENTION
+>>>>>>> h/storage:tests/store/test_retention.py
     assert client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
     forget_all(tx, late + MINUTE)
     assert not client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
@@ -252,10 +257,17 @@ def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
 
 
 def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
+<<<<<<< HEAD:tests/grants/test_forgetting.py
     client_id = clients.remember(work_at(tx, START), SHOP).id
-    answer = ask(tx, SHOP, START + IDLE_FOR - 1)
-    forget_all(tx, START + IDLE_FOR)
-    assert clients.remember(work_at(tx, START + IDLE_FOR), SHOP).id == client_id
+    answer = ask(tx, SHOP, START + CLIENT_RETENTION - 1)
+    forget_all(tx, START + CLIENT_RETENTION)
+    assert clients.remember(work_at(tx, START + CLIENT_RETENTION), SHOP).id == client_id
+=======
+    client_id = clients.remember(tx, SHOP, START).id
+    answer = ask(tx, SHOP, START + CLIENT_RETENTION - 1)
+    forget_all(tx, START + CLIENT_RETENTION)
+    assert clients.remember(tx, SHOP, START + CLIENT_RETENTION).id == client_id
+>>>>>>> h/storage:tests/store/test_retention.py
     assert grants.find_grant(tx, id_of(answer)) is not None
 
 
@@ -272,11 +284,11 @@ def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:
     answer = ask(tx, SHOP, START)
     grants.keep_grant(tx, id_of(answer))
     rotated = [token_of(answer)]
-    for number in range(1, 3 * ENDED_TOKENS):
+    for number in range(1, 3 * ENDED_TOKENS_KEPT):
         rotated.append(rotate(tx, rotated[-1], START + number * MINUTE))
-        assert count(tx, "access_token") <= ENDED_TOKENS + 1
+        assert count(tx, "access_token") <= ENDED_TOKENS_KEPT + 1
     known = [token_id for token_id in rotated if tokens.find_token(tx, token_id) is not None]
-    assert known == rotated[-ENDED_TOKENS - 1 :]
+    assert known == rotated[-ENDED_TOKENS_KEPT - 1 :]
 
 
 STEPS = st.lists(
@@ -354,13 +366,13 @@ def test_grant_that_was_approved_or_used_is_never_forgotten(steps: list[tuple[st
         usable = {
             grant_id
             for grant_id, (_, expires_at) in story.tokens.items()
-            if grant_id in story.staying or story.now < expires_at + UNUSED_FOR
+            if grant_id in story.staying or story.now < expires_at + GRANT_RETENTION
         }
         assert usable <= there
         assert all(tokens.find_token(tx, story.tokens[grant_id][0]) for grant_id in usable)
         assert story.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
         assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-        forget_all(tx, story.now + DENIED_FOR + TIME_TO_DECIDE)
+        forget_all(tx, story.now + DENIED_GRANT_RETENTION + TIME_TO_DECIDE)
         assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == story.staying, "and nothing else"
 
 
@@ -449,7 +461,7 @@ def test_commands_list_what_is_left(instance: Instance, fresh_key: FreshKey) -> 
     assert grant_id in before.stdout
     instance.clock.advance(3 * 86400)
     for _ in range(200):
-        instance.write(lambda tx: forget_grants(tx, instance.clock.now()))
+        instance.write(lambda tx: purge_grants(tx, instance.clock.now()))
     after = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
     assert after.exit_code == 0
     assert after.stdout

@@ -10,7 +10,12 @@ from payres.errors import DomainError
 from payres.grants import clients
 from payres.grants.access import Caller
 from payres.grants.clients import Client
-from payres.grants.forgetting import IDLE_FOR, QUOTE_UNUSED_FOR, QUOTES_AT_ONCE, forget_clients, forget_quotes
+<<<<<<< HEAD:tests/grants/test_forgetting_quotes.py
+from payres.store.retention import CLIENT_RETENTION, QUOTE_RETENTION, QUOTES_PER_PURGE, purge_clients, purge_quotes
+=======
+from payres.http.error_responses import error_response
+from payres.identifiers import SystemIdentifiers
+>>>>>>> h/storage:tests/store/test_retention_quotes.py
 from payres.operator import wallets
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.idempotency import RETENTION
@@ -19,7 +24,13 @@ from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_pub
 from payres.store import grants
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
+<<<<<<< HEAD:tests/grants/test_forgetting_quotes.py
 from payres.store.quotes import QuoteRecord, find_quote
+=======
+from payres.store.quotes import QuoteRecord
+from payres.store.retention import CLIENT_RETENTION, QUOTE_RETENTION, QUOTES_PER_PURGE, purge_clients, purge_quotes
+from payres.store.wallets import WalletRecord, find_wallet
+>>>>>>> h/storage:tests/store/test_retention_quotes.py
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentAccess, OutgoingPaymentRequest, QuoteRequest
@@ -85,8 +96,8 @@ def ids(tx: Transaction) -> list[str]:
 
 def forget_all(tx: Transaction, now: int) -> None:
     for _ in range(50):
-        forget_quotes(tx, now)
-        forget_clients(tx, now)
+        purge_quotes(tx, now)
+        purge_clients(tx, now)
 
 
 def test_what_strangers_have_quoted_is_bounded(tx: Transaction, receiver: str) -> None:
@@ -106,22 +117,36 @@ def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transac
     client_id = client_of(tx, 1, START)
     for _ in range(20):
         quote(tx, receiver, client_id, START)
-    later = START + HOLDS * SECOND + QUOTE_UNUSED_FOR
+    later = START + HOLDS * SECOND + QUOTE_RETENTION
     for number in range(1, 11):
         quote(tx, receiver, client_id, later)
-        assert len(ids(tx)) == 20 - QUOTES_AT_ONCE * number + number
+        assert len(ids(tx)) == 20 - QUOTES_PER_PURGE * number + number
 
 
 def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, receiver: str) -> None:
     made = quote(tx, receiver, client_of(tx, 1, START), START)
-    forget_quotes(tx, made.expires_at + DAY - 1)
+<<<<<<< HEAD:tests/grants/test_forgetting_quotes.py
+    purge_quotes(tx, made.expires_at + DAY - 1)
     assert find_quote(tx, made.id) == made
-    forget_quotes(tx, made.expires_at + DAY)
+    purge_quotes(tx, made.expires_at + DAY)
     assert find_quote(tx, made.id) is None
 
 
 def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
-    assert QUOTE_UNUSED_FOR >= RETENTION
+    assert QUOTE_RETENTION >= RETENTION
+=======
+    purge_quotes(tx, made.expires_at + DAY - 1)
+    assert require_quote(tx, made.id) == made
+    purge_quotes(tx, made.expires_at + DAY)
+    with pytest.raises(DomainError) as refusal:
+        require_quote(tx, made.id)
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (404, "not_found")
+
+
+def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
+    assert QUOTE_RETENTION >= KEPT_FOR
+>>>>>>> h/storage:tests/store/test_retention_quotes.py
 
 
 def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
@@ -141,9 +166,9 @@ def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receive
 def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None:
     client_id = client_of(tx, 1, START)
     quote(tx, receiver, client_id, START)
-    forget_clients(tx, START + IDLE_FOR)
+    purge_clients(tx, START + CLIENT_RETENTION)
     assert tx.execute("SELECT forget_at FROM client WHERE id = ?", (client_id,)).fetchone() == (None,)
-    forget_quotes(tx, START + HOLDS * SECOND + QUOTE_UNUSED_FOR)
+    purge_quotes(tx, START + HOLDS * SECOND + QUOTE_RETENTION)
     assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is None
 
 

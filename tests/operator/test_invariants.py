@@ -1,8 +1,7 @@
-"""A small set of books with every kind of payment in it, and each invariant broken behind the ledger's back."""
+"""A small ledger with every kind of payment in it, and each invariant broken behind its back."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ import pytest
 from payres import ledger
 from payres.clock import MovableClock
 from payres.identifiers import SystemIdentifiers
-from payres.operator import assets, audit, liquidity, wallets
+from payres.operator import assets, invariants, liquidity, wallets
 from payres.payments.incoming import complete_incoming_payment, create_incoming_payment
 from payres.payments.outgoing import create_outgoing_payment
 from payres.payments.settlement import settle
@@ -20,7 +19,7 @@ from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
-from payres.store.ledger_proofs import LEDGER_PROOFS, Proof, breaches_within, reference_proofs
+from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
@@ -110,9 +109,9 @@ def _fail(tx: Transaction, payment: OutgoingRecord) -> None:
 
 
 def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> None:
-    findings = audit.check(tx)
+    findings = invariants.check(tx)
     assert [finding.breaches for finding in findings if not finding.holds] == []
-    assert audit.first_broken(findings) is None
+    assert invariants.first_broken(findings) is None
     examined = {finding.name: finding.examined for finding in findings}
     assert examined["zero_sum"] == 2
     assert examined["balances"] == 7
@@ -123,7 +122,7 @@ def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> Non
 
 def test_check_proves_an_empty_database() -> None:
     connection = connect_writer(":memory:")
-    assert audit.first_broken(audit.check(connection)) is None
+    assert invariants.first_broken(invariants.check(connection)) is None
     connection.close()
 
 
@@ -133,12 +132,12 @@ def test_check_counts_turnover_past_what_one_figure_holds(tx: Transaction) -> No
         wallets.deposit(tx, "dora", MAX_DECIMAL, NOW)
         wallets.withdraw(tx, "dora", MAX_DECIMAL, NOW)
     wallets.deposit(tx, "dora", MAX_DECIMAL, NOW)
-    assert audit.first_broken(audit.check(tx)) is None
+    assert invariants.first_broken(invariants.check(tx)) is None
 
 
 def test_check_takes_windows_in_which_all_was_given_back(tx: Transaction) -> None:
     grants.add_spending(tx, "grant", NOW, "JPY", 0, 0, 0, NOW)
-    assert audit.first_broken(audit.check(tx)) is None
+    assert invariants.first_broken(invariants.check(tx)) is None
 
 
 CROSSED = """
@@ -201,29 +200,22 @@ def test_check_names_what_is_broken_first(tx: Transaction, name: str, breach: st
     for statement in statements:
         assert tx.execute(statement).rowcount > 0
     tx.execute("PRAGMA ignore_check_constraints = OFF")
-    broken = audit.first_broken(audit.check(tx))
+    broken = invariants.first_broken(invariants.check(tx))
     assert broken is not None
     assert broken.name == name
     assert breach in " ".join(broken.breaches)
-    assert {finding.name for finding in steps(tx) if not finding.holds} == {
-        finding.name for finding in audit.check(tx) if not finding.holds
-    }
-
-
-def steps(tx: Transaction) -> Sequence[audit.Finding]:
-    return [step(tx) for step in audit.steps(reference_proofs(tx))]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 1000])
 @pytest.mark.parametrize("account_ids", [1, 2, 100])
-def test_steps_of_any_size_prove_what_holds_and_end(
+def test_batches_of_any_size_check_what_holds_and_end(
     tx: Transaction, monkeypatch: pytest.MonkeyPatch, rows: int, account_ids: int
 ) -> None:
-    monkeypatch.setattr(audit, "PORTION_ROWS", rows)
-    monkeypatch.setattr(audit, "PORTION_ACCOUNTS", account_ids)
-    findings = steps(tx)
+    monkeypatch.setattr(invariants, "BATCH_ROWS", rows)
+    monkeypatch.setattr(invariants, "BATCH_ACCOUNTS", account_ids)
+    findings = invariants.check(tx)
     assert [finding for finding in findings if not finding.holds] == []
-    assert {proof.name for proof in LEDGER_PROOFS} | {"references", "file"} == {finding.name for finding in findings}
+    assert [*(one.name for one in LEDGER_INVARIANTS), "references", "file"] == [finding.name for finding in findings]
 
 
 @pytest.mark.parametrize("rows", [1, 2, 1000])
@@ -239,45 +231,28 @@ def test_steps_of_any_size_prove_what_holds_and_end(
     ],
 )
 @pytest.mark.parametrize("which", ["min", "max"])
-def test_steps_find_what_is_broken_in_the_first_row_and_in_the_last(
+def test_batches_find_what_is_broken_in_the_first_row_and_in_the_last(
     tx: Transaction, monkeypatch: pytest.MonkeyPatch, rows: int, name: str, statement: str, which: str
 ) -> None:
-    monkeypatch.setattr(audit, "PORTION_ROWS", rows)
-    monkeypatch.setattr(audit, "PORTION_ACCOUNTS", rows)
+    monkeypatch.setattr(invariants, "BATCH_ROWS", rows)
+    monkeypatch.setattr(invariants, "BATCH_ACCOUNTS", rows)
     tx.execute("COMMIT")
     tx.execute("PRAGMA foreign_keys = OFF")
     (account,) = tx.execute(f"SELECT {which}(id) FROM account").fetchone()
     (other,) = tx.execute("SELECT id FROM account WHERE id <> ? AND kind <> 'wallet'", (account,)).fetchone()
     assert tx.execute(statement.format(account, other, which)).rowcount > 0
-    assert name in {finding.name for finding in steps(tx) if not finding.holds}
+    assert name in {finding.name for finding in invariants.check(tx) if not finding.holds}
 
 
 def test_steps_count_transfers_that_come_in_between(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "PORTION_ROWS", 1)
-    for number, step in enumerate(audit.steps(reference_proofs(tx))):
-        assert step(tx).holds
-        if number < 20:  # each time one transfer is looked at, and one is added
-            wallets.deposit(tx, "alice", "1.00", NOW)
-
-
-def test_large_file_is_not_read_in_one_look(tx: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "MAX_PAGES", 1)
-    statements: list[str] = []
-    tx.set_trace_callback(statements.append)
-    assert {(finding.name, finding.examined) for finding in steps(tx)} >= {("file", 0)}
-    assert not any("integrity_check" in statement for statement in statements)
-
-
-@pytest.mark.parametrize("proof", [proof for proof in LEDGER_PROOFS if proof.keys], ids=lambda proof: proof.name)
-def test_portion_costs_no_more_when_the_tables_grow(proof: Proof) -> None:
-    with closing(connect_writer(":memory:")) as tx:
-        queries: list[str] = []
-        tx.set_trace_callback(queries.append)
-        breaches_within(proof, tx, 1, 2)
-        tx.set_trace_callback(None)
-        plans = [row[3] for query in queries for row in tx.execute(f"EXPLAIN QUERY PLAN {query}")]
-    assert plans
-    assert [plan for plan in plans if plan.startswith("SCAN ") and "subquery" not in plan] == []
+    monkeypatch.setattr(invariants, "BATCH_ROWS", 1)
+    number = 0
+    for scan in invariants.scans(tx):
+        while not scan.done:
+            assert scan.step(tx) == []
+            number += 1
+            if number < 20:  # each time one transfer is looked at, and one is added
+                wallets.deposit(tx, "alice", "1.00", NOW)
 
 
 def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
@@ -293,7 +268,7 @@ def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
         file.seek((root - 1) * size)
         file.write(b"\xff" * size)
     connection = connect_writer(str(path))
-    broken = audit.first_broken(audit.check(connection))
+    broken = invariants.first_broken(invariants.check(connection))
     connection.close()
     assert broken is not None
     assert broken.name == "balances"
@@ -320,12 +295,12 @@ def test_check_holds_before_and_after_the_settlement_of_payments(
     )
     alice = wallets.require_wallet(tx, "alice")
     created = create_outgoing_payment(tx, urls, alice, 1, "grant", None, request, identifiers, NOW)
-    assert audit.first_broken(audit.check(tx)) is None
+    assert invariants.first_broken(invariants.check(tx)) is None
     if is_completed_first:
         complete_incoming_payment(tx, target, NOW)
     settle(tx, created.payment.id, clock)
     ended = outgoing.find_outgoing(tx, created.payment.id)
     assert ended is not None
     assert ended.state == ("failed" if is_completed_first else "completed")
-    assert audit.first_broken(audit.check(tx)) is None
+    assert invariants.first_broken(invariants.check(tx)) is None
     tx.close()

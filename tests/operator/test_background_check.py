@@ -11,9 +11,9 @@ from time import perf_counter
 import pytest
 
 from payres.operator import wallets
-from payres.operator.watch import BALANCES_SHARE, PAUSE_SECONDS, PROOFS_SHARE, BooksWatch
+from payres.operator.invariants import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
 from payres.store.database import Database, Transaction
-from payres.store.ledger_proofs import LEDGER_PROOFS
+from payres.store.invariants import LEDGER_INVARIANTS
 
 NOW = 1_800_000_000_000_000
 
@@ -44,12 +44,13 @@ def count_time(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Each look at the time is so many seconds after the one before; servers of other tests keep the real time."""
     times, ours = count(0, step), threading.get_ident()
     monkeypatch.setattr(
-        "payres.operator.watch.perf_counter", lambda: next(times) if threading.get_ident() == ours else perf_counter()
+        "payres.operator.invariants.perf_counter",
+        lambda: next(times) if threading.get_ident() == ours else perf_counter(),
     )
 
 
 class Pauses:
-    """Instead of sleeping: notes how long it would have been, and ends the watch after so many."""
+    """Instead of sleeping: notes how long it would have been, and ends the check after so many."""
 
     def __init__(self, limit: int) -> None:
         self.seconds: list[float] = []
@@ -62,10 +63,10 @@ class Pauses:
             raise asyncio.CancelledError
 
 
-async def test_sound_books_are_let_be(database: Database) -> None:
-    watch = BooksWatch(database, Pauses(1000))
-    await watch.look()
-    await watch.go_through()
+async def test_sound_ledger_goes_on(database: Database) -> None:
+    check = BackgroundCheck(database, Pauses(1000))
+    await check.check_recent()
+    await check.check_all()
     assert database.halted is None
     await database.write(lambda tx: wallets.deposit(tx, "alice", "10.00", NOW))
 
@@ -75,15 +76,17 @@ async def test_sound_books_are_let_be(database: Database) -> None:
     [
         ("balance = balance + 1", "in USD with scale 2 sum to 2 minor units"),
         ("balance = balance - 1", "in USD with scale 2 sum to -2 minor units"),
-        ("reserved = balance + 1", "with 1001 reserved, its floor is 0"),
-        ("reserved = -1", "with -1 reserved"),
+        ("reserved = balance + 1", "has 1001 reserved, its open reservations hold 0"),
+        ("reserved = -1", "has -1 reserved, its open"),
+        ("reserved = 5", "has 5 reserved, its open"),
+        ("floor = 1001", "has a balance of 1000 with 0 reserved, its floor is 1001"),
     ],
 )
-async def test_look_halts_what_does_not_balance(
+async def test_recent_check_halts_what_does_not_balance(
     database: Database, caplog: pytest.LogCaptureFixture, change: str, found: str
 ) -> None:
     corrupt(database.path, f"UPDATE account SET {change} WHERE kind = 'wallet'")
-    await BooksWatch(database).look()
+    await BackgroundCheck(database).check_recent()
     assert database.halted == "The server takes no more work: its books do not balance, and an operator must look"
     assert found in caplog.text
 
@@ -102,19 +105,18 @@ WALLET = "(SELECT account_id FROM wallet_address WHERE path = '{}')"
             "has a balance that its transfers miss by 500 minor units",
         ),
         (["DELETE FROM transfer"], "has a balance that its transfers miss by -1000 minor units"),
-        ([f"UPDATE account SET reserved = 5 WHERE id = {WALLET.format('alice')}"], "has 5 reserved, its open"),
         (["DELETE FROM asset"], "account row 1 refers to a missing asset"),
         (["UPDATE wallet_address SET state = 'odd' WHERE path = 'bob'"], "CHECK constraint failed"),
     ],
 )
-async def test_going_through_halts_what_one_look_at_the_balances_does_not_see(
+async def test_full_check_halts_what_the_recent_one_does_not_see(
     database: Database, caplog: pytest.LogCaptureFixture, statements: Sequence[str], found: str
 ) -> None:
     corrupt(database.path, *statements)
-    watch = BooksWatch(database, Pauses(1000))
-    await watch.look()
+    check = BackgroundCheck(database, Pauses(1000))
+    await check.check_recent()
     assert not database.halted
-    await watch.go_through()
+    await check.check_all()
     assert "an operator must look" in (database.halted or "")
     assert found in caplog.text
 
@@ -122,38 +124,38 @@ async def test_going_through_halts_what_one_look_at_the_balances_does_not_see(
 async def test_lost_table_halts(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     corrupt(database.path, "DROP TABLE transfer")
     async with asyncio.timeout(10):
-        await BooksWatch(database, Pauses(1000)).run()
+        await BackgroundCheck(database, Pauses(1000)).run()
     assert database.halted == "The server takes no more work: its database is damaged, and an operator must look"
     assert "no such table: transfer" in caplog.text
 
 
-async def test_going_through_rests_most_of_the_time(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_check_rests_most_of_the_time(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses = Pauses(1000)
     count_time(monkeypatch, 1)
-    await BooksWatch(database, pauses).go_through()
-    assert set(pauses.seconds) == {PROOFS_SHARE}  # each step took one second
-    assert len(pauses.seconds) > len(LEDGER_PROOFS)
+    await BackgroundCheck(database, pauses).check_all()
+    assert set(pauses.seconds) == {ALL_SHARE}  # each step took one second
+    assert len(pauses.seconds) > len(LEDGER_INVARIANTS)
 
 
-async def test_run_looks_at_once_and_ends_when_there_is_nothing_left_to_watch(database: Database) -> None:
+async def test_run_checks_at_once_and_ends_when_writing_has_stopped(database: Database) -> None:
     corrupt(database.path, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
     pauses = Pauses(1000)
     async with asyncio.timeout(10):
-        await BooksWatch(database, pauses).run()
+        await BackgroundCheck(database, pauses).run()
     assert database.halted
     assert pauses.seconds.count(PAUSE_SECONDS) == 2
 
 
-async def test_look_that_takes_long_comes_less_often(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_that_takes_long_comes_less_often(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     count_time(monkeypatch, 2)
     pauses = Pauses(1)
-    watch = BooksWatch(database, pauses)
+    check = BackgroundCheck(database, pauses)
     with pytest.raises(asyncio.CancelledError):
-        await watch.repeat(watch.look, BALANCES_SHARE)
-    assert pauses.seconds == [2 * BALANCES_SHARE]
+        await check.repeat(check.check_recent, RECENT_SHARE)
+    assert pauses.seconds == [2 * RECENT_SHARE]
 
 
-async def test_run_goes_on_after_a_look_that_failed(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+async def test_run_goes_on_after_a_check_that_failed(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     looks = iter([OSError("the disk is gone"), None])
     seen: list[object] = []
 
@@ -162,8 +164,18 @@ async def test_run_goes_on_after_a_look_that_failed(database: Database, caplog: 
         if outcome is not None:
             raise outcome
 
-    watch = BooksWatch(database, Pauses(2))
+    check = BackgroundCheck(database, Pauses(2))
     with pytest.raises(asyncio.CancelledError):
-        await watch.repeat(look, 0)
+        await check.repeat(look, 0)
     assert len(seen) == 2
     assert "the disk is gone" in caplog.text
+
+
+async def test_large_file_is_not_read_in_one_step(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    corrupt(database.path, "UPDATE wallet_address SET state = 'odd' WHERE path = 'bob'")
+    with monkeypatch.context() as patched:
+        patched.setattr("payres.operator.invariants.MAX_PAGES", 1)
+        await BackgroundCheck(database, Pauses(1000)).check_all()
+        assert not database.halted
+    await BackgroundCheck(database, Pauses(1000)).check_all()
+    assert database.halted

@@ -1,7 +1,7 @@
-"""SQL that proves the ledger: for each invariant, how many rows it speaks of and which of them break it.
+"""The invariants of the ledger, in SQL: how many rows each is about, and which of them break it.
 
-Every query is one scan, or one scan with lookups by index, so that a million payments are proved in seconds. Those of
-which the scan may be long can be asked of a portion of the rows too.
+Every query is one scan, or one scan with lookups by index. Those over tables that grow with each payment are asked a
+range of keys at a time, so that no transaction is long.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,16 @@ import msgspec
 from payres.store.database import Transaction
 
 MAX_BREACHES = 5
-PORTION = "/* of the portion */ true"  # stands in the SQL where the bounds of a portion go
+RECENT = 1000
 
 Key = int | str | bytes
 
 
-class Proof(msgspec.Struct, frozen=True):
-    """An invariant in words, the SQL that counts the rows it speaks of, and the SQL that describes what breaks it.
+class Invariant(msgspec.Struct, frozen=True):
+    """An invariant in words, the SQL that counts the rows it is about, and the SQL that describes what breaks it.
 
-    One whose SQL names PORTION can be asked of the rows whose `key` lies between two of `keys`, a table and its column.
+    When `breaches` is about the rows from :first to :last, `keys` is the table and column of these, and `recent`
+    selects those that were used lately.
     """
 
     name: str
@@ -28,40 +29,55 @@ class Proof(msgspec.Struct, frozen=True):
     counted: str
     breaches: str
     keys: tuple[str, str] | None = None
-    key: str = ""
+    recent: str = ""
 
 
-def count(proof: Proof, tx: Transaction) -> int:
-    """How many rows the invariant speaks of."""
-    return _figure(tx, proof.counted)
+def count(tx: Transaction, invariant: Invariant) -> int:
+    """How many rows the invariant is about."""
+    figure: int = tx.execute(invariant.counted).fetchone()[0]
+    return figure
 
 
-def breaches(proof: Proof, tx: Transaction) -> Sequence[str]:
-    """The first few breaches, a sentence each; none when the invariant holds."""
-    return [row[0] for row in tx.execute(f"SELECT * FROM ({proof.breaches}) LIMIT {MAX_BREACHES}")]
+def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:
+    """The first few breaches, a sentence each, of an invariant without keys or among the rows from one to another."""
+    limited = f"SELECT * FROM ({invariant.breaches}) LIMIT {MAX_BREACHES}"
+    return [row[0] for row in tx.execute(limited, {"first": first, "last": last})]
 
 
-def breaches_within(proof: Proof, tx: Transaction, after: Key | None, last: Key) -> Sequence[str]:
-    """The breaches among the rows after one key, or from the first on, to the other, that one included."""
-    bounds = f"{proof.key} <= :last" if after is None else f"{proof.key} > :after AND {proof.key} <= :last"
-    query = f"SELECT * FROM ({proof.breaches.replace(PORTION, bounds)}) LIMIT {MAX_BREACHES}"
-    return [row[0] for row in tx.execute(query, {"after": after, "last": last})]
+def recent_breaches(tx: Transaction, invariant: Invariant) -> Sequence[str]:
+    """The first few breaches of an invariant without keys, or among the rows that were used lately."""
+    if invariant.keys is None:
+        return breaches(tx, invariant)
+    keys = [key for (key,) in tx.execute(invariant.recent)] if invariant.recent else []
+    return [breach for key in keys for breach in breaches(tx, invariant, key, key)][:MAX_BREACHES]
 
 
-def end_of_portion(proof: Proof, tx: Transaction, after: Key | None, rows: int) -> tuple[Key | None, bool]:
-    """The last key of a portion of so many rows or fewer, None when there is none, and whether more follow."""
-    assert proof.keys is not None
-    table, column = proof.keys
+def next_batch(tx: Transaction, keys: tuple[str, str], after: Key | None, rows: int) -> tuple[Key, Key] | None:
+    """The first and the last key of the next rows after a key, or of the first rows; None when there are none."""
+    table, column = keys
     where = "" if after is None else "WHERE k > :after"
-    last, found = tx.execute(
-        f'SELECT max(k), count(*) FROM (SELECT "{column}" AS k FROM "{table}" {where} ORDER BY k LIMIT :rows)',
+    first, last = tx.execute(
+        f'SELECT min(k), max(k) FROM (SELECT "{column}" AS k FROM "{table}" {where} ORDER BY k LIMIT :rows)',
         {"after": after, "rows": rows},
     ).fetchone()
-    return last, found == rows
+    return None if first is None else (first, last)
 
 
-def reference_proofs(tx: Transaction) -> Sequence[Proof]:
-    """A proof for each reference of the schema: that what it refers to exists. All are to one column."""
+def transfers_after(tx: Transaction, transfer_id: int, rows: int) -> Sequence[tuple[int, int, int, int]]:
+    """The next transfers: id, debited and credited account, amount."""
+    return tx.execute(
+        "SELECT id, debit_account_id, credit_account_id, amount FROM transfer WHERE id > ? ORDER BY id LIMIT ?",
+        (transfer_id, rows),
+    ).fetchall()
+
+
+def balances(tx: Transaction, first: int, last: int) -> Sequence[tuple[int, int]]:
+    """The id and balance of each account from one id to another."""
+    return tx.execute("SELECT id, balance FROM account WHERE id BETWEEN ? AND ?", (first, last)).fetchall()
+
+
+def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
+    """An invariant for each reference of the schema: that what it refers to exists. All are to one column."""
     found = tx.execute("""
         SELECT child.name, link."from", parent.name, coalesce(link."to", parent_key.name), key.name
         FROM sqlite_schema child JOIN pragma_foreign_key_list(child.name) link
@@ -71,66 +87,20 @@ def reference_proofs(tx: Transaction) -> Sequence[Proof]:
         WHERE child.type = 'table'
     """).fetchall()
     return [
-        Proof(
+        Invariant(
             name="references",
             claim="what rows refer to exists",
-            unit="rows",
-            counted=f'SELECT count(*) FROM "{child}"',
+            unit="tables",
+            counted="SELECT count(*) FROM sqlite_schema WHERE type = 'table'",
             breaches=f"""
                 SELECT '{child} row ' || quote(c."{key}") || ' refers to a missing {parent}' FROM "{child}" c
-                WHERE {PORTION} AND c."{column}" IS NOT NULL
+                WHERE c."{key}" BETWEEN :first AND :last AND c."{column}" IS NOT NULL
                 AND NOT EXISTS (SELECT 1 FROM "{parent}" p WHERE p."{parent_key}" = c."{column}")
             """,
             keys=(child, key),
-            key=f'c."{key}"',
         )
         for child, column, parent, parent_key, key in found
     ]
-
-
-def posted(tx: Transaction, after: int, rows: int) -> Sequence[tuple[int, int, int, int]]:
-    """Transfers from the one after an id on: id, debited and credited account, amount."""
-    return tx.execute(
-        "SELECT id, debit_account_id, credit_account_id, amount FROM transfer WHERE id > ? ORDER BY id LIMIT ?",
-        (after, rows),
-    ).fetchall()
-
-
-def balances(tx: Transaction, after: int, last: int) -> Sequence[tuple[int, int]]:
-    """The id and balance of each account from the one after an id to the last, that one included."""
-    return tx.execute("SELECT id, balance FROM account WHERE id > ? AND id <= ?", (after, last)).fetchall()
-
-
-def count_tables(tx: Transaction) -> int:
-    """How many tables the database has."""
-    return _figure(tx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table'")
-
-
-def dangling(tx: Transaction) -> Sequence[str]:
-    """Rows that refer to rows which do not exist."""
-    rows = tx.execute(f'SELECT "table", rowid, parent FROM pragma_foreign_key_check LIMIT {MAX_BREACHES}')
-    return [f"{table} row {rowid or '(by key)'} refers to a missing {parent}" for table, rowid, parent in rows]
-
-
-def count_pages(tx: Transaction) -> int:
-    """How many pages the file has."""
-    return _figure(tx, "PRAGMA page_count")
-
-
-def damage(tx: Transaction) -> Sequence[str]:
-    """What SQLite itself finds wrong with the file, its indexes and its constraints."""
-    rows = [row[0] for row in tx.execute(f"PRAGMA integrity_check({MAX_BREACHES})")]
-    return [] if rows == ["ok"] else rows
-
-
-def has_account_after(tx: Transaction, account_id: int) -> bool:
-    """Whether an account has a greater id."""
-    return tx.execute("SELECT 1 FROM account WHERE id > ? LIMIT 1", (account_id,)).fetchone() is not None
-
-
-def _figure(tx: Transaction, query: str) -> int:
-    figure: int = tx.execute(query).fetchone()[0]
-    return figure
 
 
 def sums_to(terms: str, figure: str) -> str:
@@ -144,8 +114,38 @@ def sums_to(terms: str, figure: str) -> str:
     return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"
 
 
-LEDGER_PROOFS: Sequence[Proof] = (
-    Proof(
+def _transferred(side: str, total: str, transfers: str, condition: str = "true") -> str:
+    """SQL: the payments of a side whose total is not the sum of their transfers, which `transfers` joins as t."""
+    return f"""
+        SELECT '{side} payment ' || p.id || ' says it {total} ' || p.{total} || ', its transfers sum to '
+          || cast(total(t.amount) AS integer)
+        FROM {side}_payment p JOIN wallet_address w ON w.id = p.wallet_address_id LEFT JOIN transfer t ON {transfers}
+        WHERE p.id BETWEEN :first AND :last AND {condition}
+        GROUP BY p.id HAVING NOT {sums_to("t.amount", f"p.{total}")}
+    """
+
+
+# One of its own, because no index leads from an account to its transfers.
+BALANCES = Invariant(
+    name="balances",
+    claim="each account's balance is its credits minus its debits",
+    unit="accounts",
+    counted="SELECT count(*) FROM account",
+    breaches="",
+)
+
+FILE = Invariant(
+    name="file",
+    claim="the file and its indexes are sound",
+    unit="pages",
+    counted="PRAGMA page_count",
+    breaches=f"SELECT * FROM pragma_integrity_check({MAX_BREACHES}) WHERE integrity_check <> 'ok'",
+)
+
+RECENTLY_SENT = f"SELECT id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT}"
+
+LEDGER_INVARIANTS: Sequence[Invariant] = (
+    Invariant(
         name="zero_sum",
         claim="the balances of all accounts of an asset sum to zero",
         unit="assets",
@@ -157,51 +157,36 @@ LEDGER_PROOFS: Sequence[Proof] = (
             GROUP BY a.asset_id HAVING NOT {sums_to("a.balance", "0")}
         """,
     ),
-    Proof(
-        name="balances",
-        claim="each account's balance is its credits minus its debits",
-        unit="accounts",
-        counted="SELECT count(*) FROM account",
-        breaches=f"""
-            SELECT 'account ' || account_id || ' has a balance that its transfers miss by '
-              || cast(total(change) AS integer) || ' minor units'
-            FROM (
-              SELECT credit_account_id AS account_id, amount AS change FROM transfer
-              UNION ALL SELECT debit_account_id, -amount FROM transfer
-              UNION ALL SELECT id, -balance FROM account
-            ) GROUP BY account_id HAVING NOT {sums_to("change", "0")}
-        """,
-    ),
-    Proof(
+    BALANCES,
+    Invariant(
         name="transfers",
         claim="both accounts of each transfer are kept in one asset",
         unit="transfers",
         counted="SELECT count(*) FROM transfer",
-        keys=("transfer", "id"),
-        key="t.id",
-        breaches=f"""
+        breaches="""
             SELECT 'transfer ' || t.id || ' moves between account ' || d.id || ' and account ' || c.id
               || ' of another asset'
             FROM transfer t JOIN account d ON d.id = t.debit_account_id JOIN account c ON c.id = t.credit_account_id
-            WHERE d.asset_id <> c.asset_id AND {PORTION}
+            WHERE d.asset_id <> c.asset_id AND t.id BETWEEN :first AND :last
         """,
+        keys=("transfer", "id"),
+        recent=f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
     ),
-    Proof(
+    Invariant(
         name="reserved",
         claim="what each account has reserved is what its open reservations hold",
         unit="open reservations",
         counted="SELECT count(*) FROM reservation WHERE remaining > 0",
-        keys=("account", "id"),
-        key="a.id",
         breaches=f"""
-            SELECT 'account ' || a.id || ' has ' || a.reserved || ' reserved, its open reservations hold '
-              || cast(total(r.remaining) AS integer)
-            FROM account a LEFT JOIN reservation r ON r.account_id = a.id AND r.remaining > 0
-            WHERE {PORTION}
-            GROUP BY a.id HAVING NOT {sums_to("r.remaining", "a.reserved")}
+            SELECT 'account ' || account_id || ' has ' || sum(reserved) || ' reserved, its open reservations hold '
+              || cast(total(held) AS integer)
+            FROM (
+              SELECT id AS account_id, reserved, 0 AS held FROM account WHERE reserved <> 0
+              UNION ALL SELECT account_id, 0, remaining FROM reservation WHERE remaining > 0
+            ) GROUP BY account_id HAVING NOT {sums_to("reserved - held", "0")}
         """,
     ),
-    Proof(
+    Invariant(
         name="floors",
         claim="no account has less free than its floor",
         unit="accounts with a floor",
@@ -212,55 +197,52 @@ LEDGER_PROOFS: Sequence[Proof] = (
             FROM account WHERE balance - reserved < floor OR reserved < 0
         """,
     ),
-    Proof(
+    Invariant(
         name="received",
         claim="each incoming payment has received what was transferred to it",
         unit="incoming payments",
         counted="SELECT count(*) FROM incoming_payment",
+        breaches=_transferred(
+            side="incoming",
+            total="received",
+            transfers="t.incoming_payment_id = p.id AND t.credit_account_id = w.account_id",
+        ),
         keys=("incoming_payment", "id"),
-        key="p.id",
-        breaches=f"""
-            SELECT 'incoming payment ' || p.id || ' says it received ' || p.received || ', its transfers sum to '
-              || cast(total(t.amount) AS integer)
-            FROM incoming_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
-            LEFT JOIN transfer t ON t.incoming_payment_id = p.id AND t.credit_account_id = w.account_id
-            WHERE {PORTION}
-            GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.received")}
+        recent=f"""
+            SELECT DISTINCT incoming_payment_id
+            FROM (SELECT incoming_payment_id FROM transfer ORDER BY id DESC LIMIT {RECENT})
+            WHERE incoming_payment_id IS NOT NULL
         """,
     ),
-    Proof(
+    Invariant(
         name="sent",
         claim="each outgoing payment that has ended sent what was transferred from its wallet",
         unit="ended outgoing payments",
         counted="SELECT count(*) FROM outgoing_payment WHERE state <> 'sending'",
+        breaches=_transferred(
+            side="outgoing",
+            total="sent",
+            transfers="t.outgoing_payment_id = p.id AND t.debit_account_id = w.account_id",
+            condition="p.state <> 'sending'",
+        ),
         keys=("outgoing_payment", "id"),
-        key="p.id",
-        breaches=f"""
-            SELECT 'outgoing payment ' || p.id || ' says it sent ' || p.sent || ', its transfers sum to '
-              || cast(total(t.amount) AS integer)
-            FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
-            LEFT JOIN transfer t ON t.outgoing_payment_id = p.id AND t.debit_account_id = w.account_id
-            WHERE p.state <> 'sending' AND {PORTION}
-            GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.sent")}
-        """,
+        recent=RECENTLY_SENT,
     ),
-    Proof(
+    Invariant(
         name="delivered",
         claim="each ended outgoing payment to a receiver here delivered what was transferred to that receiver",
         unit="ended outgoing payments to receivers here",
         counted="SELECT count(*) FROM outgoing_payment WHERE state <> 'sending' AND incoming_payment_id IS NOT NULL",
+        breaches=_transferred(
+            side="outgoing",
+            total="delivered",
+            transfers="t.outgoing_payment_id = p.id AND t.incoming_payment_id = p.incoming_payment_id",
+            condition="p.state <> 'sending' AND p.incoming_payment_id IS NOT NULL",
+        ),
         keys=("outgoing_payment", "id"),
-        key="p.id",
-        breaches=f"""
-            SELECT 'outgoing payment ' || p.id || ' says it delivered ' || p.delivered || ', its transfers sum to '
-              || cast(total(t.amount) AS integer)
-            FROM outgoing_payment p
-            LEFT JOIN transfer t ON t.outgoing_payment_id = p.id AND t.incoming_payment_id = p.incoming_payment_id
-            WHERE p.state <> 'sending' AND p.incoming_payment_id IS NOT NULL AND {PORTION}
-            GROUP BY p.id HAVING NOT {sums_to("t.amount", "p.delivered")}
-        """,
+        recent=RECENTLY_SENT,
     ),
-    Proof(
+    Invariant(
         name="ended",
         claim="no reservation of an ended payment is open",
         unit="open reservations",
@@ -272,13 +254,13 @@ LEDGER_PROOFS: Sequence[Proof] = (
             WHERE r.remaining > 0 AND p.state <> 'sending'
         """,
     ),
-    Proof(
+    Invariant(
         name="sending",
-        claim="each payment under way still holds, or has sent, the whole of its debit amount",
-        unit="outgoing payments under way",
+        claim="each payment in flight still holds, or has sent, the whole of its debit amount",
+        unit="outgoing payments in flight",
         counted="SELECT count(*) FROM outgoing_payment WHERE state = 'sending'",
         breaches="""
-            SELECT 'outgoing payment ' || p.id || ' under way neither holds nor has sent its whole ' || p.debit
+            SELECT 'outgoing payment ' || p.id || ' in flight neither holds nor has sent its whole ' || p.debit
             FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             WHERE p.state = 'sending' AND p.debit <> (
               SELECT coalesce(sum(r.remaining), 0) FROM reservation r
@@ -289,7 +271,7 @@ LEDGER_PROOFS: Sequence[Proof] = (
             )
         """,
     ),
-    Proof(
+    Invariant(
         name="decided",
         claim="no reservation of a packet with a known outcome is open",
         unit="open reservations",
@@ -301,13 +283,13 @@ LEDGER_PROOFS: Sequence[Proof] = (
             WHERE r.remaining > 0 AND k.state <> 'prepared'
         """,
     ),
-    Proof(
+    Invariant(
         name="under_way",
-        claim="each packet under way holds its amounts: the inbound peer's, and liquidity where the assets differ",
-        unit="packets under way",
+        claim="each packet in flight holds its amounts: the inbound peer's, and liquidity where the assets differ",
+        unit="packets in flight",
         counted="SELECT count(*) FROM packet WHERE state = 'prepared'",
         breaches="""
-            SELECT 'packet ' || k.id || ' under way does not hold its ' || k.source_amount || ' and ' || k.amount
+            SELECT 'packet ' || k.id || ' in flight does not hold its ' || k.source_amount || ' and ' || k.amount
             FROM packet k JOIN peer target ON target.id = k.to_peer_id
             JOIN account given ON given.id = target.account_id
             LEFT JOIN peer source ON source.id = k.from_peer_id
@@ -325,13 +307,13 @@ LEDGER_PROOFS: Sequence[Proof] = (
             )
         """,
     ),
-    Proof(
+    Invariant(
         name="promised",
-        claim="what each payment under way has reserved covers its packets under way",
-        unit="outgoing payments under way",
+        claim="what each payment in flight has reserved covers its packets in flight",
+        unit="outgoing payments in flight",
         counted="SELECT count(*) FROM outgoing_payment WHERE state = 'sending'",
         breaches="""
-            SELECT 'outgoing payment ' || p.id || ' has more in packets under way than it has reserved'
+            SELECT 'outgoing payment ' || p.id || ' has more in packets in flight than it has reserved'
             FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             WHERE p.state = 'sending' AND (
               SELECT coalesce(sum(k.source_amount), 0) FROM packet k
@@ -342,38 +324,40 @@ LEDGER_PROOFS: Sequence[Proof] = (
             ) - p.fee
         """,
     ),
-    Proof(
+    Invariant(
         name="limits",
         claim="no grant has spent less than nothing",
         unit="windows of grants",
         counted="SELECT count(*) FROM grant_spending",
-        keys=("grant_spending", "grant_id"),
-        key="grant_id",
-        breaches=f"""
+        breaches="""
             SELECT 'grant ' || grant_id || ' has spent a debit of ' || debit || ' and a receive of ' || receive
               || ' in the window from ' || window_start
-            FROM grant_spending WHERE (debit < 0 OR receive < 0) AND {PORTION}
+            FROM grant_spending WHERE (debit < 0 OR receive < 0) AND grant_id BETWEEN :first AND :last
         """,
+        keys=("grant_spending", "grant_id"),
     ),
-    Proof(
+    Invariant(
         name="spending",
         claim="what each grant has spent in each window is what its payments hold and sent",
         unit="windows of grants",
         counted="SELECT count(*) FROM grant_spending",
-        keys=("grant", "id"),
-        key="grant_id",
         breaches=f"""
             SELECT 'grant ' || grant_id || ' in the window from ' || window_start || ' towards ' || receive_code
               || ' misses its payments by a debit of ' || cast(total(debit) AS integer)
               || ' and a receive of ' || cast(total(receive) AS integer)
             FROM (
               SELECT grant_id, window_start, receive_code, receive_scale, debit, receive FROM grant_spending
-              WHERE {PORTION}
+              WHERE grant_id BETWEEN :first AND :last
               UNION ALL SELECT grant_id, window_start, receive_code, receive_scale,
                 -iif(state = 'sending', debit, sent), -iif(state = 'sending', receive, min(receive, delivered))
-              FROM outgoing_payment WHERE grant_id IS NOT NULL AND {PORTION}
+              FROM outgoing_payment WHERE grant_id IS NOT NULL AND grant_id BETWEEN :first AND :last
             ) GROUP BY grant_id, window_start, receive_code, receive_scale
             HAVING NOT {sums_to("debit", "0")} OR NOT {sums_to("receive", "0")}
+        """,
+        keys=("grant", "id"),
+        recent=f"""
+            SELECT DISTINCT grant_id FROM (SELECT grant_id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT})
+            WHERE grant_id IS NOT NULL
         """,
     ),
 )

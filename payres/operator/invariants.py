@@ -1,0 +1,200 @@
+"""Invariant checks: that the money in the database adds up and its file is sound.
+
+All are checked in one snapshot for the operator, and again and again in the background of a server.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import groupby
+from time import perf_counter
+from typing import Final
+
+import msgspec
+
+from payres.ledger import LedgerBroken
+from payres.store import invariants
+from payres.store.database import Database, Transaction
+from payres.store.invariants import BALANCES, FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
+
+BATCH_ROWS: Final = 1000
+BATCH_ACCOUNTS: Final = 100_000  # whose balances are kept in memory at once while the transfers are summed up
+MAX_PAGES: Final = 16_384  # of a file whose soundness is checked in the background; a larger one would take seconds
+PAUSE_SECONDS: Final = 60.0
+RECENT_SHARE: Final = 100  # checking what was used lately takes one part in so many of the time at most
+ALL_SHARE: Final = 50
+
+log = logging.getLogger("payres.operator")
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What was found of one invariant: over how many rows of which kind, and the first few breaches in words."""
+
+    name: str
+    claim: str
+    examined: int
+    unit: str
+    breaches: Sequence[str]
+
+    @property
+    def holds(self) -> bool:
+        return not self.breaches
+
+
+class Scan:
+    """One invariant, checked a batch of rows with each step, in one transaction or each in its own, until `done`."""
+
+    def __init__(self, invariant: Invariant) -> None:
+        self.invariant = invariant
+        self.done = False
+        self._after: Key | None = None
+
+    def step(self, tx: Transaction) -> Sequence[str]:
+        """The breaches in the next batch."""
+        keys = self.invariant.keys
+        if keys is None:
+            self.done = True
+            return invariants.breaches(tx, self.invariant)
+        batch = invariants.next_batch(tx, keys, self._after, BATCH_ROWS)
+        if batch is None:
+            self.done = True
+            return []
+        first, self._after = batch
+        return invariants.breaches(tx, self.invariant, first, self._after)
+
+
+class BalancesScan(Scan):
+    """The scan of the balances, for which no index leads from an account to its transfers.
+
+    Transfers are only ever added, so they can be summed up a batch at a time. The step that sees the last of them sees
+    the balances too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(BALANCES)
+        self._first_account = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._last_transfer = 0
+        self._sums: dict[int, int] = {}
+
+    def step(self, tx: Transaction) -> Sequence[str]:
+        accounts = range(self._first_account, self._first_account + BATCH_ACCOUNTS)
+        moved = invariants.transfers_after(tx, self._last_transfer, BATCH_ROWS)
+        for transfer_id, debit, credit, amount in moved:
+            self._last_transfer = transfer_id
+            if debit in accounts:
+                self._sums[debit] = self._sums.get(debit, 0) - amount
+            if credit in accounts:
+                self._sums[credit] = self._sums.get(credit, 0) + amount
+        if len(moved) == BATCH_ROWS:
+            return []
+        for account_id, balance in invariants.balances(tx, accounts[0], accounts[-1]):
+            self._sums[account_id] = self._sums.get(account_id, 0) - balance
+        missed = [
+            f"account {account_id} has a balance that its transfers miss by {difference} minor units"
+            for account_id, difference in self._sums.items()
+            if difference
+        ]
+        self._first_account = accounts.stop
+        self.done = invariants.next_batch(tx, ("account", "id"), accounts[-1], 1) is None
+        self._begin()
+        return missed[:MAX_BREACHES]
+
+
+def check(tx: Transaction) -> Sequence[Finding]:
+    """One finding for each invariant, the money's first and then the file's. Only reads."""
+    return [_find(tx, list(group)) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
+
+
+def check_ledger(tx: Transaction) -> Sequence[Finding]:
+    """One finding for each invariant of the money. Only reads."""
+    return [_find(tx, [scan]) for scan in ledger_scans()]
+
+
+def first_broken(findings: Sequence[Finding]) -> Finding | None:
+    """The first invariant that does not hold, or None."""
+    return next((finding for finding in findings if not finding.holds), None)
+
+
+def scans(tx: Transaction) -> Sequence[Scan]:
+    """A scan for each invariant, the money's first and then the file's; those of the references have one name."""
+    return [*ledger_scans(), *map(Scan, invariants.reference_invariants(tx)), Scan(FILE)]
+
+
+def ledger_scans() -> Sequence[Scan]:
+    """A scan for each invariant of the money."""
+    return [BalancesScan() if invariant is BALANCES else Scan(invariant) for invariant in LEDGER_INVARIANTS]
+
+
+def _short_scans(tx: Transaction) -> Sequence[Scan]:
+    """The scans whose steps are short: all but that of a large file."""
+    found = scans(tx)
+    return found if invariants.count(tx, FILE) <= MAX_PAGES else found[:-1]
+
+
+def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
+    """What scans of one name find together."""
+    invariant, examined, breaches = group[0].invariant, 0, list[str]()
+    try:
+        examined = invariants.count(tx, invariant)
+        for scan in group:
+            while not scan.done and len(breaches) < MAX_BREACHES:
+                breaches += scan.step(tx)
+    except sqlite3.OperationalError:
+        raise  # the query did not run; that says nothing of the money
+    except sqlite3.DatabaseError as error:
+        breaches = [f"the database file cannot be read: {error}"]
+    return Finding(invariant.name, invariant.claim, examined, invariant.unit, breaches[:MAX_BREACHES])
+
+
+class BackgroundCheck:
+    """Stops all writing when an invariant does not hold any more, whoever changed the database. `run` until cancelled.
+
+    Once a minute it checks the balances, what is held, and what was used lately. Beside that it goes through all
+    invariants in short steps with long pauses: through a small database every minute, through one with a million
+    payments in half an hour. Neither the write-ahead log nor the work is held up by it.
+    """
+
+    def __init__(self, database: Database, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._database = database
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Checks at once, so that a start need not wait for it, and then again and again."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.repeat(self.check_recent, RECENT_SHARE))
+            tasks.create_task(self.repeat(self.check_all, 0))
+
+    async def check_recent(self) -> None:
+        """Checks once what takes no longer when the tables of payments grow, and the rows of those used lately."""
+        for invariant in LEDGER_INVARIANTS:
+            if invariant is not BALANCES:
+                unit = partial(invariants.recent_breaches, invariant=invariant)
+                self._judge(invariant, await self._database.examine(unit))
+
+    async def check_all(self) -> None:
+        """Checks every invariant once, and stops at the first breach."""
+        for scan in await self._database.examine(_short_scans):
+            while not scan.done and not self._database.halted:
+                began = perf_counter()
+                self._judge(scan.invariant, await self._database.examine(scan.step))
+                await self._sleep(ALL_SHARE * (perf_counter() - began))
+
+    async def repeat(self, checking: Callable[[], Awaitable[None]], share: int) -> None:
+        """Checks until the database has stopped, for one part in `share` of the time; 0 is without bound."""
+        while not self._database.halted:
+            began = perf_counter()
+            try:
+                await checking()
+            except Exception:
+                if not self._database.halted:  # otherwise it has been logged why
+                    log.exception("the invariants could not be checked")
+            await self._sleep(max(PAUSE_SECONDS, share * (perf_counter() - began)))
+
+    def _judge(self, invariant: Invariant, breaches: Sequence[str]) -> None:
+        if breaches:
+            self._database.halt(LedgerBroken(f"it no longer holds that {invariant.claim}: {'; '.join(breaches)}"))

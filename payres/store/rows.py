@@ -1,0 +1,85 @@
+"""Rows as structs: the fields of a record name the columns of its table, so that each column is written once."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from payres.store.work import Transaction
+
+R = TypeVar("R", bound=msgspec.Struct)
+Row = Sequence[Any]
+
+
+class Embedded(NamedTuple):
+    """A field that several columns in a row make up: their names, and how they are read and written."""
+
+    columns: Sequence[str]
+    read: Callable[[Row], Any]
+    write: Callable[[Any], Row]
+
+
+class Table(Generic[R]):
+    """The SQL of one record, built once. Its columns are the fields in their order, so a row becomes a record as it is.
+
+    `source` is the table, or the join that the record is read from; `prefix` is the alias in it of those fields that
+    `columns` names no other column for. One field at most is Embedded.
+    """
+
+    def __init__(self, record: type[R], source: str, prefix: str = "", **columns: str | Embedded) -> None:
+        self._record = record
+        self._embedded: tuple[slice, Embedded] | None = None
+        names: list[str] = []
+        for field in msgspec.structs.fields(record):
+            column = columns.get(field.name, prefix + field.name)
+            if isinstance(column, Embedded):
+                self._embedded = slice(len(names), len(names) + len(column.columns)), column
+                names += column.columns
+            else:
+                names.append(column)
+        self.columns = ", ".join(names)
+        self.source = source
+        self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
+        self._select = f"SELECT {self.columns} FROM {source} "
+        self._insert = f"INSERT {self.into} "
+
+    def record(self, row: Row) -> R:
+        """The record of a row that has all columns."""
+        if self._embedded is None:
+            return self._record(*row)
+        place, embedded = self._embedded
+        return self._record(*row[: place.start], embedded.read(row[place]), *row[place.stop :])
+
+    def values(self, record: R) -> Row:
+        """The values of all columns."""
+        values = msgspec.structs.astuple(record)
+        if self._embedded is None:
+            return values
+        place, embedded = self._embedded
+        return (*values[: place.start], *embedded.write(values[place.start]), *values[place.start + 1 :])
+
+    def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
+        """The first row that `where` leaves, which is all that follows FROM."""
+        row = tx.execute(self._select + where, values).fetchone()
+        return self.record(row) if row else None
+
+    def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
+        """The rows that `where` leaves, which is all that follows FROM."""
+        return [self.record(row) for row in tx.execute(self._select + where, values)]
+
+    def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
+        """Inserts a row; `otherwise` is the clause ON CONFLICT."""
+        tx.execute(self._insert + otherwise, self.values(record))
+
+
+def insert_row(tx: Transaction, table: str, **values: Any) -> int:
+    """Inserts a row of which only these columns are given; the id that the database gave it."""
+    cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+@lru_cache(maxsize=64)
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
