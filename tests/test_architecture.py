@@ -13,8 +13,20 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres")
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
-# Plain values and the shapes that cross HTTP: every room above the store may use these.
-VALUES = {"amounts", "clock", "errors", "identifiers", "limits", "settings", "throttle", "urls", "wire"}
+# Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
+VALUES = {
+    "amounts",
+    "clock",
+    "errors",
+    "identifiers",
+    "limits",
+    "settings",
+    "slots",
+    "throttle",
+    "urls",
+    "wire",
+    "worker",
+}
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
@@ -23,6 +35,8 @@ ROOMS: dict[str, set[str]] = {
     "amounts": set(),
     "clock": set(),
     "identifiers": set(),
+    "slots": set(),
+    "worker": set(),
     "throttle": {"clock", "errors", "limits"},
     "urls": {"errors", "limits"},
     "settings": {"errors", "limits", "urls"},

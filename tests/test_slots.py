@@ -1,0 +1,231 @@
+"""Concurrency slots: how many a key may hold, in which order they are given out, and that none gets lost."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from payres.slots import Slots, SlotsBusy
+
+
+async def settle() -> None:
+    """Lets every task go as far as it can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class Crowd:
+    """Tasks that hold a slot until they are let go, noted in the order in which they got it."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.slots = slots
+        self.inside: list[str] = []
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self._ends: dict[str, asyncio.Event] = {}
+
+    async def arrive(self, *names: str) -> None:
+        """Each is a key of one part, its first letter."""
+        for name in names:
+            self._ends[name] = asyncio.Event()
+            self.tasks[name] = asyncio.create_task(self._hold(name))
+        await settle()
+
+    async def let_go(self, *names: str) -> None:
+        for name in names:
+            self._ends[name].set()
+        await settle()
+
+    async def _hold(self, name: str) -> None:
+        async with self.slots.slot(name[0]):
+            self.inside.append(name)
+            await self._ends[name].wait()
+
+
+@asynccontextmanager
+async def crowd_at(slots: Slots) -> AsyncIterator[Crowd]:
+    """Whoever is still there at the end leaves, and then every slot is free and nothing is kept."""
+    crowd = Crowd(slots)
+    yield crowd
+    await crowd.let_go(*crowd.tasks)
+    await asyncio.gather(*crowd.tasks.values(), return_exceptions=True)
+    assert slots._levels == {}  # clients make up keys without end
+
+
+async def test_slots_are_limited_for_each_key_and_in_all() -> None:
+    async with crowd_at(Slots(3, 2)) as crowd:
+        await crowd.arrive("a1", "a2", "a3", "b1", "b2", "c1")
+        assert crowd.inside == ["a1", "a2", "b1"]
+
+
+async def test_one_limit_is_a_limit_in_all() -> None:
+    slots = Slots(2)
+    assert [slots.try_take() for _ in range(3)] == [True, True, False]
+    slots.release()
+    assert slots.try_take()
+
+
+async def test_no_limit_in_all_leaves_that_of_each_key() -> None:
+    slots = Slots(None, 1)
+    assert [slots.try_take(key) for key in ("a", "a", "b", "c", "c")] == [True, False, True, True, False]
+
+
+async def test_levels_of_a_key_have_a_limit_each() -> None:
+    slots = Slots(None, 3, 2)
+    assert [slots.try_take("peer", wallet) for wallet in ("a", "a", "a", "b", "b", "c")] == [
+        *(True, True, False, True, False, False)
+    ]
+    assert slots.try_take("other", "a")
+    slots.release("peer", "b")
+    assert not slots.try_take("peer", "a")
+    assert slots.try_take("peer", "c")
+
+
+async def test_shorter_key_is_under_the_first_limits_alone() -> None:
+    slots = Slots(4, 2, 1)
+    assert [slots.try_take("request", "a") for _ in range(2)] == [True, False]
+    assert [slots.try_take("request") for _ in range(2)] == [True, False]
+    assert [slots.try_take() for _ in range(3)] == [True, True, False]
+
+
+async def test_key_that_is_longer_than_the_limits_is_a_mistake() -> None:
+    with pytest.raises(AssertionError):
+        Slots(1).try_take("a")
+
+
+async def test_full_key_keeps_no_slot_from_others() -> None:
+    async with crowd_at(Slots(2, 1)) as crowd:
+        await crowd.arrive("a1", "a2", "a3", "b1")
+        assert crowd.inside == ["a1", "b1"]
+
+
+async def test_slots_are_given_out_in_the_order_of_asking_and_a_full_key_waits_apart() -> None:
+    async with crowd_at(Slots(4, 3)) as crowd:
+        await crowd.arrive("a1", "a2", "a3", "a4", "b1", "b2", "c1")
+        assert crowd.inside == ["a1", "a2", "a3", "b1"]  # a4 waits for one of its own key
+        await crowd.let_go("b1")
+        assert crowd.inside[4:] == ["b2"]
+        await crowd.let_go("a1")
+        assert crowd.inside[5:] == ["c1"]  # it stood before a4 in the queue for all
+        await crowd.let_go("a2")
+        assert crowd.inside[6:] == ["a4"]
+
+
+async def test_who_comes_just_as_a_slot_is_given_back_does_not_overtake() -> None:
+    async with crowd_at(Slots(1, 1)) as crowd:
+        await crowd.arrive("a1", "b1")
+        crowd.tasks["a1"].cancel()
+        while not crowd.tasks["a1"].done():
+            await asyncio.sleep(0)
+            assert not crowd.slots.try_take("c")
+        await settle()
+        assert crowd.inside == ["a1", "b1"]
+
+
+async def test_who_would_wait_behind_too_many_is_turned_away_at_once() -> None:
+    async with crowd_at(Slots(2, 1, queue=3)) as crowd:
+        await crowd.arrive("a1", "a2", "a3", "a4", "a5")
+        with pytest.raises(SlotsBusy):
+            await crowd.tasks["a5"]
+        await crowd.arrive("b1", "c1", "d1", "e1", "f1")
+        with pytest.raises(SlotsBusy):
+            await crowd.tasks["f1"]
+        assert crowd.inside == ["a1", "b1"]
+    assert sorted(crowd.inside) == ["a1", "a2", "a3", "a4", "b1", "c1", "d1", "e1"]
+
+
+async def test_nobody_may_wait_where_there_is_no_queue() -> None:
+    slots = Slots(1, queue=0)
+    async with slots.slot():
+        with pytest.raises(SlotsBusy):
+            await slots.slot().__aenter__()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01])
+async def test_who_waited_too_long_is_turned_away_and_forgotten(seconds: float) -> None:
+    slots = Slots(1, 1)
+    async with slots.slot("a", timeout=seconds):
+        for key in ("a", "b"):
+            with pytest.raises(SlotsBusy):
+                await slots.slot(key, timeout=seconds).__aenter__()
+    assert slots._levels == {}
+    async with slots.slot("b", timeout=0):
+        pass
+
+
+async def test_timeout_bounds_the_wait_and_not_the_block() -> None:
+    slots = Slots(1)
+    async with slots.slot(timeout=0):
+        await settle()
+    with pytest.raises(TimeoutError):
+        async with slots.slot(timeout=0):
+            raise TimeoutError
+
+
+@pytest.mark.parametrize("key", ["a", "d"], ids=["waits for its key", "waits for any"])
+async def test_who_is_cancelled_while_waiting_takes_no_slot_along(key: str) -> None:
+    slots = Slots(4, 3)
+    async with crowd_at(slots) as crowd:
+        await crowd.arrive("a1", "a2", "a3", "b1")
+        waiting = [f"{key}{number}" for number in range(5, 10)]
+        await crowd.arrive(*waiting)
+        for name in waiting:
+            crowd.tasks[name].cancel()
+        await settle()
+        assert all(crowd.tasks[name].cancelled() for name in waiting)
+        assert crowd.inside == ["a1", "a2", "a3", "b1"]
+        await crowd.let_go("a1", "a2", "a3", "b1")
+        await crowd.arrive("a11", "a12", "a13", "c1")
+        assert crowd.inside[4:] == ["a11", "a12", "a13", "c1"]
+
+
+async def test_who_is_cancelled_as_its_slot_comes_hands_it_on() -> None:
+    async with crowd_at(Slots(2, 1)) as crowd:
+        assert crowd.slots.try_take("a")
+        await crowd.arrive("a1", "a2")
+        crowd.slots.release("a")  # to a1, which has not run since
+        crowd.tasks["a1"].cancel()
+        await settle()
+        assert crowd.tasks["a1"].cancelled()
+        assert crowd.inside == ["a2"]
+
+
+async def test_failure_inside_gives_the_slot_back() -> None:
+    slots = Slots(1, 1)
+    for _ in range(3):
+        with pytest.raises(LookupError):
+            async with slots.slot("a", timeout=0):
+                raise LookupError
+    assert slots._levels == {}
+
+
+async def test_no_slot_is_lost_or_given_twice_whatever_happens() -> None:
+    """Tasks of random keys that wait, hold, fail, time out and are cancelled, checked at every step."""
+    draw = random.Random(7)
+    slots = Slots(5, 3, 2, queue=4)
+    held: Counter[tuple[Hashable, ...]] = Counter()
+
+    async def visit(key: tuple[Hashable, ...]) -> None:
+        async with slots.slot(*key, timeout=draw.choice([None, None, 0])):
+            held.update(key[:length] for length in range(len(key) + 1))
+            try:
+                for _ in range(draw.randrange(4)):
+                    assert all(count <= (5, 3, 2)[len(prefix)] for prefix, count in held.items())
+                    await asyncio.sleep(0)
+            finally:
+                held.subtract(key[:length] for length in range(len(key) + 1))
+
+    tasks: list[asyncio.Task[None]] = []
+    for _ in range(2000):
+        key: tuple[Hashable, ...] = (draw.choice("ab"), draw.choice("xyz"))
+        tasks.append(asyncio.create_task(visit(key[: draw.randrange(3)])))
+        if draw.random() < 0.3:
+            draw.choice(tasks).cancel()
+        if draw.random() < 0.5:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {type(None), SlotsBusy, asyncio.CancelledError}
+    assert slots._levels == {}
