@@ -1,0 +1,85 @@
+"""Workers: what the server does beside requests, again and again, until it stops or its database is in fail-stop."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[object]]
+
+log = logging.getLogger("payres.worker")
+
+
+class FailStop(Protocol):
+    """What takes no more work once it has failed in a way that an operator must look at: the database."""
+
+    @property
+    def halted(self) -> str | None:
+        """Why, in a sentence; None while it works."""
+        ...
+
+
+async def retry(
+    name: str, store: FailStop, step: Callable[[], Awaitable[T]], seconds: float, sleep: Sleep = asyncio.sleep
+) -> T | None:
+    """Runs a step until it ends without an exception, and returns its result; None once the store is in fail-stop.
+
+    An exception is logged with the name, and the step runs again after so many seconds. One that comes of the fail-stop
+    is not logged: the store has logged why.
+    """
+    while not store.halted:
+        try:
+            return await step()
+        except Exception:
+            if not store.halted:
+                log.exception("%s failed; next try in %g s", name, seconds)
+                await sleep(seconds)
+    return None
+
+
+class Worker:
+    """Runs a step at once, and again whenever it is due or woken. `run` until cancelled.
+
+    The step returns the seconds until it is due again, or None to wait for `wake` alone. `retry_seconds`, after an
+    exception, may be changed at any time and holds from the next step on. `sleep` is for tests.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: FailStop,
+        step: Callable[[], Awaitable[float | None]],
+        retry_seconds: float,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.retry_seconds = retry_seconds
+        self._name: Final = name
+        self._store: Final = store
+        self._step: Final = step
+        self._sleep: Final = sleep
+        self._woken: Final = asyncio.Event()
+
+    def wake(self) -> None:
+        """There is something to do, or may be: the step runs once more, after the one that runs now."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Ends when the store is in fail-stop. Raises nothing but CancelledError."""
+        while not self._store.halted:
+            self._woken.clear()
+            seconds = await retry(self._name, self._store, self._step, self.retry_seconds, self._sleep)
+            if not self._store.halted:
+                await self._rest(seconds)
+
+    async def _rest(self, seconds: float | None) -> None:
+        timer = None if seconds is None else asyncio.create_task(self._wake_after(seconds))
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _wake_after(self, seconds: float) -> None:
+        await self._sleep(seconds)
+        self.wake()

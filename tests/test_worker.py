@@ -1,0 +1,187 @@
+"""Workers: when their step runs, what becomes of its failures, and how they end."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from payres.worker import Worker, retry
+
+
+class Store:
+    halted: str | None = None
+
+
+class Steps:
+    """A step that returns or raises what it is given, one after the other; then it waits to be cancelled."""
+
+    def __init__(self, *outcomes: float | Exception | Callable[[], None] | None) -> None:
+        self.count = 0
+        self._outcomes = iter(outcomes)
+
+    async def __call__(self) -> float | None:
+        self.count += 1
+        await asyncio.sleep(0)
+        try:
+            outcome = next(self._outcomes)
+        except StopIteration:
+            await asyncio.Event().wait()
+            raise
+        if isinstance(outcome, Exception):
+            raise outcome
+        if callable(outcome):
+            outcome()
+            return None
+        return outcome
+
+
+class Sleeps:
+    """Instead of sleeping: notes for how long it would have been."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator["asyncio.Task[None]"]:
+    task = asyncio.create_task(worker.run())
+    await settle()
+    yield task
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+def worker_of(steps: Steps, sleep: Sleeps | None = None, store: Store | None = None) -> Worker:
+    return Worker("The tidying", store or Store(), steps, 5, sleep or Sleeps())
+
+
+async def test_step_runs_at_once_and_then_when_woken() -> None:
+    steps = Steps(None, None, None)
+    worker = worker_of(steps)
+    async with running(worker):
+        assert steps.count == 1
+        await settle()
+        assert steps.count == 1
+        worker.wake()
+        worker.wake()
+        await settle()
+        assert steps.count == 2
+
+
+async def test_worker_may_be_woken_before_it_runs() -> None:
+    steps = Steps(None, None)
+    worker = worker_of(steps)
+    worker.wake()
+    async with running(worker):
+        assert steps.count == 1
+
+
+async def test_who_wakes_it_during_a_step_has_another_step_after_it() -> None:
+    worker: Worker
+    steps = Steps(lambda: worker.wake(), None)
+    worker = worker_of(steps)
+    async with running(worker):
+        assert steps.count == 2
+
+
+async def test_step_says_when_it_is_due_again() -> None:
+    steps, sleep = Steps(60, 0.5, None), Sleeps()
+    async with running(worker_of(steps, sleep)):
+        assert steps.count == 3
+        assert sleep.seconds == [60, 0.5]
+
+
+async def test_waking_does_not_wait_until_the_step_is_due() -> None:
+    steps = Steps(3600, 3600, 3600)
+    worker = Worker("The tidying", Store(), steps, 5)
+    async with running(worker):
+        assert steps.count == 1
+        worker.wake()
+        await settle()
+        assert steps.count == 2
+        assert len(asyncio.all_tasks()) == 3, "this test, the worker and one timer"
+    await settle()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_failed_step_is_logged_by_name_and_tried_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    steps, sleep = Steps(OSError("the disk is gone"), LookupError("nor a book"), None), Sleeps()
+    with caplog.at_level(logging.ERROR):
+        async with running(worker_of(steps, sleep)):
+            assert steps.count == 3
+    assert sleep.seconds == [5, 5]
+    assert [record.message for record in caplog.records] == ["The tidying failed; next try in 5 s"] * 2
+    assert "the disk is gone" in caplog.text
+    assert "nor a book" in caplog.text
+
+
+async def test_waking_does_not_shorten_the_backoff() -> None:
+    steps = Steps(OSError())
+    worker = Worker("The tidying", Store(), steps, 3600)
+    async with running(worker):
+        worker.wake()
+        await settle()
+        assert steps.count == 1
+
+
+async def test_backoff_may_be_changed() -> None:
+    sleep = Sleeps()
+    worker = worker_of(Steps(None, OSError(), None), sleep)
+    async with running(worker):
+        worker.retry_seconds = 0.5
+        worker.wake()
+        await settle()
+    assert sleep.seconds == [0.5]
+
+
+@pytest.mark.parametrize("outcome", [None, 60, OSError("nothing can be written")])
+async def test_worker_ends_without_a_word_when_the_store_halts(
+    outcome: float | Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store()
+
+    async def step() -> float | None:
+        store.halted = "The books do not balance"
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    await asyncio.wait_for(Worker("The tidying", store, step, 5).run(), 10)
+    await asyncio.wait_for(Worker("The tidying", store, step, 5).run(), 10)  # nor does it begin again
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    "outcomes", [[], [None], [OSError()], [3600]], ids=["in the step", "until woken", "in the backoff", "until due"]
+)
+async def test_cancellation_ends_it_at_any_time(outcomes: Sequence[float | Exception | None]) -> None:
+    async with running(Worker("The tidying", Store(), Steps(*outcomes), 3600)) as task:
+        task.cancel()
+        await settle()
+        assert task.cancelled()
+
+
+async def test_retry_returns_what_the_step_returned_in_the_end() -> None:
+    sleep = Sleeps()
+    assert await retry("It", Store(), Steps(OSError(), OSError(), 7), 2, sleep) == 7
+    assert sleep.seconds == [2, 2]
+
+
+async def test_retry_gives_up_when_the_store_halts() -> None:
+    store, sleep = Store(), Sleeps()
+    store.halted = "The books do not balance"
+    steps = Steps(7)
+    assert await retry("It", store, steps, 2, sleep) is None
+    assert steps.count == 0
