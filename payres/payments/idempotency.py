@@ -4,11 +4,9 @@ After the IETF draft draft-ietf-httpapi-idempotency-key-header. Where that refus
 the copy waits here, so that a client never has to guess what a refusal is about.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Final
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -51,21 +49,6 @@ class KeyedRequest(msgspec.Struct, frozen=True):
     path: str
     body: bytes
     wallet_address: str | None = None
-
-
-class Turns:
-    """Lets the requests of a client under one key pass one after the other, those under other keys beside them.
-
-    That a thing is created once is up to the unit that creates it. This is so that a copy may not be refused while the
-    request itself, whose way to another server takes seconds, is still about to succeed.
-    """
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-
-    def of(self, request: KeyedRequest) -> asyncio.Lock:
-        """The lock that a request must hold; it lives as long as some request holds it or waits for it."""
-        return self._locks.setdefault((request.client_id, request.key), asyncio.Lock())
 
 
 def find_answer(tx: Transaction, request: KeyedRequest, now: int) -> KeptAnswer | None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Final, TypeVar, cast
 
@@ -44,17 +45,17 @@ class Creation:
         key = idempotency_key(request.scope["headers"])
         path = request.scope["path"]
         self._keyed = None if key is None else KeyedRequest(permission.client_id, key, path, body, wallet_address)
-        self._turn = None if self._keyed is None else self._context.turns.of(self._keyed)
+        # A copy may not be refused while the first, whose way to another server takes seconds, is about to succeed.
+        slots = self._context.idempotency_slots
+        self._slot = nullcontext() if key is None else slots.slot(permission.client_id, key)
 
     async def __aenter__(self) -> None:
-        if self._turn is not None:
-            await self._turn.acquire()
+        await self._slot.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._turn is not None:
-            self._turn.release()
+        await self._slot.__aexit__(kind, error, traceback)
 
     async def earlier_answer(self) -> Response | None:
         """The answer that this request had before; for who must ask other servers before it can create anything.
