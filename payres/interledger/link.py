@@ -7,7 +7,8 @@ from typing import Final
 import msgspec
 
 from payres.errors import Refusal
-from payres.federation.http import Bounds, FetchFailed, GuardedClient, Response
+from payres.federation.failures import FetchFailed
+from payres.federation.http import Bounds, GuardedClient, Response
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Reply, decode_reply
 from payres.store import peers
@@ -16,7 +17,7 @@ from payres.store.peers import PeerRecord
 
 # Shares bound the packets to each peer, before they are recorded; here is room for what they let through to several
 # peers that hang, at one host or at many.
-BOUNDS: Final = Bounds(seconds=30.0, patience=2.0, per_host=512, in_all=512, idle=64, strangers=False)
+BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
 
