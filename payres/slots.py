@@ -10,7 +10,7 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import Final
 
 
-class SlotsBusy(Exception):  # noqa: N818 - a state, not a fault of the program
+class SlotsBusy(Exception):
     """No slot became free in time, or too many wait for one already."""
 
 

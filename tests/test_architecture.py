@@ -31,7 +31,7 @@ VALUES = {
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
     "signatures": {"limits"},
-    "errors": {"signatures"},  # for the words that say why a signature is refused
+    "errors": set(),
     "amounts": set(),
     "clock": set(),
     "identifiers": set(),
@@ -41,14 +41,15 @@ ROOMS: dict[str, set[str]] = {
     "urls": {"errors", "limits"},
     "settings": {"errors", "limits", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
-    "store": {"amounts", "clock", "errors", "limits", "urls"},
+    "store": {"amounts", "clock", "errors", "identifiers", "limits", "settings", "urls"},
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},
     "operator": VALUES | {"grants", "ledger", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
-    "routes": VALUES | {"federation", "grants", "interledger", "payments", "signatures", "store"},
+    "http": {"errors", "signatures"},
+    "routes": VALUES | {"http", "federation", "grants", "interledger", "payments", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {
