@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.clock import SECOND, Clock
 from payres.federation.failures import FetchFailed
-from payres.federation.http import parse_target
+from payres.federation.targets import parse_target
 from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import sign

@@ -16,8 +16,9 @@ from payres.amounts import Asset, parse_value
 from payres.clock import Clock, format_time, parse_time
 from payres.federation.access_tokens import AccessTokens, TokenScope
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
-from payres.federation.http import GuardedClient, Response, origin_of
+from payres.federation.http import GuardedClient, Response
 from payres.federation.identity import OwnIdentity
+from payres.federation.targets import origin_of
 from payres.settings import ILP_ADDRESS
 from payres.urls import is_http_url, normalise
 from payres.wire import Amount

@@ -6,7 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from payres.federation.failures import FetchFailed
-from payres.federation.http import GuardedClient, origin_of
+from payres.federation.http import GuardedClient
+from payres.federation.targets import origin_of
 from payres.limits import MAX_JWKS_KEYS, MAX_URL_LENGTH
 from payres.signatures.jwk import JWK, parse_jwk
 from payres.urls import is_http_url

@@ -15,7 +15,8 @@ import httpcore2
 
 from payres.federation.addresses import is_permitted
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, Resolver, Response, Target, Trace
+from payres.federation.http import Bounds, Resolver, Response, Trace
+from payres.federation.targets import Target
 
 MAX_ADDRESSES = 8
 # Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.

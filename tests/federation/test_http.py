@@ -24,7 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, GuardedClient, parse_target
+from payres.federation.http import Bounds, GuardedClient
+from payres.federation.targets import parse_target
 from payres.federation.transport import system_tls
 from payres.urls import is_http_url
 
