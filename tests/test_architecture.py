@@ -15,22 +15,14 @@ MAX_FUNCTION_LINES = 60
 
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
-    "amounts",
-    "clock",
-    "errors",
-    "identifiers",
-    "limits",
-    "settings",
-    "slots",
-    "throttle",
-    "urls",
-    "wire",
-    "worker",
+    *("amounts", "clock", "encoding", "errors", "identifiers", "limits", "settings", "throttle", "urls", "wire"),
+    *("slots", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
-    "signatures": {"limits"},
+    "encoding": set(),
+    "signatures": {"encoding", "limits"},
     "errors": set(),
     "amounts": set(),
     "clock": set(),
