@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.clock import Clock, SystemClock
 from payres.errors import DomainError
 from payres.federation.http import Bounds, GuardedClient
-from payres.federation.identity import Identity
+from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
@@ -29,7 +29,6 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
 from payres.operator.invariants import BackgroundCheck
-from payres.payments.idempotency import Turns
 from payres.payments.settlement import settle_interrupted
 from payres.routes import (
     consent,
@@ -52,6 +51,7 @@ from payres.routes.header_limit import HeaderLimit
 from payres.routes.rate_limits import RateLimits
 from payres.routes.readiness import Readiness
 from payres.settings import Settings
+from payres.slots import Slots
 from payres.store.database import Database
 from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret
@@ -69,7 +69,7 @@ class WalletPath(PathConvertor):
 register_url_convertor("wallet", WalletPath())
 
 # Many payments may go to one server at a time, and their senders would rather wait than be told to come again.
-RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, patience=10.0)
+RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, queue_seconds=10.0)
 
 ROUTES = [
     Route("/ilp", ilp.receive, methods=["POST"]),  # first: routes are tried in turn, and a payment is many packets
@@ -146,14 +146,14 @@ async def _open(
     stack.push_async_callback(http.aclose)
     await database.write(settle_interrupted)
     if settings.rates_url:
-        rates_http = GuardedClient(settings.allow_private_hosts, Bounds(strangers=False))
+        rates_http = GuardedClient(settings.allow_private_hosts, Bounds(untrusted_hosts=False))
         stack.push_async_callback(rates_http.aclose)
         rates = RatesWorker(database, rates_http, clock, settings.rates_url, settings.rates_max_age)
         stack.push_async_callback(_stop, asyncio.create_task(rates.run()))
     stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
     client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
     urls = around.urls
-    identity = Identity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
+    identity = OwnIdentity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
     receivers_http = GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS)
     stack.push_async_callback(receivers_http.aclose)
     receivers = RemoteReceivers(receivers_http, identity, clock)
@@ -187,7 +187,7 @@ async def _open(
         sign_in=SignInGuard(),
         rate_limits=rate_limits,
         readiness=Readiness(database),
-        turns=Turns(),
+        idempotency_slots=Slots(None, None, 1),
     )
 
 

@@ -95,6 +95,28 @@ async def test_key_that_is_longer_than_the_limits_is_a_mistake() -> None:
         Slots(1).try_take("a")
 
 
+async def test_one_slot_for_a_key_is_a_lock_for_each() -> None:
+    slots = Slots(None, None, 1)
+    order: list[str] = []
+    may_end = asyncio.Event()
+
+    async def pass_through(client_id: int, key: str, name: str) -> None:
+        async with slots.slot(client_id, key):
+            order.append(f"{name} begins")
+            if name == "first":
+                await may_end.wait()
+            order.append(f"{name} ends")
+
+    asked = [(1, "a", "first"), (1, "a", "second"), (1, "b", "third"), (2, "a", "4th")]
+    passing = [asyncio.create_task(pass_through(*each)) for each in asked]
+    await asyncio.wait(passing[2:], timeout=5)
+    assert order == ["first begins", "third begins", "third ends", "4th begins", "4th ends"]
+    may_end.set()
+    await asyncio.gather(*passing)
+    assert order[5:] == ["first ends", "second begins", "second ends"]
+    assert slots._levels == {}
+
+
 async def test_full_key_keeps_no_slot_from_others() -> None:
     async with crowd_at(Slots(2, 1)) as crowd:
         await crowd.arrive("a1", "a2", "a3", "b1")

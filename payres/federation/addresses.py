@@ -1,5 +1,5 @@
-"""Which IP addresses payres may connect to on behalf of a stranger who named a URL: the guard against SSRF (server-side
-request forgery).
+"""Which IP addresses payres may connect to for an unauthenticated client that names a URL: the guard against SSRF
+(server-side request forgery).
 
 The tables are written out where Python's own differ between the versions that payres runs on.
 """
@@ -12,7 +12,7 @@ _NOT_PUBLIC_V4 = (
     IPv4Network("192.88.99.0/24"),  # 6to4 relays
     IPv4Network("168.63.129.16/32"),  # the host agent of another cloud, which looks public and is not
 )
-# All unicast that was ever handed out, so that what has yet to be defined is refused.
+# All unicast that was ever assigned, so that what has yet to be defined is not public.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NOT_PUBLIC_V6 = (
     IPv6Network("2001::/23"),  # protocol assignments; Teredo, which carries an IPv4 address

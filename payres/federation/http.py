@@ -1,42 +1,47 @@
-"""The HTTP client for URLs that strangers name: https, public addresses, small bodies, little time, no redirects."""
+"""The HTTP client for URLs that clients name: https, public addresses, small bodies, little time, no redirects."""
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
 from payres.federation.failures import FetchFailed
 from payres.federation.lookups import Lookups
-from payres.federation.places import Places
+from payres.federation.targets import Target, parse_target
 from payres.limits import MAX_FETCHED_BYTES
-from payres.urls import is_http_url
+from payres.slots import Slots, SlotsBusy
 
 if TYPE_CHECKING:
     import httpcore2
-    import httpx2
 
-    from payres.federation.transport import Resolver
+    from payres.federation.transport import Transport
 
-__all__ = ["Bounds", "FetchFailed", "GuardedClient", "Response"]
+# Looks up a host and port: IP addresses in their usual text form, best first. Raises FetchFailed, OSError and
+# ValueError.
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+Trace = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+# How many exchanges may wait for each that is in flight; whoever comes after them fails at once.
+WAITING_FOR_SLOT: Final = 3
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What one exchange may cost: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
 
-    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections kept for the next ones. `strangers`
-    says that requests name the hosts, so that the lookups that an address asks for are bounded too.
+    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections kept for the next ones.
+    `untrusted_hosts` says that requests name the hosts, so that the lookups that each address causes are bounded too.
     """
 
     seconds: float = 5.0
-    patience: float = 2.0
+    queue_seconds: float = 2.0
     max_body_bytes: int = MAX_FETCHED_BYTES
     per_host: int = 4
     in_all: int = 32
     idle: int = 16
-    strangers: bool = True
+    untrusted_hosts: bool = True
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -59,18 +64,18 @@ class GuardedClient:
         allow_private_hosts: bool,
         bounds: Bounds | None = None,
         *,
-        resolver: "Resolver | None" = None,
+        resolver: Resolver | None = None,
         tls: ssl.SSLContext | None = None,
         opener: "httpcore2.AsyncNetworkBackend | None" = None,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
-        # Kept when the connections are closed: what hangs goes on to count.
-        self._resolver = resolver or Lookups(self._bounds.strangers).resolve
+        # Kept when the connections are closed: a lookup that hangs holds its slot all the same.
+        self._resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
         self._tls = tls
         self._opener = opener
-        self._places = Places(self._bounds.per_host, self._bounds.in_all, self._bounds.patience)
-        self._client: httpx2.AsyncClient | None = None
+        self._slots = Slots(self._bounds.in_all, self._bounds.per_host, queue=WAITING_FOR_SLOT)
+        self._transport: Transport | None = None
 
     async def get_json(self, url: str) -> Any:
         """The decoded JSON at a URL. Raises FetchFailed, `bad_status` unless the answer is 200."""
@@ -90,27 +95,25 @@ class GuardedClient:
         body: bytes = b"",
         seconds: float | None = None,
     ) -> Response:
-        """Send one request and read the whole answer, a redirect or an error too. Raises FetchFailed.
+        """Sends one request and reads the whole answer, a redirect or an error too. Raises FetchFailed.
 
         `seconds` shortens the time that the bounds give the exchange.
         """
         departure = _Departure()
         try:
-            client = self._opened()
-            request = self._built(client, method, url, headers or {}, body)
-            request.extensions["trace"] = departure.watch
-            async with self._places.place(request.url.host):
-                most = self._bounds.seconds
-                return await self._timed(client, request, most if seconds is None else min(seconds, most))
+            target = self._permitted(url)
+            sent = _default_headers(method, target, body) | {k.lower(): value for k, value in (headers or {}).items()}
+            limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
+            return await self._exchange(method, target, sent, body, limit, departure)
         except FetchFailed as error:
             error.unsent = not departure.begun
             raise
 
     async def aclose(self) -> None:
-        """Close the connections that are kept open. A later request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        """Closes the connections that are kept open. A later request opens new ones."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,86 +123,48 @@ class GuardedClient:
     ) -> None:
         await self.aclose()
 
-    def _opened(self) -> "httpx2.AsyncClient":
-        if self._client is None:
-            # Imported here because it takes longer than all the rest of the start, and many servers never need it.
-            from http.cookiejar import CookieJar, DefaultCookiePolicy
-
-            import httpcore2
-            import httpx2
-
-            from payres.federation.transport import GuardedNetwork, GuardedTransport
-
-            network = GuardedNetwork(
-                self._allow_private_hosts,
-                self._resolver,
-                self._bounds.seconds,
-                self._opener or httpcore2.AnyIOBackend(),
-            )
-            tls = self._tls or httpx2.create_ssl_context(trust_env=False)
-            # A jar that takes cookies from nobody: strangers shall not mark us.
-            jar = CookieJar(DefaultCookiePolicy(allowed_domains=()))
-            self._client = httpx2.AsyncClient(
-                transport=GuardedTransport(network, tls, self._bounds.in_all, self._bounds.idle),
-                headers={"Accept-Encoding": "identity", "User-Agent": "payres"},
-                cookies=jar,
-                timeout=None,  # the whole exchange has one deadline
-                follow_redirects=False,
-                trust_env=False,
-            )
-        return self._client
-
-    def _built(
-        self, client: "httpx2.AsyncClient", method: str, url: str, headers: Mapping[str, str], body: bytes
-    ) -> "httpx2.Request":
-        import httpx2
-
-        if not is_http_url(url):
-            raise FetchFailed("bad_url", "The URL is not an absolute http or https URL without user information")
-        try:
-            request = client.build_request(method, url, headers=dict(headers), content=body or None)
-        except httpx2.InvalidURL as error:
-            raise FetchFailed("bad_url", f"{url} cannot be parsed as a URL") from error
-        except ValueError as error:
-            raise FetchFailed("bad_request", f"The request to {url} cannot be written as HTTP") from error
-        # Asked of the URL as it will be used, because two parsers may read one text differently.
-        parsed = request.url
-        if parsed.scheme != "https" and not (parsed.scheme == "http" and self._allow_private_hosts):
+    def _permitted(self, url: str) -> Target:
+        target = parse_target(url)
+        if target.scheme != "https" and not self._allow_private_hosts:
             raise FetchFailed("bad_url", f"{url} must start with https://")
-        if parsed.userinfo or not parsed.host:
-            raise FetchFailed("bad_url", f"{url} must name a host and no user")
-        return request
+        return target
 
-    async def _timed(self, client: "httpx2.AsyncClient", request: "httpx2.Request", seconds: float) -> Response:
+    async def _exchange(
+        self, method: str, target: Target, headers: dict[str, str], body: bytes, seconds: float, departure: "_Departure"
+    ) -> Response:
+        transport = self._opened()  # before the time counts
         try:
-            async with asyncio.timeout(seconds):
-                return await self._exchanged(client, request)
+            async with self._slots.slot(target.host, timeout=self._bounds.queue_seconds), asyncio.timeout(seconds):
+                return await transport.exchange(method, target, headers, body, departure.watch)
+        except SlotsBusy as error:
+            sentence = f"Too many requests to {target.host} are under way; try again in a few seconds"
+            raise FetchFailed("busy", sentence) from error
         except TimeoutError as error:
-            raise FetchFailed("timeout", f"{request.url.host} did not answer within {seconds:g} seconds") from error
+            raise FetchFailed("timeout", f"{target.host} did not answer within {seconds:g} seconds") from error
 
-    async def _exchanged(self, client: "httpx2.AsyncClient", request: "httpx2.Request") -> Response:
-        host = request.url.host
-        response = await client.send(request, stream=True)
-        try:
-            if response.headers.get("content-encoding", "identity").lower() != "identity":
-                raise FetchFailed("bad_response", f"{host} answered with a content coding although none was accepted")
-            body = bytearray()
-            async for part in response.aiter_raw():
-                body += part
-                if len(body) > self._bounds.max_body_bytes:
-                    raise FetchFailed(
-                        "too_large", f"{host} answered with more than {self._bounds.max_body_bytes} bytes"
-                    )
-        finally:
-            await response.aclose()
-        return Response(response.status_code, dict(response.headers.items()), bytes(body))
+    def _opened(self) -> "Transport":
+        if self._transport is None:
+            # Imported here because it takes longer than all the rest of the start, and many servers never need it.
+            from payres.federation.transport import GuardedNetwork, Transport, system_tls
+
+            bounds = self._bounds
+            network = GuardedNetwork(self._allow_private_hosts, self._resolver, bounds.seconds, self._opener)
+            self._transport = Transport(network, self._tls or system_tls(), bounds)
+        return self._transport
 
 
 class _Departure:
-    """Watches an exchange, by httpcore2's trace extension, for the moment when the request begins to leave."""
+    """Watches an exchange for the moment when the request begins to leave."""
 
     def __init__(self) -> None:
         self.begun = False
 
     async def watch(self, event: str, _info: Mapping[str, Any]) -> None:
         self.begun = self.begun or event.endswith("send_request_headers.started")
+
+
+def _default_headers(method: str, target: Target, body: bytes) -> dict[str, str]:
+    headers = {"host": target.authority, "accept-encoding": "identity", "user-agent": "payres"}
+    if body or method != "GET":
+        headers["content-length"] = str(len(body))
+    return headers

@@ -6,12 +6,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.clock import SECOND, Clock
 from payres.federation.failures import FetchFailed
+from payres.federation.targets import parse_target
 from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import sign
 
 
-class Identity:
+class OwnIdentity:
     """Signs requests as the client at `wallet_address`, whose key set lists `jwk`.
 
     `seed` is the 32-byte private key (RFC 8032); the kid is the key's thumbprint (RFC 7638), so it changes only with
@@ -32,19 +33,8 @@ class Identity:
         Raises FetchFailed for a URL that cannot be parsed and a header that cannot be signed.
         """
         lines = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
-        message = Message(method, _as_sent(url), lines, body)
+        message = Message(method, parse_target(url).url, lines, body)
         try:
             return {**headers, **sign(message, self._private_key, self.kid, self._clock.now() // SECOND)}
         except ValueError as error:
             raise FetchFailed("bad_request", f"The request to {url} cannot be signed: {error}") from error
-
-
-def _as_sent(url: str) -> str:
-    """The URL as the HTTP client will send it, because the other server checks the signature against that."""
-    import httpx2  # loads slowly, and a server that asks no other never needs it
-
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise FetchFailed("bad_url", f"{url} cannot be parsed as a URL") from error
-    return f"{parsed.scheme}://{parsed.netloc.decode('ascii')}{parsed.raw_path.decode('ascii')}"

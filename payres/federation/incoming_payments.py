@@ -8,17 +8,17 @@ import asyncio
 import base64
 import re
 from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from payres.amounts import Asset, parse_value
 from payres.clock import Clock, format_time, parse_time
-from payres.federation.access_tokens import AccessTokens, Place
+from payres.federation.access_tokens import AccessTokens, TokenScope
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
 from payres.federation.http import GuardedClient, Response
-from payres.federation.identity import Identity
+from payres.federation.identity import OwnIdentity
+from payres.federation.targets import origin_of
 from payres.settings import ILP_ADDRESS
 from payres.urls import is_http_url, normalise
 from payres.wire import Amount
@@ -64,7 +64,7 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
 class RemoteReceivers:
     """Reads incoming payments on other servers as the client `identity`, each in at most so many `seconds`."""
 
-    def __init__(self, http: GuardedClient, identity: Identity, clock: Clock, seconds: float = 10.0) -> None:
+    def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock, seconds: float = 10.0) -> None:
         self._http = http
         self._clock = clock
         self._seconds = seconds
@@ -94,8 +94,8 @@ class RemoteReceivers:
         """
         try:
             async with asyncio.timeout(self._seconds):
-                place = await self._find_place(url)
-                return _understood(url, await self._read(url, place))
+                scope = await self._find_scope(url)
+                return _understood(url, await self._read(url, scope))
         except TimeoutError as error:
             sentence = f"{url} could not be read within {self._seconds:g} seconds"
             raise RemoteReceiverFailed("unreachable", sentence, permanent=False) from error
@@ -103,21 +103,21 @@ class RemoteReceivers:
             reason, permanent = _FAILURES.get(error.reason, ("unreachable", False))
             raise RemoteReceiverFailed(reason, error.sentence, permanent) from error
 
-    async def _find_place(self, url: str) -> Place:
-        """Where tokens for the payment come from, as its public form says."""
+    async def _find_scope(self, url: str) -> TokenScope:
+        """Which tokens are good for the payment, as its public form says."""
         response = await self._http.request("GET", url, {"Accept": "application/json"})
         # Some servers say 401 for a payment that does not exist, also to those who ask for the public form.
         _require_ok(url, response, missing={401, 404, 410})
         public = _decode(url, response, _Public)
         if not is_http_url(public.auth_server):
             raise FetchFailed("bad_content", f"{url} does not name its authServer by an http or https URL")
-        return Place(public.auth_server, _origin(url))
+        return TokenScope(public.auth_server, origin_of(url))
 
-    async def _read(self, url: str, place: Place) -> "_Private":
-        kept = self._tokens.kept(place)
-        response = await self._get(url, kept or await self._tokens.ask(place))
-        if kept and response.status in {401, 403}:  # it was revoked, or has ended by the other server's clock
-            response = await self._get(url, await self._tokens.ask(place))
+    async def _read(self, url: str, scope: TokenScope) -> "_Private":
+        cached = self._tokens.cached(scope)
+        response = await self._get(url, cached or await self._tokens.request(scope))
+        if cached and response.status in {401, 403}:  # it was revoked, or has expired by the other server's clock
+            response = await self._get(url, await self._tokens.request(scope))
         _require_ok(url, response, missing={404, 410})
         return _decode(url, response, _Private)
 
@@ -215,8 +215,3 @@ def _secret(text: object) -> bytes:
     if not (isinstance(text, str) and _SECRET.fullmatch(text)):
         raise ValueError("the sharedSecret of its ilp method is not 32 bytes in base64url")
     return base64.urlsafe_b64decode(text[:43].replace("+", "-").replace("/", "_") + "=")
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(normalise(url))
-    return f"{parts.scheme}://{parts.netloc}"

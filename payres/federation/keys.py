@@ -1,16 +1,16 @@
 """Wallet addresses on other servers, and the public keys of the clients that they name."""
 
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
+from payres.federation.targets import origin_of
 from payres.limits import MAX_JWKS_KEYS, MAX_URL_LENGTH
 from payres.signatures.jwk import JWK, parse_jwk
-from payres.urls import is_http_url, normalise
+from payres.urls import is_http_url
 
 MAX_NAME_LENGTH = 128
 
@@ -76,16 +76,11 @@ async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
     ):
         if not is_http_url(value):
             raise FetchFailed("bad_content", f"{url} is not a wallet address: its {member} is not an http or https URL")
-    if _origin(wallet.id) != _origin(url):
+    if origin_of(wallet.id) != origin_of(url):
         raise FetchFailed("bad_content", f"{url} names a wallet address on another server as its id")
     if not wallet.asset_code.isprintable():
         raise FetchFailed("bad_content", f"{url} is not a wallet address: its assetCode is not printable")
     return msgspec.structs.replace(wallet, public_name=_cleaned(wallet.public_name))
-
-
-def _origin(url: str) -> tuple[str, str]:
-    parts = urlsplit(normalise(url))
-    return parts.scheme, parts.netloc
 
 
 def _cleaned(name: str | None) -> str | None:

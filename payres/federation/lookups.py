@@ -1,19 +1,17 @@
-"""Looks names up in threads of its own, so that a name server that never answers holds only what waits for it.
+"""Looks up names in threads of their own, so that a name server that never answers holds up only those who wait for it.
 
-The system's lookup, which knows the operator's network, cannot be called off: a thread stays in it until the system
-gives up, long after those who asked have gone. So lookups are counted until they end, and refused when many hang.
+The system's lookup, which knows the operator's network, cannot be cancelled: its thread stays until the system gives
+up, long after those who asked have gone. So a lookup holds a slot until its thread ends.
 """
 
 import asyncio
 import socket
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from threading import Thread
 from time import monotonic
-
-import msgspec
+from typing import NamedTuple
 
 from payres.federation.failures import FetchFailed
 from payres.limits import (
@@ -24,8 +22,9 @@ from payres.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
     SLOW_LOOKUP_SECONDS,
 )
+from payres.slots import Slots
 
-# Looks a host and port up and blocks meanwhile: IP addresses, best first. Raises OSError or ValueError.
+# Looks up a host and port and blocks meanwhile: IP addresses, best first. Raises OSError or ValueError.
 Find = Callable[[str, int], Sequence[str]]
 
 # The address, as requests are counted by, of whose request is served: "" where there is none to count by, and None
@@ -35,116 +34,96 @@ requested_by: ContextVar[str | None] = ContextVar("requested_by", default=None)
 
 def find_addresses(host: str, port: int) -> Sequence[str]:
     """The addresses of a host as the operating system knows them."""
-    return _texts(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    return _addresses(host, port)
+
+
+def _addresses(host: str, port: int, flags: int = 0) -> Sequence[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return [str(address[0]) for *_, address in found]
 
 
 class Lookups:
-    """The lookups of one client, each in a thread of its own; one for all who ask for the same name meanwhile.
+    """The lookups of one client; all who ask for the same name while it is looked up get the same answer.
 
-    With `bounds_requests`, what requests ask for may take a part of the threads only, one address a few of them, and
-    names that have just failed or hang are refused. `clock` gives seconds that only grow.
+    With `limits_requests`, what requests ask for may take a part of the threads only, one address a few of them, and
+    names that have just failed or hang are not waited for. `clock` gives seconds that only grow.
     """
 
     def __init__(
-        self, bounds_requests: bool = True, find: Find | None = None, clock: Callable[[], float] = monotonic
+        self, limits_requests: bool = True, find: Find | None = None, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._bounds_requests = bounds_requests
+        self._limits_requests = limits_requests
         self._find = find or find_addresses
         self._clock = clock
-        self._under_way: dict[str, _Lookup] = {}
-        self._askers: Counter[str | None] = Counter()
+        self._slots = Slots(MAX_LOOKUPS, MAX_LOOKUPS_OF_REQUESTS, MAX_LOOKUPS_OF_ADDRESS)
+        self._in_flight: dict[str, _Lookup] = {}
         self._failed_until: dict[str, float] = {}
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """The addresses of a host. Raises FetchFailed `busy` or `timeout` at once, OSError and ValueError."""
-        if (spelled := _spelled(host, port)) is not None:
-            return spelled
-        name = host.lower()  # the port is left out: it changes no address, and would make many names of one
-        asker = requested_by.get() if self._bounds_requests else None
+        with suppress(socket.gaierror):  # an address, in any spelling that the system takes, needs no name server
+            return _addresses(host, port, socket.AI_NUMERICHOST)
+        name = host.lower()  # without the port: it changes no address, and would make many names of one
+        asker = requested_by.get() if self._limits_requests else None
         if asker is not None:
             self._require_answering(name)
-        lookup = self._under_way.get(name) or self._begin(name, host, port, asker)
-        # Shielded, because others may wait for the same answer.
-        outcome = await asyncio.shield(lookup.outcome)
-        if isinstance(outcome, Exception):
-            raise outcome.with_traceback(None)
-        return outcome
+        lookup = self._in_flight.get(name) or self._begin(name, port, asker)
+        return await asyncio.shield(lookup.addresses)  # because others may wait for the same answer
 
     def _require_answering(self, name: str) -> None:
         now = self._clock()
-        lookup = self._under_way.get(name)
+        lookup = self._in_flight.get(name)
         if lookup is not None and now >= lookup.begun_at + SLOW_LOOKUP_SECONDS:
             raise FetchFailed("timeout", f"The name servers for {name} do not answer; try again in a few seconds")
         if now < self._failed_until.get(name, now):
             raise OSError("the name could not be looked up a moment ago")
 
-    def _begin(self, name: str, host: str, port: int, asker: str | None) -> "_Lookup":
-        self._require_room(name, asker)
+    def _begin(self, name: str, port: int, asker: str | None) -> "_Lookup":
+        key = () if asker is None else ("request", asker) if asker else ("request",)
+        if not self._slots.try_take(*key):
+            raise _busy(name)
         loop = asyncio.get_running_loop()
-        lookup = _Lookup(name, asker, self._clock(), loop.create_future())
-
-        def run() -> None:
-            try:
-                outcome: Sequence[str] | Exception = self._find(host, port)
-            except Exception as error:  # whatever it is, it is for those who wait
-                outcome = error
-            with suppress(RuntimeError):  # the loop has been closed, and nobody waits any more
-                loop.call_soon_threadsafe(self._end, lookup, outcome)
-
+        lookup = _Lookup(name, key, self._clock(), loop.create_future())
         try:
             # No executor: the interpreter waits at its exit for the threads of those, and here for nobody.
-            Thread(target=run, name="lookup", daemon=True).start()
+            Thread(target=self._run, args=(lookup, port, loop), name="lookup", daemon=True).start()
         except RuntimeError as error:
+            self._slots.release(*key)
             raise _busy(name) from error
-        self._under_way[name] = lookup
-        self._askers[asker] += 1
+        self._in_flight[name] = lookup
         return lookup
 
-    def _require_room(self, name: str, asker: str | None) -> None:
-        under_way = len(self._under_way)
-        if under_way >= MAX_LOOKUPS:
-            raise _busy(name)
-        if asker is None:
-            return
-        if under_way - self._askers[None] >= MAX_LOOKUPS_OF_REQUESTS:
-            raise _busy(name)
-        if asker and self._askers[asker] >= MAX_LOOKUPS_OF_ADDRESS:
-            raise _busy(name)
+    def _run(self, lookup: "_Lookup", port: int, loop: asyncio.AbstractEventLoop) -> None:
+        """What the thread does."""
+        try:
+            found: Sequence[str] | Exception = self._find(lookup.name, port)
+        except Exception as error:  # whatever it is, it is for those who wait
+            found = error
+        with suppress(RuntimeError):  # the loop has been closed, and nobody waits any more
+            loop.call_soon_threadsafe(self._end, lookup, found)
 
-    def _end(self, lookup: "_Lookup", outcome: Sequence[str] | Exception) -> None:
-        del self._under_way[lookup.name]
-        self._askers[lookup.asker] -= 1
-        if not self._askers[lookup.asker]:
-            del self._askers[lookup.asker]
+    def _end(self, lookup: "_Lookup", found: Sequence[str] | Exception) -> None:
+        del self._in_flight[lookup.name]
+        self._slots.release(*lookup.key)
         self._failed_until.pop(lookup.name, None)
-        if isinstance(outcome, Exception):
-            # Each counts for the same time, so that the first is always the one to forget.
-            self._failed_until[lookup.name] = self._clock() + FAILED_LOOKUP_SECONDS
-            if len(self._failed_until) > MAX_FAILED_NAMES:
-                del self._failed_until[next(iter(self._failed_until))]
-        if not lookup.outcome.done():
-            lookup.outcome.set_result(outcome)
+        if not isinstance(found, Exception):
+            lookup.addresses.set_result(found)
+            return
+        lookup.addresses.set_exception(found)
+        lookup.addresses.exception()  # so that asyncio logs nothing where nobody waits any more
+        # Each is kept for the same time, so the first is always the oldest.
+        self._failed_until[lookup.name] = self._clock() + FAILED_LOOKUP_SECONDS
+        if len(self._failed_until) > MAX_FAILED_NAMES:
+            del self._failed_until[next(iter(self._failed_until))]
 
 
-class _Lookup(msgspec.Struct, frozen=True):
-    """One under way. The outcome is a value also when it is an exception, for nobody may be left to take it."""
+class _Lookup(NamedTuple):
+    """One in flight, with the key of its slot."""
 
     name: str
-    asker: str | None
+    key: tuple[str, ...]
     begun_at: float
-    outcome: "asyncio.Future[Sequence[str] | Exception]"
-
-
-def _spelled(host: str, port: int) -> Sequence[str] | None:
-    """The address that a host is itself, in any spelling that the system takes, for which no server is asked."""
-    try:
-        return _texts(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
-    except socket.gaierror:
-        return None
-
-
-def _texts(found: Sequence[tuple[object, object, object, object, tuple[object, ...]]]) -> Sequence[str]:
-    return [str(address[0]) for *_, address in found]
+    addresses: "asyncio.Future[Sequence[str]]"
 
 
 def _busy(name: str) -> FetchFailed:

@@ -1,4 +1,4 @@
-"""Exchange rates from a service that the operator names: asked for now and then, each good for a limited time."""
+"""Exchange rates from a service that the operator names: requested now and then, each valid for a limited time."""
 
 import asyncio
 import logging
@@ -17,6 +17,7 @@ from payres.federation.http import GuardedClient
 from payres.store import assets
 from payres.store.assets import RateRecord
 from payres.store.database import Database, Transaction
+from payres.worker import Sleep, Worker
 
 LEAST_PAUSE: Final = 5
 # How far the first digit may be from the point, so that a short number does not become a long text.
@@ -38,26 +39,33 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 class RatesWorker:
     """Keeps the rates between all currencies in use fresh. `run` until cancelled.
 
-    `max_age` is how many seconds a rate is good for; it is asked for anew long before.
+    `max_age` is how many seconds a rate is valid; it is requested again long before. `sleep` is for tests.
     """
 
-    def __init__(self, database: Database, http: GuardedClient, clock: Clock, url: str, max_age: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        http: GuardedClient,
+        clock: Clock,
+        url: str,
+        max_age: int,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
         self._database = database
         self._http = http
         self._clock = clock
         self._url = url
         self._max_age = max_age
+        self._sleep = sleep
+        self._pause = max(LEAST_PAUSE, max_age / 4)
 
     async def run(self) -> None:
-        """Refreshes until nothing may be written any more. What fails is logged and tried again at the next round."""
-        while True:
-            try:
-                await self.refresh()
-            except Exception:
-                if self._database.halted:
-                    return
-                log.exception("the exchange rates could not be refreshed")
-            await asyncio.sleep(max(LEAST_PAUSE, self._max_age / 4))
+        """Refreshes until the database is in fail-stop. A round that fails is tried again when the next one is due."""
+        await Worker("the refresh of exchange rates", self._database, self._round, self._pause, self._sleep).run()
+
+    async def _round(self) -> float:
+        await self.refresh()
+        return self._pause
 
     async def refresh(self) -> None:
         """Asks once for each currency in use. Rates that the operator set stay as they are."""

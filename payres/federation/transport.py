@@ -1,45 +1,109 @@
 """The transport under the guarded client: it looks a name up, checks the addresses and connects to what it checked.
 
-Importing it imports httpx2, which takes a while; `payres.federation.http` does so when it is first needed.
+Importing it imports httpcore2, which takes a while; `payres.federation.http` does so when it is first needed.
 """
 
 import logging
+import os
+import re
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import httpcore2
-import httpx2
 
 from payres.federation.addresses import is_permitted
 from payres.federation.failures import FetchFailed
-
-# Looks a host and port up: IP addresses in their usual text form, best first. Raises FetchFailed, OSError and
-# ValueError.
-Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-
-log = logging.getLogger("payres.federation")
+from payres.federation.http import Bounds, Resolver, Response, Trace
+from payres.federation.targets import Target
 
 MAX_ADDRESSES = 8
 # Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
 KEEPALIVE_SECONDS = 4.0
+
+# Where distributions keep their certificates, for a Python whose OpenSSL was built to look elsewhere.
+_CERTIFICATE_FILES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/cert.pem",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+)
+_HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
+
+log = logging.getLogger("payres.federation")
+
+
+class Transport:
+    """Exchanges over connections that are kept for the next ones. HTTP/1.1 only; no proxies, redirects or cookies."""
+
+    def __init__(self, network: httpcore2.AsyncNetworkBackend, tls: ssl.SSLContext, bounds: Bounds) -> None:
+        self._max_body_bytes = bounds.max_body_bytes
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=bounds.in_all,
+            max_keepalive_connections=min(bounds.in_all, bounds.idle),
+            keepalive_expiry=KEEPALIVE_SECONDS,
+            network_backend=network,
+        )
+
+    async def exchange(
+        self, method: str, target: Target, request_headers: Mapping[str, str], body: bytes, trace: Trace
+    ) -> Response:
+        """Sends a request with these headers alone, and reads the whole answer. Raises FetchFailed.
+
+        `trace` is called at each step (httpcore2's trace extension).
+        """
+        try:
+            lines = [(name.encode("ascii"), value.encode("ascii")) for name, value in request_headers.items()]
+        except UnicodeEncodeError as error:
+            raise FetchFailed("bad_request", f"The request to {target.host} cannot be written as HTTP") from error
+        url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
+        request = httpcore2.Request(method, url, headers=lines, content=body, extensions={"trace": trace})
+        with _translated(target.host):
+            response = await self._pool.handle_async_request(request)
+            try:
+                headers = _joined(response.headers)
+                if headers.get("content-encoding", "identity").lower() != "identity":
+                    sentence = f"{target.host} answered with a content coding although none was accepted"
+                    raise FetchFailed("bad_response", sentence)
+                return Response(response.status, headers, await self._read(target.host, response))
+            finally:
+                await response.aclose()
+
+    async def _read(self, host: str, response: httpcore2.Response) -> bytes:
+        body = bytearray()
+        async with aclosing(response.aiter_stream()) as parts:
+            async for part in parts:
+                body += part
+                if len(body) > self._max_body_bytes:
+                    raise FetchFailed("too_large", f"{host} answered with more than {self._max_body_bytes} bytes")
+        return bytes(body)
+
+    async def aclose(self) -> None:
+        """Closes every connection."""
+        await self._pool.aclose()
 
 
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):
     """Opens connections to permitted addresses only.
 
     The check and the connection use the same answer of one lookup, so a name that points elsewhere a moment later
-    changes nothing. TLS still proves the name: the connection pool hands it to the handshake.
+    changes nothing. TLS still verifies the name: the connection pool hands it to the handshake.
     """
 
     def __init__(
-        self, allow_private_hosts: bool, resolver: Resolver, seconds: float, opener: httpcore2.AsyncNetworkBackend
+        self,
+        allow_private_hosts: bool,
+        resolver: Resolver,
+        seconds: float,
+        opener: httpcore2.AsyncNetworkBackend | None = None,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._resolver = resolver
         self._seconds = seconds
-        self._opener = opener
+        self._opener = opener or httpcore2.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -50,23 +114,28 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """A connection to the first permitted address that takes one. Raises FetchFailed or a httpcore2 exception."""
-        addresses = await self._permitted(host, port)
+        *first, last = await self._permitted(host, port)
         # An address that swallows packets must leave time for the next one.
-        share = self._seconds / min(len(addresses), 4)
-        for address in addresses[:-1]:
+        seconds = self._seconds / min(len(first) + 1, 4)
+        for address in first:
             try:
-                return _Opened(await self._opener.connect_tcp(address, port, share, local_address, socket_options))
+                return _Stream(await self._opener.connect_tcp(address, port, seconds, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
-        return _Opened(await self._opener.connect_tcp(addresses[-1], port, share, local_address, socket_options))
+        return _Stream(await self._opener.connect_tcp(last, port, seconds, local_address, socket_options))
 
     async def _permitted(self, host: str, port: int) -> list[str]:
-        found = await self._looked_up(host, port)
+        """The addresses of a host that may be connected to, at least one. Raises FetchFailed."""
+        try:
+            found = list(dict.fromkeys(await self._resolver(host, port)))
+        except (OSError, ValueError) as error:
+            log.debug("the lookup of %s failed: %s", host, error)
+            found = []
         permitted = [address for address in found if is_permitted(address, self._allow_private_hosts)]
         if permitted:
             return permitted[:MAX_ADDRESSES]
         if not self._allow_private_hosts:
-            # One answer for both cases: the other one would tell strangers which names there are inside the network.
+            # One message for both cases: two would tell clients which names there are inside the network.
             log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
             raise FetchFailed("unresolvable", f"{host} has no public address; name a host that all the net can reach")
         if found:
@@ -75,17 +144,9 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
             )
         raise FetchFailed("unresolvable", f"The name {host} has no address")
 
-    async def _looked_up(self, host: str, port: int) -> list[str]:
-        """The addresses of a host; none also when the lookup fails. Raises FetchFailed when there was none."""
-        try:
-            return list(dict.fromkeys(await self._resolver(host, port)))
-        except (OSError, ValueError) as error:
-            log.debug("the lookup of %s failed: %s", host, error)
-            return []
 
-
-class _Opened(httpcore2.AsyncNetworkStream):
-    """A connection that is closed when its TLS handshake is cut short, which the library forgets for a deadline."""
+class _Stream(httpcore2.AsyncNetworkStream):
+    """A connection that is closed when its TLS handshake is cancelled, which httpcore2 does not do."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
         self._stream = stream
@@ -115,54 +176,13 @@ class _Opened(httpcore2.AsyncNetworkStream):
             raise
 
 
-class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Pools connections made by one network. No proxies, no Unix sockets, HTTP/1.1 only."""
-
-    def __init__(
-        self, network: httpcore2.AsyncNetworkBackend, tls: ssl.SSLContext, max_connections: int, max_idle: int
-    ) -> None:
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls,
-            max_connections=max_connections,
-            max_keepalive_connections=min(max_connections, max_idle),
-            keepalive_expiry=KEEPALIVE_SECONDS,
-            network_backend=network,
-        )
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send one request. Raises FetchFailed, here and while the body is read."""
-        url = request.url
-        assert isinstance(request.stream, httpx2.AsyncByteStream)
-        with _translated(url.host):
-            response = await self._pool.handle_async_request(
-                httpcore2.Request(
-                    method=request.method,
-                    url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
-                    headers=request.headers.raw,
-                    content=request.stream,
-                    extensions=request.extensions,
-                )
-            )
-        assert isinstance(response.stream, AsyncIterable)
-        return httpx2.Response(status_code=response.status, headers=response.headers, stream=_Body(url.host, response))
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._pool.aclose()
-
-
-class _Body(httpx2.AsyncByteStream):
-    def __init__(self, host: str, response: httpcore2.Response) -> None:
-        self._host = host
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _translated(self._host):
-            async for part in self._response.aiter_stream():
-                yield part
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
+def _joined(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Header lines by lower-case name; several of one name are joined with commas (RFC 9110 section 5.3)."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in lines:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
 
 
 @contextmanager
@@ -179,3 +199,22 @@ def _translated(host: str) -> Iterator[None]:
     except (httpcore2.NetworkError, OSError, ValueError) as error:
         # OSError and ValueError come from the TLS layer: a broken record, or a name that no certificate can have.
         raise FetchFailed("connection_failed", f"The connection to {host} failed; check that it is up") from error
+
+
+def system_tls() -> ssl.SSLContext:
+    """Trusts whom the operating system trusts. The environment cannot name others, as `create_default_context` lets it.
+
+    OpenSSL looks in a directory of hashed names or in a file, depending on the distribution.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    paths = ssl.get_default_verify_paths()
+    directory = paths.openssl_capath if _has_hashed_names(paths.openssl_capath) else None
+    candidates = (paths.openssl_cafile, *(() if directory else _CERTIFICATE_FILES))
+    file = next(filter(os.path.isfile, candidates), None)
+    if file or directory:
+        context.load_verify_locations(file, directory)
+    return context
+
+
+def _has_hashed_names(directory: str) -> bool:
+    return os.path.isdir(directory) and any(_HASHED_NAME.fullmatch(name) for name in os.listdir(directory))

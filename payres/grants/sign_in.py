@@ -14,6 +14,7 @@ from payres.limits import (
     MAX_WRONG_PASSWORDS_PER_WALLET,
     PASSWORDS_AT_ONCE,
 )
+from payres.slots import Slots
 from payres.store.wallets import WalletRecord
 
 WINDOW = 15 * MINUTE
@@ -44,13 +45,13 @@ class SignInGuard:
 
     def __init__(self) -> None:
         self._attempts: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
-        self._hashing = asyncio.Semaphore(PASSWORDS_AT_ONCE)
+        self._hashing = Slots(PASSWORDS_AT_ONCE)
 
     async def check_password(self, wallet: WalletRecord, password: str, now: int, guesser: Guesser) -> None:
         """Returns when the password is the wallet's. Refuses with 401 another, with 429 one attempt too many."""
         counts = _counts(wallet, guesser)
         self._count(counts, now)
-        async with self._hashing:
+        async with self._hashing.slot():
             is_right = await asyncio.to_thread(verify_password, wallet, password)
         if not is_right:
             raise wrong_password()

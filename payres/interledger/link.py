@@ -9,7 +9,8 @@ import msgspec
 
 from payres.clock import SECOND
 from payres.errors import Unavailable
-from payres.federation.http import Bounds, FetchFailed, GuardedClient, Response
+from payres.federation.failures import FetchFailed
+from payres.federation.http import Bounds, GuardedClient, Response
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Lost, Reply, decode_reply
 from payres.store import peers
@@ -18,7 +19,7 @@ from payres.store.peers import PeerRecord
 
 # Slots bound the packets to each peer, before they are recorded; here is room for what they let through to several
 # peers that hang, at one host or at many.
-BOUNDS: Final = Bounds(seconds=30.0, patience=2.0, per_host=512, in_all=512, idle=64, strangers=False)
+BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
 

@@ -18,6 +18,7 @@ from payres.ledger import LedgerBroken
 from payres.store import invariants
 from payres.store.database import Database, Transaction
 from payres.store.invariants import BALANCES, FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
+from payres.worker import Sleep, Worker
 
 BATCH_ROWS: Final = 1000
 BATCH_ACCOUNTS: Final = 100_000  # whose balances are kept in memory at once while the transfers are summed up
@@ -159,7 +160,7 @@ class BackgroundCheck:
     payments in half an hour. Neither the write-ahead log nor the work is held up by it.
     """
 
-    def __init__(self, database: Database, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, database: Database, sleep: Sleep = asyncio.sleep) -> None:
         self._database = database
         self._sleep = sleep
 
@@ -186,14 +187,13 @@ class BackgroundCheck:
 
     async def repeat(self, checking: Callable[[], Awaitable[None]], share: int) -> None:
         """Checks until the database has stopped, for one part in `share` of the time; 0 is without bound."""
-        while not self._database.halted:
+
+        async def step() -> float:
             began = perf_counter()
-            try:
-                await checking()
-            except Exception:
-                if not self._database.halted:  # otherwise it has been logged why
-                    log.exception("the invariants could not be checked")
-            await self._sleep(max(PAUSE_SECONDS, share * (perf_counter() - began)))
+            await checking()
+            return max(PAUSE_SECONDS, share * (perf_counter() - began))
+
+        await Worker("the background invariant check", self._database, step, PAUSE_SECONDS, self._sleep).run()
 
     def _judge(self, invariant: Invariant, breaches: Sequence[str]) -> None:
         if breaches:

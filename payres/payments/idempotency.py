@@ -4,10 +4,8 @@ After the IETF draft draft-ietf-httpapi-idempotency-key-header. Where that refus
 copy waits here, so that a client never has to guess what an error is about.
 """
 
-import asyncio
 import hashlib
 from typing import Final
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -37,21 +35,6 @@ class KeyedRequest(msgspec.Struct, frozen=True):
     def digest(self) -> bytes:
         """What tells the request from others at the same path."""
         return hashlib.sha256(f"{self.wallet_address or ''}\n".encode() + self.body).digest()
-
-
-class Turns:
-    """Lets the requests of a client under one key pass one after the other, those under other keys beside them.
-
-    That a thing is created once is up to the unit that creates it. This is so that a copy may not be refused while the
-    request itself, whose way to another server takes seconds, is still about to succeed.
-    """
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-
-    def of(self, request: KeyedRequest) -> asyncio.Lock:
-        """The lock that a request must hold; it lives as long as some request holds it or waits for it."""
-        return self._locks.setdefault((request.client_id, request.key), asyncio.Lock())
 
 
 def find_response(work: Work, request: KeyedRequest) -> bytes | None:

@@ -5,7 +5,7 @@ from starlette.requests import Request
 
 from payres.clock import Clock
 from payres.federation.http import GuardedClient
-from payres.federation.identity import Identity
+from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
 from payres.identifiers import Identifiers
@@ -13,10 +13,10 @@ from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
-from payres.payments.idempotency import Turns
 from payres.routes.rate_limits import RateLimits
 from payres.routes.readiness import Readiness
 from payres.settings import Settings
+from payres.slots import Slots
 from payres.store.database import Database
 from payres.urls import Urls
 
@@ -30,7 +30,7 @@ class Context(msgspec.Struct, frozen=True):
     clock: Clock
     identifiers: Identifiers
     http: GuardedClient
-    identity: Identity
+    identity: OwnIdentity
     receivers: RemoteReceivers
     remote_quotes: RemoteQuotes
     remote_payments: RemotePayments
@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True):
     sign_in: SignInGuard
     rate_limits: RateLimits
     readiness: Readiness
-    turns: Turns
+    idempotency_slots: Slots  # one for each key of a client, so that copies of a request wait for its answer
 
 
 def context_of(request: Request) -> Context:

@@ -104,7 +104,8 @@ async def create(request: Request, kind: Kind[A, R]) -> tuple[R | None, Response
         implied = None if asked.wallet_address else wallet_address
         keyed = KeyedRequest(caller.client_id, key, request.scope["path"], body, implied)
     creation = Creation(kind, context, caller, asked, keyed)
-    async with nullcontext() if keyed is None else context.turns.of(keyed):
+    # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
+    async with nullcontext() if key is None else context.idempotency_slots.slot(caller.client_id, key):
         answer = await _carry_out(creation)
     return creation.made, json_response(msgspec.Raw(answer), 201)
 

@@ -165,7 +165,7 @@ INVENTORY: dict[str, list[str]] = {
         "federation/test_http.py::test_get_json_ends_an_exchange_that_trickles",
     ],
     "one slow server that takes the places of all": [
-        "federation/test_places.py::test_place_waiting_for_a_slow_host_takes_nothing_from_the_others",
+        "test_slots.py::test_full_key_keeps_no_slot_from_others",
         "interledger/test_turns.py::test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waiting",
         "interledger/test_turns.py::test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting",
         "interledger/test_turns.py::test_probes_that_hang_fill_no_place_that_money_needs",

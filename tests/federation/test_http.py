@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpcore2
+import httpx2
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -22,11 +23,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from payres.federation.http import Bounds, FetchFailed, GuardedClient
+from payres.federation.failures import FetchFailed
+from payres.federation.http import Bounds, GuardedClient
+from payres.federation.targets import parse_target
+from payres.federation.transport import system_tls
+from payres.urls import is_http_url
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 OK_ONCE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
-HURRY = Bounds(seconds=0.2, patience=0.2)
+HURRY = Bounds(seconds=0.2, queue_seconds=0.2)
 
 
 async def failure_of(client: GuardedClient, url: str) -> FetchFailed:
@@ -351,6 +356,79 @@ NO_TRUST = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # made once: loading the sys
 
 # URLs and addresses
 
+URL_PARTS = st.sampled_from(
+    [
+        *(
+            "a",
+            "B",
+            "/",
+            "/",
+            "..",
+            "/./",
+            "/../",
+            "?",
+            "#",
+            "%41",
+            "%zz",
+            "%",
+            "é",
+            "日本",
+            "~",
+            "&",
+            "=",
+            ";",
+            ":",
+            "@",
+        ),
+        *("[", "]", "{", "}", "`", "'", '"', "^", "|", "\\", "<", ">", "*", "!", "$", "(", ",", "+"),
+    ]
+)
+HOSTS = st.sampled_from(
+    [
+        *(
+            "pay.example",
+            "PAY.Example:443",
+            "pay.example:80",
+            "pay.example:",
+            "bücher.example",
+            "faß.example",
+            "☃.example",
+        ),
+        *(
+            "127.0.0.1:8080",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "\uff11\uff12\uff17.0.0.1",
+            "127\u30020\u30020\u30021",
+            "a_b.example",
+        ),
+        *("[::1]", "[::1]:80", "[::g]", "[v1.x]", "a..b", "-a.example", "xn--bcher-kva.example", "ex!ample"),
+    ]
+)
+
+
+@given(st.sampled_from(["http", "https"]), HOSTS, st.lists(URL_PARTS, max_size=8))
+def test_url_is_asked_for_as_httpx2_would(scheme: str, host: str, rest: list[str]) -> None:
+    """An oracle that many rely on; of the client only what `is_http_url` lets through is asked for."""
+    url = f"{scheme}://{host}/{''.join(rest)}"
+    try:
+        target = parse_target(url)
+    except FetchFailed:
+        if is_http_url(url):
+            with pytest.raises(httpx2.InvalidURL):
+                httpx2.URL(url)
+        return
+    expected = httpx2.URL(url)
+    assert (target.scheme, target.host, target.port) == (expected.scheme, expected.raw_host.decode(), expected.port)
+    assert (target.authority, target.path) == (expected.netloc.decode(), expected.raw_path.decode())
+
+
+@pytest.mark.parametrize("url", ["https://[::1]x/", "https://[::1]80/", "https://a[::1]/", "https://[::1]]/"])
+def test_url_with_more_than_an_address_in_brackets_is_bad(url: str) -> None:
+    with pytest.raises(FetchFailed) as caught:
+        parse_target(url)
+    assert caught.value.reason == "bad_url"
+
 
 @pytest.mark.parametrize(
     "url",
@@ -555,6 +633,22 @@ async def test_get_json_refuses_a_certificate_that_nobody_vouches_for(tls: Tls, 
     assert (await failure_of(client, f"https://wallet.example:{port}/")).reason == "connection_failed"
 
 
+async def test_get_json_refuses_a_certificate_that_the_environment_vouches_for(
+    tls: Tls, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = await serve(OK, tls.server("wallet.example"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls.directory / "server.pem"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tls.directory))
+    client = GuardedClient(True, resolver=Lookups(["127.0.0.1"]))
+    assert (await failure_of(client, f"https://wallet.example:{port}/")).reason == "connection_failed"
+
+
+def test_certificates_are_those_of_the_system() -> None:
+    ours, theirs = system_tls(), httpx2.create_ssl_context(trust_env=False)
+    assert ours.cert_store_stats() == theirs.cert_store_stats()
+    assert (ours.verify_mode, ours.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
 async def test_get_json_closes_a_connection_whose_handshake_does_not_end() -> None:
     closed = asyncio.Event()
 
@@ -644,7 +738,7 @@ async def test_request_that_found_no_place_has_not_left(serve: Any) -> None:
         await asyncio.Event().wait()
 
     port = await serve(silent)
-    async with loopback(Bounds(seconds=1, patience=0, per_host=1, in_all=1)) as client:
+    async with loopback(Bounds(seconds=1, queue_seconds=0, per_host=1, in_all=1)) as client:
         first = asyncio.create_task(client.get_json(f"http://127.0.0.1:{port}/"))
         await arrived.wait()
         with pytest.raises(FetchFailed) as caught:

@@ -7,7 +7,7 @@ import pytest
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.federation.failures import FetchFailed
-from payres.federation.identity import Identity
+from payres.federation.identity import OwnIdentity
 from payres.operator import keys, wallets
 from payres.settings import Settings
 from payres.signatures.base import Message, signature_base
@@ -20,11 +20,11 @@ OWN = "/.well-known/pay"
 
 
 @pytest.fixture
-def identity() -> Identity:
-    return Identity(ADDRESS, SEED, MovableClock(1_700_000_000 * SECOND + 999_999, frozen=True))
+def identity() -> OwnIdentity:
+    return OwnIdentity(ADDRESS, SEED, MovableClock(1_700_000_000 * SECOND + 999_999, frozen=True))
 
 
-def check(identity: Identity, message: Message, signed: dict[str, str]) -> None:
+def check(identity: OwnIdentity, message: Message, signed: dict[str, str]) -> None:
     """Raises unless the headers sign the message with the identity's key."""
     parameters = signed["Signature-Input"].removeprefix("sig1=")
     components = parameters[1 : parameters.index(")")].replace('"', "").split(" ")
@@ -32,10 +32,10 @@ def check(identity: Identity, message: Message, signed: dict[str, str]) -> None:
     public_key(identity.jwk.x).verify(signature, signature_base(message, components, parameters))
 
 
-def test_kid_is_the_thumbprint_of_the_key(identity: Identity) -> None:
+def test_kid_is_the_thumbprint_of_the_key(identity: OwnIdentity) -> None:
     assert identity.kid == identity.jwk.kid == thumbprint(identity.jwk)
-    assert Identity("https://other.example", SEED, MovableClock()).kid == identity.kid
-    assert Identity(ADDRESS, bytes(32), MovableClock()).kid != identity.kid
+    assert OwnIdentity("https://other.example", SEED, MovableClock()).kid == identity.kid
+    assert OwnIdentity(ADDRESS, bytes(32), MovableClock()).kid != identity.kid
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_kid_is_the_thumbprint_of_the_key(identity: Identity) -> None:
         ("https://pay.example/ä", "https://pay.example/%C3%A4"),
     ],
 )
-def test_sign_covers_the_url_as_it_is_sent(identity: Identity, url: str, as_sent: str) -> None:
+def test_sign_covers_the_url_as_it_is_sent(identity: OwnIdentity, url: str, as_sent: str) -> None:
     signed = identity.sign("GET", url, {"Authorization": "GNAP t"})
     assert signed["Authorization"] == "GNAP t"
     assert f'("@method" "@target-uri" "authorization");keyid="{identity.kid}"' in signed["Signature-Input"]
@@ -58,14 +58,14 @@ def test_sign_covers_the_url_as_it_is_sent(identity: Identity, url: str, as_sent
     assert f"{built.url.scheme}://{built.url.netloc.decode()}{built.url.raw_path.decode()}" == as_sent
 
 
-def test_sign_covers_the_body(identity: Identity) -> None:
+def test_sign_covers_the_body(identity: OwnIdentity) -> None:
     signed = identity.sign("POST", "https://pay.example/", {"Content-Type": "application/json"}, b"{}")
     lines = [(name.lower().encode(), value.encode()) for name, value in signed.items()]
     check(identity, Message("POST", "https://pay.example/", lines, b"{}"), signed)
     assert '"content-digest" "content-length" "content-type"' in signed["Signature-Input"]
 
 
-def test_sign_fails_as_a_fetch_does(identity: Identity) -> None:
+def test_sign_fails_as_a_fetch_does(identity: OwnIdentity) -> None:
     for url, authorization, reason in (
         ("http://[::1", "GNAP t", "bad_url"),
         ("https://pay.example/", "GNAP t\n", "bad_request"),
@@ -91,7 +91,7 @@ async def test_own_key_outlives_a_restart(tmp_path: Path) -> None:
     async def key_in(name: str) -> JWK:
         app = create_app(Settings(database=str(tmp_path / name)))
         async with app.router.lifespan_context(app):
-            identity: Identity = app.state.context.identity
+            identity: OwnIdentity = app.state.context.identity
             return identity.jwk
 
     own = await key_in("payres.db")

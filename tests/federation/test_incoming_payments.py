@@ -12,10 +12,10 @@ import pytest
 from payres.amounts import Asset
 from payres.clock import DAY, SECOND, MovableClock, format_time
 from payres.federation import access_tokens
-from payres.federation.access_tokens import AccessTokens, Place
+from payres.federation.access_tokens import AccessTokens, TokenScope
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.http import Bounds, GuardedClient, Response
-from payres.federation.identity import Identity
+from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.store.database import Transaction
 from payres.testing.instance import Instance, run_instance
@@ -174,7 +174,7 @@ async def test_token_is_renewed_before_it_ends(pair: Pair) -> None:
 
 async def test_nobody_takes_the_asking_server_for_another(pair: Pair, servers: tuple[Instance, Instance]) -> None:
     created = pair.create()
-    impostor = Identity(servers[0].context.identity.wallet_address, bytes(32), pair.clocks[0])
+    impostor = OwnIdentity(servers[0].context.identity.wallet_address, bytes(32), pair.clocks[0])
     receivers = RemoteReceivers(pair.http, impostor, pair.clocks[0])
     await failure(receivers, created["id"], "refused", permanent=False)
 
@@ -191,7 +191,7 @@ async def receivers(clock: MovableClock) -> AsyncIterator[RemoteReceivers]:
 
 
 def make_receivers(http: GuardedClient, clock: MovableClock) -> RemoteReceivers:
-    return RemoteReceivers(http, Identity("https://pay.example/.well-known/pay", bytes(32), clock), clock)
+    return RemoteReceivers(http, OwnIdentity("https://pay.example/.well-known/pay", bytes(32), clock), clock)
 
 
 def document(site: Site, **changes: object) -> dict[str, Any]:
@@ -446,7 +446,7 @@ async def test_connection_that_breaks_off_may_hold_another_time(serve: Serve, cl
 async def test_steps_together_have_a_time(site: Site, clock: MovableClock) -> None:
     url = publish(site, document(site), Answer(pause=asyncio.Event().wait))
     async with GuardedClient(allow_private_hosts=True) as http:
-        receivers = RemoteReceivers(http, Identity("https://pay.example", bytes(32), clock), clock, seconds=0.05)
+        receivers = RemoteReceivers(http, OwnIdentity("https://pay.example", bytes(32), clock), clock, seconds=0.05)
         error = await failure(receivers, url, "unreachable", permanent=False)
     assert "within 0.05 seconds" in error.sentence
 
@@ -540,12 +540,12 @@ async def test_token_is_shown_to_nobody_but_the_server_it_was_asked_for(
     assert site.requests[-1].headers["authorization"] == "GNAP T1"
 
 
-async def test_few_tokens_are_kept(site: Site, clock: MovableClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_tokens, "MAX_KEPT", 2)
+async def test_few_tokens_are_cached(site: Site, clock: MovableClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_tokens, "MAX_CACHED", 2)
     site.pages["POST /auth"] = TOKEN
-    places = [Place(f"{site.base}/auth", f"https://{name}.example") for name in "abc"]
+    scopes = [TokenScope(f"{site.base}/auth", f"https://{name}.example") for name in "abc"]
     async with GuardedClient(allow_private_hosts=True) as http:
-        tokens = AccessTokens(http, Identity("https://pay.example", bytes(32), clock), clock)
-        for place in [*places[:2], places[0], places[2]]:
-            assert await tokens.ask(place) == "T1"
-    assert [tokens.kept(place) for place in places] == ["T1", None, "T1"]
+        tokens = AccessTokens(http, OwnIdentity("https://pay.example", bytes(32), clock), clock)
+        for scope in [*scopes[:2], scopes[0], scopes[2]]:
+            assert await tokens.request(scope) == "T1"
+    assert [tokens.cached(scope) for scope in scopes] == ["T1", None, "T1"]

@@ -4,7 +4,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres.federation.http import FetchFailed, GuardedClient
+from payres.federation.failures import FetchFailed
+from payres.federation.http import GuardedClient
 from payres.federation.keys import RemoteWallet, fetch_keys, fetch_wallet_address
 from payres.signatures.jwk import JWK
 

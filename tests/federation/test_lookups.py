@@ -249,7 +249,7 @@ async def test_thread_that_cannot_be_had_is_a_failure(servers: NameServers, monk
 async def test_clients_hold_nothing_of_each_other(servers: NameServers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has lookups of its own, and what hangs goes on to count when its connections are closed."""
     monkeypatch.setattr(lookups, "find_addresses", servers)
-    one, other = (GuardedClient(False, Bounds(in_all=MAX_LOOKUPS, strangers=False)) for _ in range(2))
+    one, other = (GuardedClient(False, Bounds(in_all=MAX_LOOKUPS, untrusted_hosts=False)) for _ in range(2))
     tasks = [asyncio.create_task(one.get_json(f"https://{name}/")) for name in slow(MAX_LOOKUPS)]
     await asyncio.to_thread(servers.wait_for, MAX_LOOKUPS)
     for task in tasks:

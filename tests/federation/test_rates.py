@@ -15,7 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from payres.clock import SECOND, MovableClock
-from payres.federation.http import Bounds, FetchFailed, GuardedClient
+from payres.federation.failures import FetchFailed
+from payres.federation.http import Bounds, GuardedClient
 from payres.federation.rates import RatesWorker, fetch_rates
 from payres.store import assets
 from payres.store.assets import RateRecord
@@ -152,6 +153,7 @@ class Desk:
 
     def __init__(self, database: Database, http: GuardedClient, url: str) -> None:
         self.database = database
+        self.http = http
         self.clock = MovableClock(NOW, frozen=True)
         self.worker = RatesWorker(database, http, self.clock, url, MAX_AGE)
 
@@ -266,10 +268,10 @@ async def test_run_goes_on_after_a_fault(
             done.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(desk.worker, "refresh", broken)
-    monkeypatch.setattr("payres.federation.rates.asyncio.sleep", pause)
+    worker = RatesWorker(desk.database, desk.http, desk.clock, "https://rates.example", MAX_AGE, pause)
+    monkeypatch.setattr(worker, "refresh", broken)
     with caplog.at_level(logging.ERROR):
-        task = asyncio.create_task(desk.worker.run())
+        task = asyncio.create_task(worker.run())
         await done.wait()
     task.cancel()
     assert (rounds, pauses) == (3, [MAX_AGE / 4] * 3)

@@ -1,0 +1,88 @@
+"""URLs of other servers: what a request to one asks for, and which server it is."""
+
+import re
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from payres.federation.failures import FetchFailed
+from payres.urls import DEFAULT_PORTS, is_http_url, normalise
+
+# What stands in a path and in a query as it is, besides letters, digits and - . _ ~ (RFC 3986 section 3.3 and 3.4, and
+# what browsers leave as it is too).
+PATH_SAFE: Final = "!$%&'()*+,/:;=@[\\]^|"
+QUERY_SAFE: Final = PATH_SAFE + "?`{}"
+
+_URL = re.compile(r"https?://([^/?#]*)([^?#]*)(\?[^#]*)?", re.IGNORECASE)
+_IPV6_AUTHORITY = re.compile(r"\[[^\[\]]+\](?::[0-9]*)?")
+_IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
+
+
+class Target(NamedTuple):
+    """A URL as a request to it is sent, in ASCII. An IPv6 host has no brackets; `path` has the query too."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """Host and port as in a Host header; the scheme's default port is left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The whole, which is what signatures cover."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def parse_target(url: str) -> Target:
+    """What a request to an http or https URL asks for. Raises FetchFailed `bad_url`.
+
+    As browsers do, it resolves dot segments and escapes what is not ASCII (RFC 3986 sections 5.2.4 and 2.1).
+    """
+    parts = _URL.match(url) if is_http_url(url) else None
+    if parts is None:
+        raise FetchFailed("bad_url", "The URL is not an absolute http or https URL without user information")
+    authority, path, query = parts.groups("")
+    split = urlsplit(url)
+    try:
+        host = _ascii_host(authority, split.hostname or "")
+    except ValueError as error:
+        raise FetchFailed("bad_url", f"{url} cannot be parsed as a URL") from error
+    port = None if split.port == DEFAULT_PORTS[split.scheme] else split.port
+    target = quote(_without_dots(path) or "/", PATH_SAFE) + quote(query, QUERY_SAFE)
+    return Target(split.scheme, host, port, target)
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL in canonical form, by which servers are told apart (RFC 6454)."""
+    parts = urlsplit(normalise(url))
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _ascii_host(authority: str, host: str) -> str:
+    """A host as it is looked up. Raises ValueError for what only looks like an IP address, and for no name at all."""
+    if "[" in authority:
+        if not _IPV6_AUTHORITY.fullmatch(authority):
+            raise ValueError("brackets are for IPv6 addresses")
+        IPv6Address(host)
+    elif _IPV4.fullmatch(host):
+        IPv4Address(host)
+    if host.isascii():
+        return host
+    import idna  # rarely needed
+
+    return idna.encode(host).decode("ascii")
+
+
+def _without_dots(path: str) -> str:
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            kept = kept[:1] + kept[1:-1]
+        elif segment != ".":
+            kept.append(segment)
+    return "/".join(kept)
