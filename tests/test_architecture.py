@@ -14,17 +14,18 @@ MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 # Plain values and the shapes that cross HTTP: every room above the store may use these.
-VALUES = {"amounts", "clock", "errors", "identifiers", "limits", "settings", "throttle", "urls", "wire"}
+VALUES = {"amounts", "clock", "endpoints", "errors", "identifiers", "limits", "settings", "throttle", "urls", "wire"}
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
+    "endpoints": set(),
     "signatures": {"limits"},
     "errors": {"signatures"},  # for the words that say why a signature is refused
     "amounts": set(),
     "clock": set(),
     "identifiers": set(),
     "throttle": {"clock", "errors", "limits"},
-    "urls": {"errors", "limits"},
+    "urls": {"endpoints", "errors", "limits"},
     "settings": {"errors", "limits", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
     "store": {"amounts", "clock", "errors", "limits", "urls"},
@@ -34,7 +35,8 @@ ROOMS: dict[str, set[str]] = {
     "operator": VALUES | {"grants", "ledger", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
-    "routes": VALUES | {"federation", "grants", "interledger", "payments", "signatures", "store"},
+    "http": VALUES | {"federation"},  # for whose request it is that a name is looked up
+    "routes": VALUES | {"federation", "grants", "http", "interledger", "payments", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

@@ -8,12 +8,14 @@ import click
 from payres.cli.key import read_key
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time, parse_time
+from payres.endpoints import find_endpoint
 from payres.operator.wallets import require_wallet
 from payres.store import wallets as wallet_store
 from payres.store.database import Transaction
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
-    from payres.signatures.explain.explanation import Explanation
+    from payres.signatures.base import Message
+    from payres.signatures.explain.explanation import Explanation, Verdict
     from payres.signatures.explain.guess import KnownKey
 
 # Of all headers only these can make a difference to the signature, besides those that it covers.
@@ -52,7 +54,6 @@ def explain(
     Examples: payres explain request.txt --wallet alice
               payres explain request.txt --jwk public.jwk --at 2026-01-31T09:30:00Z
     """
-    from payres.cli.media_types import media_type_refusal
     from payres.signatures.explain.capture import read_capture
     from payres.signatures.explain.explanation import explain as explained
     from payres.signatures.parameters import Policy
@@ -66,7 +67,7 @@ def explain(
     except ValueError as error:
         raise click.ClickException(str(error)) from error
     policy = Policy(max_age_seconds=session.settings.signature_max_age)
-    found = explained(capture, session.settings.base_url, keys, policy, moment, media_type_refusal)
+    found = explained(capture, session.settings.base_url, keys, policy, moment, _media_type_refusal)
     session.show(_resource(found, moment), "\n".join(_lines(session, found, moment)))
     click.get_current_context().exit(0 if found.verdict.reason is None else 1)
 
@@ -105,6 +106,26 @@ def _moment(session: Session, at: str | None) -> int:
         return parse_time(at)
     except ValueError as error:
         raise click.UsageError(f"--at: {error}") from error
+
+
+def _media_type_refusal(message: "Message") -> "Verdict | None":
+    """What the server says of the media types of a request that it does not take; it looks there first of all."""
+    from payres.http.accept import accepts
+    from payres.http.responses import JSON
+    from payres.signatures.base import field_value, header_fields
+    from payres.signatures.explain.explanation import Verdict
+
+    path = "/" + message.target_uri.partition("://")[2].partition("/")[2].partition("?")[0]
+    endpoint = find_endpoint(message.method, path)
+    if endpoint is None:
+        return None
+    fields = header_fields(message.headers)
+    if not accepts(field_value(fields.get(b"accept", ())).decode("latin-1")):
+        return Verdict("not_acceptable", f"Accept rules out {JSON}, which is all that the server answers with.")
+    sent = field_value(fields.get(b"content-type", ())).decode("latin-1")
+    if message.body and endpoint.takes_json and sent.partition(";")[0].strip().lower() != JSON:
+        return Verdict("unsupported_media_type", f"Send the body as Content-Type: {JSON}.")
+    return None
 
 
 def _lines(session: Session, found: "Explanation", moment: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
+from payres.http.rate_limits import RateLimits
 from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
@@ -15,8 +16,6 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
 from payres.payments.idempotency import Turns
 from payres.payments.settlement import SettlementWorker
-from payres.routes.rate_limits import RateLimits
-from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.store.database import Database
 from payres.urls import Urls
@@ -40,7 +39,6 @@ class Context(msgspec.Struct, frozen=True):
     credentials: CredentialSource
     sign_in: SignInGuard
     rate_limits: RateLimits
-    readiness: Readiness
     turns: Turns
 
 

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from payres.errors import Refusal, invalid_request
 from payres.grants.access import Permission
 from payres.grants.tokens import require_token_in_force
+from payres.http.responses import json_response
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.payments.idempotency import KeyedRequest, find_answer, keep_answer
 from payres.routes.context import context_of
-from payres.routes.messages import json_response
 from payres.store.database import Transaction
 from payres.store.grants import keep_grant
 from payres.store.idempotency import KeptAnswer

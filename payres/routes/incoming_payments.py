@@ -9,13 +9,14 @@ from starlette.responses import Response
 from payres.errors import invalid_request
 from payres.grants.access import Permission
 from payres.grants.tokens import require_token_in_force
+from payres.http.responses import json_response
 from payres.payments import incoming as rules
 from payres.payments.wallet_lookup import active_wallet
 from payres.routes import bodies
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
 from payres.routes.idempotency import Creation
-from payres.routes.messages import json_response, read_body, read_json_body
+from payres.routes.messages import read_body, read_json_body
 from payres.routes.page_query import page_query, wallet_address_of
 from payres.store import incoming, wallets
 from payres.store.database import Transaction

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from payres.amounts import Asset
 from payres.grants.access import Permission
 from payres.grants.limits import Spent, current_window, spent_in_window
+from payres.http.responses import json_response
 from payres.payments import outgoing as rules
 from payres.payments.outgoing import Created
 from payres.payments.wallet_lookup import active_wallet
@@ -16,7 +17,7 @@ from payres.routes import bodies
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
 from payres.routes.idempotency import Creation
-from payres.routes.messages import json_response, read_body, read_json_body
+from payres.routes.messages import read_body, read_json_body
 from payres.routes.page_query import page_query, wallet_address_of
 from payres.store import outgoing, wallets
 from payres.store.database import Transaction

@@ -4,13 +4,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.http.responses import json_response
 from payres.payments import quotes as rules
 from payres.payments.wallet_lookup import active_wallet
 from payres.routes import bodies
 from payres.routes.authorize import authorize
 from payres.routes.context import context_of
 from payres.routes.idempotency import Creation
-from payres.routes.messages import json_response, read_body, read_json_body
+from payres.routes.messages import read_body, read_json_body
 from payres.store import wallets
 from payres.store.database import Transaction
 from payres.store.quotes import QuoteRecord

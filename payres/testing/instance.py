@@ -16,13 +16,13 @@ from payres.amounts import Asset, format_decimal
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import consent
+from payres.http.protocol import HttpProtocol
 from payres.interledger.remote_payments import Patience
 from payres.operator import audit, keys, wallets
 from payres.payments.outgoing import require_outgoing
 from payres.payments.settlement import settle
 from payres.routes import bodies
 from payres.routes.context import Context
-from payres.routes.http_protocol import HttpProtocol
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import accounts, outgoing

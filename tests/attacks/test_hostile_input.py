@@ -21,11 +21,11 @@ import pytest
 from payres.amounts import Asset
 from payres.errors import Refusal
 from payres.grants.intervals import describe, parse_interval
+from payres.http.accept import accepts
 from payres.interledger import frames, ildcp, packets
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret
 from payres.limits import DEFAULT_BODY_BYTES, MAX_HEADER_BYTES
-from payres.routes.accept import accepts
 from payres.routes.idempotency import idempotency_key
 from payres.signatures.base import Message
 from payres.signatures.digest import content_digest, digest_problem

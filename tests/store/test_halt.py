@@ -15,7 +15,7 @@ import pytest
 
 from payres.errors import Refusal
 from payres.limits import MAX_WAITING_UNITS
-from payres.routes.readiness import Readiness
+from payres.routes.health import Readiness
 from payres.store import accounts, wallets
 from payres.store.database import Database, Transaction, run_reads, run_units, touch
 from payres.store.halts import Halt

@@ -1,10 +1,17 @@
-"""Heads of requests that two readers could understand in two ways: which host is meant, and where the body ends."""
+"""Heads of requests: how long one may be, and which ones two readers could understand in two ways."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from payres.errors import Refusal
+from payres.limits import MAX_HEADER_BYTES
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+# What a server that has measured a head adds to the scope, as an extension of ASGI: it need not be measured again.
+EXTENSION: Final = "payres.head"
+MEASURED: Final[Mapping[str, Mapping[object, object]]] = {EXTENSION: {}}
 
 _TELLING: Final = frozenset({b"host", b"transfer-encoding"})
 # uri-host [":" port], which may be empty (RFC 9110 section 7.2); some clients send a zone inside the brackets.
@@ -17,8 +24,28 @@ _CODINGS: Final = "The only Transfer-Encoding is chunked, named once, in HTTP/1.
 _UPGRADE: Final = "Leave the Upgrade header out of a request with a body: this server speaks HTTP/1.1 only"
 
 
-def ambiguity(version: str, headers: Sequence[tuple[bytes, bytes]], offers_upgrade: bool) -> Refusal | None:
-    """The refusal of a request that another reader on its way, such as a proxy, may understand in another way.
+def section_bytes(method: str | bytes, target_bytes: int, headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """The length of a header section in its plain spelling, from the request line to the empty line (RFC 9112)."""
+    size = len(method) + target_bytes + len("  HTTP/1.1\r\n\r\n")
+    for name, value in headers:
+        size += len(name) + len(value) + len(": \r\n")
+    return size
+
+
+def too_long() -> Refusal:
+    """The answer to a longer header section. What follows it on the connection is not read (RFC 6585 section 5)."""
+    sentence = f"The request line and the headers are longer than the {MAX_HEADER_BYTES} bytes that this server takes"
+    return Refusal(431, "too_large", sentence, headers={"Connection": "close"})
+
+
+def body_bytes(headers: Headers) -> int | None:
+    """The length of the body that follows a head the parser has taken; None for one in chunks, which say their own."""
+    fields = dict(headers)
+    return None if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
+
+
+def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> Refusal | None:
+    """The answer to a request that another reader on its way, such as a proxy, may understand in another way.
 
     `headers` have lower-case names. The parser has refused a Content-Length that is repeated or stands beside a
     Transfer-Encoding (RFC 9112 section 6.3), folded lines, and lines that do not end with CR and LF.
@@ -26,17 +53,6 @@ def ambiguity(version: str, headers: Sequence[tuple[bytes, bytes]], offers_upgra
     telling = [header for header in headers if header[0] in _TELLING]
     if version == "1.1" and len(telling) == 1 and not offers_upgrade and _is_host(telling[0]):
         return None  # nearly all
-    return _judge(version, telling, headers, offers_upgrade)
-
-
-def _is_host(header: tuple[bytes, bytes]) -> bool:
-    name, value = header
-    return name == b"host" and _HOST.fullmatch(value) is not None
-
-
-def _judge(
-    version: str, telling: list[tuple[bytes, bytes]], headers: Sequence[tuple[bytes, bytes]], offers_upgrade: bool
-) -> Refusal | None:
     if version not in {"1.0", "1.1"}:
         return _refusal(MALFORMED)
     hosts = [header for header in telling if header[0] == b"host"]
@@ -51,6 +67,11 @@ def _judge(
     ):
         return _refusal(_UPGRADE)
     return None
+
+
+def _is_host(header: tuple[bytes, bytes]) -> bool:
+    name, value = header
+    return name == b"host" and _HOST.fullmatch(value) is not None
 
 
 def _refusal(sentence: str) -> Refusal:

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from payres.routes import connections
-from payres.routes.connections import connections_of
-from payres.routes.http_protocol import UNSENT_BYTES, HttpProtocol
+from payres.http import connections
+from payres.http.connections import connections_of
+from payres.http.protocol import UNSENT_BYTES, HttpProtocol
 from payres.testing.instance import Instance
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -134,7 +134,7 @@ def clog(held: Held, shared: Instance) -> None:
     """Sends requests until the server waits for its answers to be read."""
     counts = connections_of(shared._server.server_state, shared._server.config)
     held.connection.sendall(GET * 2000)
-    wait_until(lambda: held.protocol._is_clogged and held.protocol in counts._buffers)
+    wait_until(lambda: held.protocol.flow.write_paused and held.protocol in counts._buffers)
 
 
 def look_again(held: Held, shared: Instance) -> None:
