@@ -12,7 +12,6 @@ import termios
 from array import array
 from contextlib import suppress
 from enum import Enum, auto
-from http import HTTPStatus
 from typing import Any, Final
 
 import httptools
@@ -25,7 +24,7 @@ from payres.clock import SECOND
 from payres.errors import Refusal, unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.request_head import MALFORMED, MEASURED, ambiguity, body_bytes, section_bytes, too_long
-from payres.http.responses import refusal_response
+from payres.http.responses import last_response
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.throttle import too_many
 
@@ -51,15 +50,18 @@ class State(Enum):
     END = auto()  # the client to hang up; what still comes is not read
 
 
+# As names of their own, because an attribute of an Enum costs a call in Python 3.11.
+NEW, HEAD, BODY, ANSWER, LAST_ANSWER, IDLE, END = State
+
 # How long it waits. Answers take as long as they take; between requests it is uvicorn's setting.
 SECONDS: Final[dict[State, float]] = {
-    State.NEW: HEADER_SECONDS,
-    State.HEAD: HEADER_SECONDS,
-    State.BODY: BODY_SECONDS,
-    State.END: LINGER_SECONDS,
+    NEW: HEADER_SECONDS,
+    HEAD: HEADER_SECONDS,
+    BODY: BODY_SECONDS,
+    END: LINGER_SECONDS,
 }
-WANTS_BYTES: Final = frozenset({State.NEW, State.HEAD, State.BODY, State.IDLE})
-WANTS_ANSWER: Final = frozenset({State.ANSWER, State.LAST_ANSWER})
+WANTS_BYTES: Final = (IDLE, NEW, HEAD, BODY)
+WANTS_ANSWER: Final = (ANSWER, LAST_ANSWER)
 
 
 class Flow(FlowControl):
@@ -112,14 +114,14 @@ class HttpProtocol(HttpToolsProtocol):
         """Takes the connection, or refuses one too many: what it sends is not read."""
         super().connection_made(transport)
         self.flow = Flow(transport, self._held)
-        self.state = State.NEW
+        self.state = NEW
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
         self._address = self._server.counted_address(self.client)
         of_address = self._server.enter(self._address) if self._address is not None else 0
         most = most_connections()
         most_of_address = most_of_one_address(most)
         if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
-            self.state = State.END  # without a word, which keeps a connection for a while: here are too many for that
+            self.state = END  # without a word, which keeps a connection for a while: here are too many for that
             transport.abort()
         elif len(self.connections) > most:
             self._refuse(unavailable("The server has as many connections as it takes. Try again shortly"))
@@ -131,7 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Purges the connection; uvicorn tells the request that is in progress."""
         super().connection_lost(exc)
-        self._enter(State.END)
+        self._enter(END)
         self._held.clear()
         self._server.release(self)
         if self._address is not None:
@@ -139,21 +141,21 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parses what came, as far as it may be parsed yet."""
-        if self.state is not State.END:
+        if self.state is not END:
             self._held += data
             self._parse_held()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio's
         """The client sends no more. What it has asked for is answered; then the connection is closed."""
-        if self.state is State.ANSWER and self.scheme != "https":
-            self.state = State.LAST_ANSWER
+        if self.state is ANSWER and self.scheme != "https":
+            self.state = LAST_ANSWER
             return True  # keeps the transport open
         self._close()
         return False
 
     def on_message_begin(self) -> None:
         """Begins a request."""
-        self._enter(State.HEAD)
+        self._enter(HEAD)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -167,7 +169,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise refusal
         self.scope["extensions"] = MEASURED
         super().on_headers_complete()
-        self._enter(State.BODY)
+        self._enter(BODY)
         self._body_left = body_bytes(self.headers)
         self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
 
@@ -182,7 +184,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Ends the request."""
         self._unfinished = 0
         super().on_message_complete()
-        self._enter(State.IDLE if self.cycle.response_complete else State.ANSWER)
+        self._enter(IDLE if self.cycle.response_complete else ANSWER)
 
     def on_response_complete(self) -> None:
         """Goes on with what the client has sent ahead, at once or when it has read the answers so far."""
@@ -245,19 +247,19 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _set_deadline(self) -> None:
         """Sets the deadline of what the connection waits for, unless it has one already."""
-        if self._deadline is None:
-            seconds = self.timeout_keep_alive if self.state is State.IDLE else SECONDS.get(self.state)
-            if seconds is not None:
-                self._deadline = self.loop.call_later(seconds, self._time_out)
+        if self._deadline is None and self.state not in WANTS_ANSWER:
+            seconds = self.timeout_keep_alive if self.state is IDLE else SECONDS[self.state]
+            self._deadline = self.loop.call_later(seconds, self._time_out)
 
     def _time_out(self) -> None:
         """Refuses a request that takes too long to come. A connection on which none is coming is just closed, or cut
         when there is something that the client does not read."""
         self._deadline = None
         is_closing = self.transport.is_closing()
-        if self.flow.write_paused if self.state is not State.END else is_closing:
+        watches_reader = is_closing if self.state is END else self.flow.write_paused
+        if watches_reader:
             self._judge_reader()
-        elif self.state is State.BODY and self.flow.read_paused:
+        elif self.state is BODY and self.flow.read_paused:
             self._set_deadline()  # it is not the client that is slow
         elif self._awaits_request() and not is_closing:
             self._refuse(Refusal(408, "too_slow", f"The request did not come within {SECONDS[self.state]} seconds"))
@@ -266,7 +268,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _awaits_request(self) -> bool:
         """Whether a request has begun that has no answer yet, and the rest of it is to come."""
-        return self.state is State.HEAD or (self.state is State.BODY and not self._is_answered())
+        return self.state is HEAD or (self.state is BODY and not self._is_answered())
 
     def _is_answered(self) -> bool:
         """Whether the latest request has its answer."""
@@ -274,11 +276,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _go_on(self) -> None:
         """Goes on after an answer that the client reads."""
-        if self.transport.is_closing() or self.state is State.LAST_ANSWER:
+        if self.transport.is_closing() or self.state is LAST_ANSWER:
             self._close()
             return
-        if self.state is State.ANSWER:
-            self._enter(State.IDLE)
+        if self.state is ANSWER:
+            self._enter(IDLE)
         was_holding = bool(self._held)
         self._parse_held()
         self.flow.resume_reading()
@@ -292,18 +294,18 @@ class HttpProtocol(HttpToolsProtocol):
             piece = self._next_piece()
             self._unfinished += len(piece)
             self._parse(piece)
-            if self._unfinished > MAX_HEADER_BYTES and self.state is not State.END:
+            if self._unfinished > MAX_HEADER_BYTES and self.state is not END:
                 self._refuse(too_long())
         if self._held:
             self.flow.pause_reading()
             self._count_buffers()
-        if self.state is State.IDLE and self._unfinished:  # empty lines before a request
-            self._enter(State.NEW)
+        if self.state is IDLE and self._unfinished:  # empty lines before a request
+            self._enter(NEW)
         self._set_deadline()
 
     def _next_piece(self) -> bytearray:
         """Takes from what is held a piece that does not reach beyond the end of a request."""
-        size = self._body_left if self.state is State.BODY else None
+        size = self._body_left if self.state is BODY else None
         if not size:
             # A request without a body ends with its header section, one in chunks with that of its trailers.
             seen = self._section_end + self._held[:PIECE_BYTES]
@@ -338,8 +340,8 @@ class HttpProtocol(HttpToolsProtocol):
         """Answers what came last with an error, unless its answer has begun, and hangs up."""
         # No higher than that: an unauthenticated client could fill the log.
         log.debug("refused what came from %s: %s", self.client, refusal.description)
-        is_in_body = self.state is State.BODY
-        self._enter(State.END)
+        is_in_body = self.state is BODY
+        self._enter(END)
         self._held.clear()
         self.flow.resume_reading()
         if is_in_body:
@@ -349,7 +351,8 @@ class HttpProtocol(HttpToolsProtocol):
         if is_in_body and self.cycle.response_started:  # a request has one answer
             self._close()
             return
-        self.transport.write(self._error_response(refusal))
+        last = last_response(refusal, self.server_state.default_headers, self.parser.get_method())
+        self.transport.write(last)
         if self.transport.can_write_eof():
             # Closed at once, the answer would be lost to a client that is still sending (RFC 9112 section 9.6).
             self.transport.write_eof()
@@ -357,21 +360,10 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._close()
 
-    def _error_response(self, refusal: Refusal) -> bytes:
-        response = refusal_response(refusal)
-        status = HTTPStatus(refusal.status)
-        fields = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
-        lines = [
-            f"HTTP/1.1 {status.value} {status.phrase}".encode(),
-            *(b"%b: %b" % field for field in dict(fields).items()),
-        ]
-        body = b"" if self.parser.get_method() == b"HEAD" else bytes(response.body)
-        return b"\r\n".join([*lines, b"", body])
-
     def _close(self) -> None:
         """Closes the connection, and cuts it after a while unless the client reads: what is left to send would keep it
         forever."""
-        self._enter(State.END)
+        self._enter(END)
         self.transport.close()
         if self.transport.get_write_buffer_size():
             self._watch_reader()

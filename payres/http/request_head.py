@@ -1,7 +1,7 @@
 """Heads of requests: how long one may be, and which ones two readers could understand in two ways."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from payres.errors import Refusal
@@ -11,7 +11,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 # What a server that has measured a head adds to the scope, as an extension of ASGI: it need not be measured again.
 EXTENSION: Final = "payres.head"
-MEASURED: Final[Mapping[str, Mapping[object, object]]] = {EXTENSION: {}}
+MEASURED: Final[dict[str, dict[object, object]]] = {EXTENSION: {}}
 
 _TELLING: Final = frozenset({b"host", b"transfer-encoding"})
 # uri-host [":" port], which may be empty (RFC 9110 section 7.2); some clients send a zone inside the brackets.
@@ -40,8 +40,12 @@ def too_long() -> Refusal:
 
 def body_bytes(headers: Headers) -> int | None:
     """The length of the body that follows a head the parser has taken; None for one in chunks, which say their own."""
-    fields = dict(headers)
-    return None if b"transfer-encoding" in fields else int(fields.get(b"content-length", 0))
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value)
+        if name == b"transfer-encoding":
+            return None
+    return 0
 
 
 def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> Refusal | None:

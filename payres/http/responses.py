@@ -1,5 +1,7 @@
 """What every JSON answer looks like, errors among them."""
 
+from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -20,3 +22,12 @@ def refusal_response(refusal: Refusal) -> Response:
     error = {"code": refusal.code, "description": refusal.description}
     details = {"details": dict(refusal.details)} if refusal.details else {}
     return json_response({"error": error | details}, refusal.status, dict(refusal.headers))
+
+
+def last_response(refusal: Refusal, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
+    """The bytes of the answer for an error that ends its connection; `headers` are those of all answers."""
+    response = refusal_response(refusal)
+    status = HTTPStatus(refusal.status)
+    fields = dict([*headers, *response.raw_headers, (b"connection", b"close")])
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(b"%b: %b" % field for field in fields.items())]
+    return b"\r\n".join([*lines, b"", b"" if method == b"HEAD" else bytes(response.body)])

@@ -125,6 +125,18 @@ def test_answered_request_whose_body_never_comes_is_closed(connect: Connect) -> 
     assert received.count(b"HTTP/1.1") == 1
 
 
+def test_connection_is_idle_after_a_body_that_came_late(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request had an answer before, and nothing else would ever close it."""
+    held = accepted(shared, connect)
+    monkeypatch.setattr(held.protocol, "timeout_keep_alive", 0.1)
+    held.connection.sendall(b"POST /nope/jwks.json HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n1")
+    assert held.connection.recv(65536).startswith(b"HTTP/1.1 404 ")
+    held.connection.sendall(b"2")
+    assert read_to_end(held.connection) == b""
+
+
 class Accepted(NamedTuple):
     connection: socket.socket
     protocol: HttpProtocol
