@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from payres.clock import Clock, SystemClock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -40,8 +40,9 @@ from payres.settings import Settings
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret
 from payres.store.server_lock import server_lock
+from payres.store.work import world
 from payres.throttle import Throttle
-from payres.urls import ROOT_WALLET_PATH, Urls
+from payres.urls import ROOT_WALLET_PATH
 
 # Many payments may go to one server at a time, and their senders would rather wait than be told to come again.
 RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, patience=10.0)
@@ -69,7 +70,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
             Middleware(TrailingSlash),
         ],
         exception_handlers={
-            Refusal: refusals.render_refusal,
+            DomainError: refusals.render_refusal,
             HTTPException: refusals.render_routing,
             Exception: refusals.render_fault,
         },
@@ -84,7 +85,8 @@ async def _open(
 ) -> Context:
     """The context, with what it holds opened; the stack closes it in turn."""
     stack.enter_context(server_lock(settings.database))
-    database = await Database.open(settings.database)
+    around = world(settings, clock, identifiers)
+    database = await Database.open(settings.database, around)
     stack.push_async_callback(database.close)
     http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
     stack.push_async_callback(http.aclose)
@@ -98,7 +100,7 @@ async def _open(
         stack.push_async_callback(_stop, asyncio.create_task(rates.run()))
     stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
     client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
-    urls = Urls(settings.base_url)
+    urls = around.urls
     identity = Identity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
     receivers_http = GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS)
     stack.push_async_callback(receivers_http.aclose)

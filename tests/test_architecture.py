@@ -20,7 +20,7 @@ ROOMS: dict[str, set[str]] = {
     "limits": set(),
     "endpoints": set(),
     "signatures": {"limits"},
-    "errors": {"signatures"},  # for the words that say why a signature is refused
+    "errors": set(),
     "amounts": set(),
     "clock": set(),
     "identifiers": set(),
@@ -28,14 +28,14 @@ ROOMS: dict[str, set[str]] = {
     "urls": {"endpoints", "errors", "limits"},
     "settings": {"errors", "limits", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
-    "store": {"amounts", "clock", "errors", "limits", "urls"},
+    "store": {"amounts", "clock", "errors", "identifiers", "limits", "settings", "urls"},
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},
     "operator": VALUES | {"grants", "ledger", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
-    "http": VALUES | {"federation"},  # for whose request it is that a name is looked up
+    "http": VALUES | {"federation", "signatures"},  # for names looked up for a request, and reasons of error responses
     "routes": VALUES | {"federation", "grants", "http", "interledger", "payments", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.

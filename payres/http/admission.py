@@ -3,7 +3,7 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.federation.lookups import requested_by
 from payres.http.rate_limits import PEERS, RateLimits
 from payres.http.request_head import EXTENSION, section_bytes, too_long
@@ -34,7 +34,7 @@ class Admission:
         else:
             await self._serve_counted(address, scope, receive, send)
 
-    def _refusal(self, address: str | None, scope: Scope) -> Refusal | None:
+    def _refusal(self, address: str | None, scope: Scope) -> DomainError | None:
         if address is not None:
             refusal = self.limits.refusal_of_address(address, scope["path"])
             if refusal is not None:
@@ -45,9 +45,9 @@ class Admission:
                 return too_many(SECOND, sentence)
         # Servers other than ours have no such limit, or another.
         if EXTENSION not in scope.get("extensions", ()) and _section_bytes(scope) > MAX_HEADER_BYTES:
-            refusal = too_long()
-            self.limits.count_failure(scope, refusal.status)
-            return refusal
+            error = too_long()
+            self.limits.count_failure(scope, error.status)
+            return error
         return None
 
     async def _serve_counted(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:

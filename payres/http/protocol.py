@@ -21,9 +21,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from payres.clock import SECOND
-from payres.errors import Refusal, unavailable
+from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
-from payres.http.request_head import MALFORMED, MEASURED, ambiguity, body_bytes, section_bytes, too_long
+from payres.http.error_responses import ErrorResponse
+from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_response
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.throttle import too_many
@@ -124,7 +125,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.state = END  # without a word, which keeps a connection for a while: here are too many for that
             transport.abort()
         elif len(self.connections) > most:
-            self._refuse(unavailable("The server has as many connections as it takes. Try again shortly"))
+            self._refuse(Unavailable("The server has as many connections as it takes. Try again shortly"))
         elif of_address > most_of_address:
             self._refuse(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
         else:
@@ -164,9 +165,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._unfinished = 0
         if section_bytes(self.parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
             raise too_long()
-        refusal = ambiguity(self.parser.get_http_version(), self.headers, self.parser.should_upgrade())
-        if refusal is not None:
-            raise refusal
+        error = ambiguity(self.parser.get_http_version(), self.headers, self.parser.should_upgrade())
+        if error is not None:
+            raise error
         self.scope["extensions"] = MEASURED
         super().on_headers_complete()
         self._enter(BODY)
@@ -262,7 +263,8 @@ class HttpProtocol(HttpToolsProtocol):
         elif self.state is BODY and self.flow.read_paused:
             self._set_deadline()  # it is not the client that is slow
         elif self._awaits_request() and not is_closing:
-            self._refuse(Refusal(408, "too_slow", f"The request did not come within {SECONDS[self.state]} seconds"))
+            sentence = f"The request did not come within {SECONDS[self.state]} seconds"
+            self._refuse(ErrorResponse(408, "too_slow", sentence))
         else:
             self._close()
 
@@ -324,8 +326,8 @@ class HttpProtocol(HttpToolsProtocol):
             except httptools.HttpParserUpgrade as offer:  # it is passed over (RFC 9110 section 7.8)
                 data = data[offer.args[0] :]
             except httptools.HttpParserError as error:
-                refused = error.__context__  # what on_headers_complete raised
-                self._refuse(refused if isinstance(refused, Refusal) else Refusal(400, "invalid_request", MALFORMED))
+                raised = error.__context__  # by on_headers_complete
+                self._refuse(raised if isinstance(raised, ErrorResponse) else malformed())
                 return
             else:
                 return
@@ -336,10 +338,10 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._server.release(self)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, error: DomainError) -> None:
         """Answers what came last with an error, unless its answer has begun, and hangs up."""
         # No higher than that: an unauthenticated client could fill the log.
-        log.debug("refused what came from %s: %s", self.client, refusal.description)
+        log.debug("refused what came from %s: %s", self.client, error)
         is_in_body = self.state is BODY
         self._enter(END)
         self._held.clear()
@@ -351,7 +353,7 @@ class HttpProtocol(HttpToolsProtocol):
         if is_in_body and self.cycle.response_started:  # a request has one answer
             self._close()
             return
-        last = last_response(refusal, self.server_state.default_headers, self.parser.get_method())
+        last = last_response(error, self.server_state.default_headers, self.parser.get_method())
         self.transport.write(last)
         if self.transport.can_write_eof():
             # Closed at once, the answer would be lost to a client that is still sending (RFC 9112 section 9.6).

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from payres.errors import Refusal
+from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_HEADER_BYTES
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -32,10 +32,15 @@ def section_bytes(method: str | bytes, target_bytes: int, headers: Iterable[tupl
     return size
 
 
-def too_long() -> Refusal:
+def too_long() -> ErrorResponse:
     """The answer to a longer header section. What follows it on the connection is not read (RFC 6585 section 5)."""
     sentence = f"The request line and the headers are longer than the {MAX_HEADER_BYTES} bytes that this server takes"
-    return Refusal(431, "too_large", sentence, headers={"Connection": "close"})
+    return ErrorResponse(431, "too_large", sentence, headers={"Connection": "close"})
+
+
+def malformed() -> ErrorResponse:
+    """The answer to what is no HTTP/1.1."""
+    return _bad_request(MALFORMED)
 
 
 def body_bytes(headers: Headers) -> int | None:
@@ -48,7 +53,7 @@ def body_bytes(headers: Headers) -> int | None:
     return 0
 
 
-def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> Refusal | None:
+def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> ErrorResponse | None:
     """The answer to a request that another reader on its way, such as a proxy, may understand in another way.
 
     `headers` have lower-case names. The parser has refused a Content-Length that is repeated or stands beside a
@@ -58,18 +63,18 @@ def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> Refusal |
     if version == "1.1" and len(telling) == 1 and not offers_upgrade and _is_host(telling[0]):
         return None  # nearly all
     if version not in {"1.0", "1.1"}:
-        return _refusal(MALFORMED)
+        return malformed()
     hosts = [header for header in telling if header[0] == b"host"]
     if len(hosts) > 1 or (not hosts and version == "1.1") or not all(map(_is_host, hosts)):
-        return _refusal(_HOSTS)
+        return _bad_request(_HOSTS)
     codings = [value.strip(b" \t").lower() for name, value in telling if name == b"transfer-encoding"]
     if codings and (version == "1.0" or codings != [b"chunked"]):
-        return _refusal(_CODINGS)
+        return _bad_request(_CODINGS)
     # The parser takes what follows such a head for the other protocol: a body would be read as the next request.
     if offers_upgrade and (
         codings or any(name == b"content-length" and value.strip(b" \t0") for name, value in headers)
     ):
-        return _refusal(_UPGRADE)
+        return _bad_request(_UPGRADE)
     return None
 
 
@@ -78,5 +83,5 @@ def _is_host(header: tuple[bytes, bytes]) -> bool:
     return name == b"host" and _HOST.fullmatch(value) is not None
 
 
-def _refusal(sentence: str) -> Refusal:
-    return Refusal(400, "invalid_request", sentence)
+def _bad_request(sentence: str) -> ErrorResponse:
+    return ErrorResponse(400, "invalid_request", sentence)

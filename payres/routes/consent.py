@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.clock import MINUTE, SECOND
-from payres.errors import Refusal, invalid_request
+from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, WrongState
 from payres.grants import consent, owner_session, wording
 from payres.grants.consent import Decision
 from payres.grants.intervals import describe_moment
 from payres.grants.owner_session import ConsentRequest, OwnerDecision
 from payres.grants.sign_in import Guesser
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.routes.context import context_of
 from payres.routes.pages import keep_session, read_form, redirect, refusal_page, render, session_cookie
 from payres.store.database import Transaction
@@ -30,12 +31,13 @@ async def serve(request: Request) -> Response:
     """The endpoint, for every method: even what is refused here, or fails, is told to a person."""
     try:
         return await _answer(request)
-    except Refusal as refusal:
+    except DomainError as error:
+        refusal = error_response(error)
         context_of(request).rate_limits.count_failure(request.scope, refusal.status)
         return refusal_page(request, refusal)
     except Exception:
         log.exception("%s of a consent page failed", request.method)  # its address is a secret
-        fault = Refusal(500, "internal_error", "The fault is not yours. Please try again in a while")
+        fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
         return refusal_page(request, fault)
 
 
@@ -44,7 +46,7 @@ async def _answer(request: Request) -> Response:
         return _show(request, await _find(request))
     if request.method != "POST":
         allow = {"Allow": "GET, HEAD, POST"}
-        raise Refusal(
+        raise ErrorResponse(
             405, "method_not_allowed", "This page can be opened, and its form be sent; no more", headers=allow
         )
     form = await read_form(request)
@@ -55,7 +57,7 @@ async def _answer(request: Request) -> Response:
             return await _sign_out(request, form)
         case "approve" | "deny" as choice:
             return await _decide(request, form, approve=choice == "approve")
-    raise invalid_request("This form is not one of this page's. Please open the request again", field="choice")
+    raise InvalidRequest("This form is not one of this page's. Please open the request again", field="choice")
 
 
 def _show(request: Request, found: ConsentRequest) -> Response:
@@ -84,10 +86,10 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
             return owner_session.open_session(tx, found.wallet, replaced, context.identifiers, context.clock.now())
 
         session = await context.database.write(unit)
-    except Refusal as refusal:
-        if refusal.status != 401:
-            return refusal_page(request, refusal, _path(request))
-        return _show_sign_in(request, found, refusal.description, 401)
+    except SignInFailed as error:
+        return _show_sign_in(request, found, str(error), 401)
+    except DomainError as error:
+        return refusal_page(request, error_response(error), _path(request))
     response = redirect(_path(request))
     # The server ends the session much earlier; until then the cookie tells this browser from a stranger's.
     keep_session(request, response, session, REMEMBERED // SECOND)
@@ -120,14 +122,12 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
 
     try:
         decision = await context.database.write(unit)
-    except Refusal as refusal:
-        if refusal.status not in {401, 403, 409}:
-            raise
-        return await _explain(request, refusal)
+    except (SignInFailed, InsufficientAccess, WrongState) as error:
+        return await _explain(request, error_response(error))
     return redirect(decision.redirect or _path(request))
 
 
-async def _explain(request: Request, refusal: Refusal) -> Response:
+async def _explain(request: Request, refusal: ErrorResponse) -> Response:
     """Why a decision was not taken, with the way on."""
     found = await _find(request)
     if found.decided:

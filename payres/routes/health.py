@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.http.responses import json_response
 from payres.limits import MIN_FREE_BYTES
 from payres.routes.context import context_of
@@ -22,8 +22,8 @@ async def healthz(request: Request) -> Response:
     """GET /healthz: 200 when the process lives and the database can be read, 503 with the reason when it cannot."""
     try:
         await context_of(request).database.read(answers)
-    except Refusal as refusal:
-        return _unavailable(refusal.description)
+    except DomainError as error:
+        return _unavailable(str(error))
     return json_response({"status": "ok"})
 
 
@@ -63,8 +63,8 @@ class Readiness:
         try:
             async with asyncio.timeout(COMMIT_SECONDS):
                 await self._database.write(touch)
-        except Refusal as refusal:
-            return refusal.description
+        except DomainError as error:
+            return str(error)
         except TimeoutError:
             return f"The database did not take a commit within {COMMIT_SECONDS:g} seconds"
         return None

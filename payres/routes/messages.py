@@ -2,7 +2,8 @@
 
 from starlette.requests import Request
 
-from payres.errors import Refusal, invalid_request
+from payres.errors import InvalidRequest
+from payres.http.error_responses import ErrorResponse
 from payres.http.responses import JSON
 from payres.routes.context import context_of
 from payres.signatures.base import Message
@@ -16,10 +17,10 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
     while more:
         message = await request.receive()  # Request.stream is a generator and costs as much again as what it reads
         if message["type"] == "http.disconnect":  # nobody reads the answer, but hanging up is no fault of ours either
-            raise invalid_request("The body ended before all of it had come", field="body")
+            raise InvalidRequest("The body ended before all of it had come", field="body")
         body += message.get("body", b"")
         if len(body) > limit:
-            raise Refusal(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
+            raise ErrorResponse(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
         more = message.get("more_body", False)
     return bytes(body)
 
@@ -29,7 +30,7 @@ async def read_json_body(request: Request) -> bytes:
     body = await read_body(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and media_type != JSON:
-        raise Refusal(415, "unsupported_media_type", f"Send the body as Content-Type: {JSON}")
+        raise ErrorResponse(415, "unsupported_media_type", f"Send the body as Content-Type: {JSON}")
     return body
 
 

@@ -6,8 +6,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.http.cross_origin import answer_headers
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.rate_limits import rate_limits_of
 from payres.http.responses import refusal_response
 from payres.routes.context import context_of
@@ -21,9 +22,10 @@ ROUTING = {
 }
 
 
-async def render_refusal(request: Request, refusal: Exception) -> Response:
-    """The answer for a Refusal. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
-    assert isinstance(refusal, Refusal)
+async def render_refusal(request: Request, error: Exception) -> Response:
+    """The answer for a domain error. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
+    assert isinstance(error, DomainError)
+    refusal = error_response(error)
     rate_limits_of(request).count_failure(request.scope, refusal.status)
     if refusal.status == 405 and request.method == "OPTIONS":
         # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
@@ -44,7 +46,7 @@ async def render_routing(request: Request, exception: Exception) -> Response:
     assert isinstance(exception, HTTPException)
     code, description = ROUTING.get(exception.status_code, ("invalid_request", "The request cannot be understood"))
     status = exception.status_code if exception.status_code in ROUTING else 400
-    return await render_refusal(request, Refusal(status, code, description, headers=exception.headers))
+    return await render_refusal(request, ErrorResponse(status, code, description, headers=exception.headers))
 
 
 async def render_fault(request: Request, exception: Exception) -> Response:
@@ -54,4 +56,4 @@ async def render_fault(request: Request, exception: Exception) -> Response:
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
     headers = {"Connection": "close", **answer_headers(request)}
-    return await render_refusal(request, Refusal(500, "internal_error", sentence, headers=headers))
+    return await render_refusal(request, ErrorResponse(500, "internal_error", sentence, headers=headers))

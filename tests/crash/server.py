@@ -41,7 +41,7 @@ UNLIMITED = {
 FILES = threading.Lock()
 
 
-class CommandFailed(Exception):  # noqa: N818 - a state, found
+class CommandFailed(Exception):
     """A command that should have succeeded did not; the text is what it said."""
 
 
