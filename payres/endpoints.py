@@ -32,12 +32,13 @@ class Endpoint(NamedTuple):
     kind: Kind = Kind.API
     takes_json: bool = False
     needs_token: bool = False  # an access or continuation token, as `Authorization: GNAP <token>`
+    is_public: bool = False  # in part: for a request without an Authorization header
 
 
 # Routes are tried in this order, so what is asked for most comes first, and wallet addresses last.
 ENDPOINTS: Final = (
     Endpoint("POST", "/ilp", "ilp.receive", Kind.PEERS),
-    Endpoint("GET", "/incoming-payments/{id}", "incoming_payments.read", needs_token=True),  # but for its public form
+    Endpoint("GET", "/incoming-payments/{id}", "incoming_payments.read", needs_token=True, is_public=True),
     Endpoint("POST", "/incoming-payments", "incoming_payments.create", takes_json=True, needs_token=True),
     Endpoint("GET", "/incoming-payments", "incoming_payments.list_page", needs_token=True),
     Endpoint("POST", "/incoming-payments/{id}/complete", "incoming_payments.complete", needs_token=True),

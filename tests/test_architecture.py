@@ -14,12 +14,15 @@ MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 # Plain values and the shapes that cross HTTP: every room above the store may use these.
-VALUES = {"amounts", "clock", "endpoints", "errors", "identifiers", "limits", "settings", "throttle", "urls", "wire"}
+VALUES = {"amounts", "clock", "encoding", "endpoints", "errors", "identifiers"} | {
+    *("limits", "settings", "throttle", "urls", "wire"),
+}
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
+    "encoding": set(),
     "endpoints": set(),
-    "signatures": {"limits"},
+    "signatures": {"encoding", "limits"},
     "errors": set(),
     "amounts": set(),
     "clock": set(),

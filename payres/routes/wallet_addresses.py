@@ -8,6 +8,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.encoding import base64url_decoded
 from payres.errors import NotFound
 from payres.grants.clients import local_jwk
 from payres.http.accept import check_accept, takes
@@ -85,7 +86,7 @@ def _payment_details(request: Request, wallet: WalletRecord) -> Response:
     """SPSP (RFC 9): an ILP address and a secret that nobody else was given, for one payment into the wallet by a sender
     that knows a payment pointer and no incoming payment."""
     made = context_of(request).credentials.for_wallet(wallet.id, wallet_asset(wallet))
-    secret = base64.urlsafe_b64decode(made.shared_secret + "=")
+    secret = base64url_decoded(made.shared_secret)
     body = {"destination_account": made.ilp_address, "shared_secret": base64.b64encode(secret).decode()}
     return Response(encode(body), headers=SPSP_CACHE, media_type=SPSP_TYPE)
 
