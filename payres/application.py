@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from payres.clock import Clock, SystemClock
@@ -71,7 +70,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
         ],
         exception_handlers={
             DomainError: refusals.render_refusal,
-            HTTPException: refusals.render_routing,
+            404: refusals.render_nothing,
             Exception: refusals.render_fault,
         },
     )

@@ -155,7 +155,6 @@ class HttpProtocol(HttpToolsProtocol):
         return False
 
     def on_message_begin(self) -> None:
-        """Begins a request."""
         self._enter(HEAD)
         super().on_message_begin()
 
@@ -175,14 +174,12 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
 
     def on_body(self, body: bytes) -> None:
-        """Hands on a part of the body."""
         self._unfinished = 0
         if self._body_left is not None:
             self._body_left -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Ends the request."""
         self._unfinished = 0
         super().on_message_complete()
         self._enter(IDLE if self.cycle.response_complete else ANSWER)

@@ -2,11 +2,10 @@
 
 import logging
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import DomainError
+from payres.errors import DomainError, NotFound
 from payres.http.cross_origin import answer_headers
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.rate_limits import rate_limits_of
@@ -14,12 +13,6 @@ from payres.http.responses import refusal_response
 from payres.routes.context import context_of
 
 log = logging.getLogger("payres.routes")
-
-# What no route takes.
-ROUTING = {
-    404: ("not_found", "There is nothing at this address"),
-    405: ("method_not_allowed", "This address does not take that method"),
-}
 
 
 async def render_refusal(request: Request, error: Exception) -> Response:
@@ -41,12 +34,9 @@ def where_to_ask(request: Request) -> dict[str, str]:
     return {"WWW-Authenticate": f"GNAP as_uri={context_of(request).urls.auth_server}"}
 
 
-async def render_routing(request: Request, exception: Exception) -> Response:
-    """The answer for an address or method that no route takes."""
-    assert isinstance(exception, HTTPException)
-    code, description = ROUTING.get(exception.status_code, ("invalid_request", "The request cannot be understood"))
-    status = exception.status_code if exception.status_code in ROUTING else 400
-    return await render_refusal(request, ErrorResponse(status, code, description, headers=exception.headers))
+async def render_nothing(request: Request, _: Exception) -> Response:
+    """The answer at an address that is no route's."""
+    return await render_refusal(request, NotFound("There is nothing at this address"))
 
 
 async def render_fault(request: Request, exception: Exception) -> Response:

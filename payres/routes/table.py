@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import Final
 
 from starlette.convertors import PathConvertor, register_url_convertor
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind
 from payres.http.accept import check_accept
+from payres.http.error_responses import ErrorResponse
 from payres.urls import ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -50,7 +50,8 @@ class EndpointRoute(Route):
         handler = self.handlers.get(scope["method"])
         if handler is None:
             if not self._takes_all:
-                raise HTTPException(405, headers=self._allowed)
+                sentence = "This address does not take that method"
+                raise ErrorResponse(405, "method_not_allowed", sentence, headers=self._allowed)
             handler = self.handlers["GET"]
         if self._is_json:
             check_accept(scope["headers"])
