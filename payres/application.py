@@ -1,16 +1,11 @@
 """The application: settings, database, routes and workers wired into one Starlette app."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from starlette.applications import Starlette
-from starlette.convertors import PathConvertor, register_url_convertor
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import Clock, SystemClock
 from payres.errors import DomainError
@@ -19,6 +14,9 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
+from payres.http.admission import Admission
+from payres.http.cross_origin import CrossOrigin
+from payres.http.rate_limits import RateLimits
 from payres.identifiers import Identifiers, SystemIdentifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
@@ -30,26 +28,10 @@ from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
 from payres.operator.invariants import BackgroundCheck
 from payres.payments.settlement import settle_interrupted
-from payres.routes import (
-    consent,
-    did_documents,
-    grants,
-    health,
-    ilp,
-    incoming_payments,
-    outgoing_payments,
-    quotes,
-    refusals,
-    tokens,
-    wallet_addresses,
-)
-from payres.routes.accept import JsonRoute, WalletRoute
-from payres.routes.admission import Admission
+from payres.routes import refusals
 from payres.routes.context import Context
-from payres.routes.cross_origin import CrossOrigin
-from payres.routes.header_limit import HeaderLimit
-from payres.routes.rate_limits import RateLimits
-from payres.routes.readiness import Readiness
+from payres.routes.health import Readiness
+from payres.routes.table import ROUTES, TrailingSlash
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
@@ -57,49 +39,10 @@ from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret
 from payres.store.work import world
 from payres.throttle import Throttle
-from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
-
-
-class WalletPath(PathConvertor):
-    """A path that a wallet can have, so that a wrong method on a path of the API is a 405 and not an unknown wallet."""
-
-    regex = rf"(?!(?:{'|'.join(map(re.escape, sorted(RESERVED_SEGMENTS)))})(?:/|$)).+|{re.escape(ROOT_WALLET_PATH)}"
-
-
-register_url_convertor("wallet", WalletPath())
+from payres.urls import ROOT_WALLET_PATH
 
 # Many payments may go to one server at a time, and their senders would rather wait than be told to come again.
 RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, queue_seconds=10.0)
-
-ROUTES = [
-    Route("/ilp", ilp.receive, methods=["POST"]),  # first: routes are tried in turn, and a payment is many packets
-    JsonRoute("/incoming-payments/{id}", incoming_payments.read, methods=["GET"]),
-    JsonRoute("/incoming-payments", incoming_payments.create, methods=["POST"]),
-    JsonRoute("/incoming-payments", incoming_payments.list_page, methods=["GET"]),
-    JsonRoute("/incoming-payments/{id}/complete", incoming_payments.complete, methods=["POST"]),
-    # The official .NET client completes with two slashes; what it signed cannot be redirected.
-    JsonRoute("/incoming-payments/{id}//complete", incoming_payments.complete, methods=["POST"]),
-    JsonRoute("/quotes", quotes.create, methods=["POST"]),
-    JsonRoute("/quotes/{id}", quotes.read, methods=["GET"]),
-    JsonRoute("/outgoing-payments", outgoing_payments.create, methods=["POST"]),
-    JsonRoute("/outgoing-payments", outgoing_payments.list_page, methods=["GET"]),
-    JsonRoute("/outgoing-payments/{id}", outgoing_payments.read, methods=["GET"]),
-    JsonRoute("/outgoing-payment-grant", outgoing_payments.read_grant_spending, methods=["GET"]),
-    JsonRoute("/", grants.request, methods=["POST"]),
-    JsonRoute("/", grants.discover, methods=["OPTIONS"]),
-    JsonRoute("/continue/{id}", grants.continue_request, methods=["POST"]),
-    JsonRoute("/continue/{id}", grants.cancel, methods=["DELETE"]),
-    JsonRoute("/token/{id}", tokens.rotate, methods=["POST"]),
-    JsonRoute("/token/{id}", tokens.revoke, methods=["DELETE"]),
-    *consent.ROUTES,
-    Route("/healthz", health.healthz, methods=["GET"]),
-    Route("/readyz", health.readyz, methods=["GET"]),
-    # Wallet addresses come last: they take every path that is left.
-    WalletRoute("/{path:wallet}/jwks.json", wallet_addresses.read_keys),
-    WalletRoute("/{path:wallet}/did.json", did_documents.read),
-    WalletRoute("/{path:wallet}", wallet_addresses.read),
-]
-assert ROOT_WALLET_PATH == ".well-known/pay", "served by the wallet address routes like any other path"
 
 
 def create_app(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> Starlette:
@@ -112,6 +55,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             app.state.context = await _open(settings, clock, identifiers, rate_limits, stack)
+            app.state.readiness = Readiness(app.state.context.database)
             yield
 
     app = Starlette(
@@ -120,12 +64,11 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
         middleware=[
             Middleware(CrossOrigin),
             Middleware(Admission, rate_limits),
-            Middleware(HeaderLimit, rate_limits),
             Middleware(TrailingSlash),
         ],
         exception_handlers={
             DomainError: refusals.render_refusal,
-            HTTPException: refusals.render_routing,
+            404: refusals.render_nothing,
             Exception: refusals.render_fault,
         },
     )
@@ -186,7 +129,6 @@ async def _open(
         credentials=credentials,
         sign_in=SignInGuard(),
         rate_limits=rate_limits,
-        readiness=Readiness(database),
         idempotency_slots=Slots(None, None, 1),
     )
 
@@ -195,16 +137,3 @@ async def _stop(task: "asyncio.Task[None]") -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-class TrailingSlash:
-    """Accepts one trailing slash on every path; routing sees the path without, the signature check sees it as sent."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # An escaped slash is not a slash (RFC 3986 section 2.2), so it is the raw path that tells.
-        if scope["type"] == "http" and len(scope["path"]) > 1 and scope["raw_path"].endswith(b"/"):
-            scope["path"] = scope["path"][:-1]
-        await self.app(scope, receive, send)

@@ -4,17 +4,10 @@ import re
 from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
+from payres.endpoints import RESERVED_SEGMENTS
 from payres.errors import InvalidRequest
 from payres.limits import MAX_HOST_LENGTH, MAX_URL_LENGTH, MAX_WALLET_PATH_LENGTH
 
-# First path segments that belong to the API; a wallet may not shadow them (contract: URLs).
-RESERVED_SEGMENTS = frozenset(
-    {
-        *("incoming-payments", "outgoing-payments", "outgoing-payment-grant", "quotes", "ilp"),
-        *("continue", "token", "interact", "grant", "discovery", "account", "admin", "static"),
-        *("healthz", "readyz", "metrics", "jwks.json", "did.json", ".well-known", "favicon.ico"),
-    }
-)
 ROOT_WALLET_PATH = ".well-known/pay"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 RECEIVER = re.compile(r"https?://.+/incoming-payments/.+")

@@ -192,7 +192,7 @@ def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
                 if app.state.context.database.halted:
                     break
                 await asyncio.sleep(0.01)
-            problem: str | None = await app.state.context.readiness.problem()
+            problem: str | None = await app.state.readiness.problem()
             return problem
 
     assert "its books do not balance" in (asyncio.run(start()) or "")

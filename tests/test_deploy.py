@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import yaml
 
-from payres.application import ROUTES
+from payres.endpoints import ENDPOINTS
 from payres.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def test_health_check_of_the_image_asks_an_address_that_exists(instructions: lis
     assert command[:2] == ["python", "-c"]
     compile(command[2], "HEALTHCHECK", "exec")
     assert "/healthz'" in command[2]
-    assert any(route.path == "/healthz" for route in ROUTES)
+    assert any(endpoint.path == "/healthz" for endpoint in ENDPOINTS)
 
 
 def test_unit_runs_serve_with_nothing_to_gain() -> None:

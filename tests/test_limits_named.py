@@ -8,14 +8,14 @@ from pathlib import Path
 import httpx2
 import msgspec
 import pytest
+from payres.routes.idempotency import idempotency_key
 from starlette.requests import Request
 
 from payres import limits
 from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.grants.passwords import hash_password
-from payres.routes.accept import check_accept
-from payres.routes.idempotency import idempotency_key
+from payres.http.accept import check_accept
 from payres.routes.page_query import page_query
 from payres.settings import Settings
 from payres.signatures.digest import content_digest, digest_problem
@@ -56,15 +56,15 @@ ELSEWHERE = {
         "MAX_PACKETS_IN_FLIGHT": "test_packets_in_flight_are_limited_for_each_peer",
         "DEFAULT_RATE_PER_PEER": "test_packets_a_second_are_limited_for_each_peer",
     },
-    "tests/routes/test_admission.py": {
+    "tests/http/test_admission.py": {
         "MAX_REQUESTS_PER_ADDRESS": "test_requests_of_an_address_under_way_are_limited",
     },
-    "tests/routes/test_connections.py": {
+    "tests/http/test_connections.py": {
         "MAX_BUFFERED_BYTES": "test_buffers_of_all_are_limited_and_the_oldest_is_cut",
     },
     "tests/routes/test_health.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
-    "tests/routes/test_http_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
-    "tests/routes/test_http_timing.py": {
+    "tests/http/test_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
+    "tests/http/test_timing.py": {
         "MAX_CONNECTIONS": "test_connections_are_limited",
         "MAX_CONNECTIONS_PER_ADDRESS": "test_connections_of_one_address_are_limited",
         "SPARE_FILES": "test_refused_connections_leave_files_to_others",
@@ -75,7 +75,7 @@ ELSEWHERE = {
     "tests/routes/test_ilp.py": {
         "MAX_PACKET_BODY_BYTES": "test_longest_packet_is_taken_and_a_longer_body_is_not",
     },
-    "tests/routes/test_rate_limits.py": {
+    "tests/http/test_rate_limits.py": {
         "DEFAULT_RATE_PER_CLIENT": "test_client_is_counted_by_itself_after_it_has_proven_itself",
         "DEFAULT_RATE_PER_ADDRESS": "test_address_may_ask_so_often_and_again_later",
         "DEFAULT_RATE_OF_STRANGERS": "test_address_that_guesses_is_refused_whatever_it_asks",

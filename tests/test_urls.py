@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres.endpoints import RESERVED_SEGMENTS
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
-    RESERVED_SEGMENTS,
     Urls,
     is_http_url,
     normalise,

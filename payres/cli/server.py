@@ -16,13 +16,13 @@ import msgspec
 
 from payres import __version__
 from payres.cli.session import Session, with_session
-from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS, MAX_CONNECTIONS, SPARE_FILES
+from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.settings import Settings
 from payres.store.database_file import server_lock
 from payres.store.wallets import count_wallets
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
-    import uvicorn
+    from payres.http.server import HttpServer
 
 CONFIG = "payres.toml"
 
@@ -144,32 +144,13 @@ def _announce(session: Session, demo: bool) -> None:
     session.show(resource, "\n".join(lines))
 
 
-def _build(settings: Settings) -> "uvicorn.Server":
-    import uvicorn
-
+def _build(settings: Settings) -> "HttpServer":
     from payres.application import create_app
-    from payres.cli.http_server import HttpServer
-    from payres.routes.http_protocol import HttpProtocol
+    from payres.http.server import HttpServer
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("payres").setLevel(logging.INFO)
-    config = uvicorn.Config(
-        create_app(settings),
-        loop="auto",  # uvloop, where there is one
-        http=HttpProtocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=True,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        proxy_headers=True,  # X-Forwarded-For, of these alone
-        forwarded_allow_ips=settings.trusted_proxies,
-    )
-    return HttpServer(config)
+    return HttpServer(create_app(settings), settings.trusted_proxies)
 
 
 def _stop(*_: object) -> NoReturn:

@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from payres.clock import MINUTE, SECOND
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, WrongState
@@ -22,8 +20,7 @@ from payres.grants.owner_session import ConsentRequest, OwnerDecision
 from payres.grants.sign_in import Guesser
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.routes.context import context_of
-from payres.routes.forms import keep_session, read_form, session_cookie
-from payres.routes.pages import redirect, refusal_page, render
+from payres.routes.pages import keep_session, read_form, redirect, refusal_page, render, session_cookie
 from payres.store.sessions import REMEMBERED
 from payres.store.work import Work
 from payres.throttle import origin_of
@@ -31,28 +28,21 @@ from payres.throttle import origin_of
 log = logging.getLogger("payres.routes")
 
 
-class ConsentPages:
+async def serve(request: Request) -> Response:
     """The endpoint, for every method: even what is refused here, or fails, is told to a person."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await _serve(request)
-        except DomainError as error:
-            refusal = error_response(error)
-            context_of(request).rate_limits.count_failure(scope, refusal.status)
-            response = refusal_page(request, refusal)
-        except Exception:
-            log.exception("%s of a consent page failed", request.method)  # its address is a secret
-            fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
-            response = refusal_page(request, fault)
-        await response(scope, receive, send)
+    try:
+        return await _answer(request)
+    except DomainError as error:
+        refusal = error_response(error)
+        context_of(request).rate_limits.count_failure(request.scope, refusal.status)
+        return refusal_page(request, refusal)
+    except Exception:
+        log.exception("%s of a consent page failed", request.method)  # its address is a secret
+        fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
+        return refusal_page(request, fault)
 
 
-ROUTES: list[Route] = [Route("/interact/{id}/{nonce}", ConsentPages())]
-
-
-async def _serve(request: Request) -> Response:
+async def _answer(request: Request) -> Response:
     if request.method in {"GET", "HEAD"}:
         return _show(request, await _find(request))
     if request.method != "POST":

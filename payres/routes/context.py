@@ -8,13 +8,12 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
+from payres.http.rate_limits import RateLimits
 from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
-from payres.routes.rate_limits import RateLimits
-from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
@@ -38,7 +37,6 @@ class Context(msgspec.Struct, frozen=True):
     credentials: CredentialSource
     sign_in: SignInGuard
     rate_limits: RateLimits
-    readiness: Readiness
     idempotency_slots: Slots  # one for each key of a client, so that copies of a request wait for its answer
 
 

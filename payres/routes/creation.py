@@ -14,11 +14,12 @@ from starlette.responses import Response
 from payres.errors import InvalidRequest
 from payres.grants.access import AccessType, Caller
 from payres.grants.tokens import require_token_in_force
+from payres.http.responses import json_response
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.messages import json_response, read_json_body
+from payres.routes.messages import read_json_body
 from payres.store.grants import keep_grant
 from payres.store.work import Work
 from payres.terms import Offer

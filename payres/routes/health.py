@@ -1,12 +1,21 @@
 """Health, for whoever watches the server: whether it lives, and whether it can take payments."""
 
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError
+from payres.http.responses import json_response
+from payres.limits import MIN_FREE_BYTES
 from payres.routes.context import context_of
-from payres.routes.messages import json_response
-from payres.store.database import answers
+from payres.store.database import Database, answers, touch
+
+COMMIT_SECONDS: Final = 2.0  # for a commit; whoever asks waits little longer
+CACHE_SECONDS: Final = 1.0  # so that asking often does not make work
 
 
 async def healthz(request: Request) -> Response:
@@ -20,8 +29,51 @@ async def healthz(request: Request) -> Response:
 
 async def readyz(request: Request) -> Response:
     """GET /readyz: 200 when payments can be taken, 503 with the reason when they cannot."""
-    problem = await context_of(request).readiness.problem()
+    readiness: Readiness = request.scope["app"].state["readiness"]
+    problem = await readiness.problem()
     return _unavailable(problem) if problem else json_response({"status": "ok"})
+
+
+class Readiness:
+    """Whether payments can be taken now. Finds out by a real commit, at most once a second."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asking = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._problem: str | None = None
+
+    async def problem(self) -> str | None:
+        """Why no payments can be taken, or None when they can."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if now >= self._asked_at + CACHE_SECONDS:
+                self._problem = self._no_room() or await self._no_commit()
+                self._asked_at = now
+        return self._database.halted or self._problem
+
+    def _no_room(self) -> str | None:
+        try:
+            is_enough = free_bytes(Path(self._database.path).parent) >= MIN_FREE_BYTES
+        except OSError:  # the folder has gone, of which the commit says more
+            return None
+        return None if is_enough else f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
+
+    async def _no_commit(self) -> str | None:
+        try:
+            async with asyncio.timeout(COMMIT_SECONDS):
+                await self._database.write(touch)
+        except DomainError as error:
+            return str(error)
+        except TimeoutError:
+            return f"The database did not take a commit within {COMMIT_SECONDS:g} seconds"
+        return None
+
+
+def free_bytes(folder: Path) -> int:
+    """What may still be written to the disk of a folder."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def _unavailable(reason: str) -> Response:

@@ -8,11 +8,12 @@ from starlette.responses import Response
 
 from payres.grants.access import Caller
 from payres.grants.tokens import require_token_in_force
+from payres.http.responses import json_response
 from payres.payments import incoming as rules
 from payres.routes import bodies, creation, reading
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.messages import json_response, read_body
+from payres.routes.messages import read_body
 from payres.store import incoming
 from payres.store.incoming import IncomingRecord
 from payres.store.wallets import WalletRecord

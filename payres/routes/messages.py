@@ -1,17 +1,12 @@
-"""Requests as they came and answers as they go: bounded bodies, what was signed, JSON."""
-
-from typing import Any
+"""Requests as they came: bounded bodies, and what was signed."""
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from payres.errors import InvalidRequest
 from payres.http.error_responses import ErrorResponse
+from payres.http.responses import JSON
 from payres.routes.context import context_of
 from payres.signatures.base import Message
-from payres.wire import encode
-
-JSON = "application/json"
 
 
 async def read_body(request: Request, most: int | None = None) -> bytes:
@@ -47,8 +42,3 @@ def signed_message(request: Request, body: bytes) -> Message:
         target += b"?" + scope["query_string"]
     uri = context_of(request).urls.base + target.decode("utf-8", "replace")
     return Message(scope["method"], uri, scope["headers"], body)
-
-
-def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """An answer with the struct as JSON; it is for the caller alone unless the headers say otherwise."""
-    return Response(encode(content), status, {"Cache-Control": "no-store"} | (headers or {}), media_type=JSON)

@@ -9,11 +9,12 @@ from starlette.responses import Response
 from payres.amounts import Asset
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, current_window, spent_in_window
+from payres.http.responses import json_response
 from payres.payments import outgoing as rules
 from payres.routes import bodies, creation, reading
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.messages import json_response, read_body
+from payres.routes.messages import read_body
 from payres.store import outgoing, wallets
 from payres.store.work import Work
 from payres.terms import Offer

@@ -5,10 +5,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.grants.access import Caller
+from payres.http.responses import json_response
 from payres.payments import quotes as rules
 from payres.routes import bodies, creation, reading
 from payres.routes.context import Context, context_of
-from payres.routes.messages import json_response
 from payres.store import quotes
 from payres.store.work import Work
 from payres.terms import Offer

@@ -10,10 +10,11 @@ from starlette.responses import Response
 
 from payres.errors import NotFound
 from payres.grants.access import AccessType, Caller
+from payres.http.responses import json_response
 from payres.routes.authorize import authorize
 from payres.routes.bodies import pagination
 from payres.routes.context import context_of
-from payres.routes.messages import json_response, read_body
+from payres.routes.messages import read_body
 from payres.routes.page_query import page_query, wallet_address_of
 from payres.store import wallets
 from payres.store.pages import PageBounds, PageQuery

@@ -1,26 +1,18 @@
-"""How every refusal and every fault leaves the server: one JSON shape, and nothing of the inside."""
+"""How every error and every fault leaves the server: one JSON shape, and nothing of the inside."""
 
 import logging
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from payres.errors import DomainError
+from payres.errors import DomainError, NotFound
+from payres.http.cross_origin import answer_headers
 from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.rate_limits import rate_limits_of
+from payres.http.responses import refusal_response
 from payres.routes.context import context_of
-from payres.routes.cross_origin import answer_headers
-from payres.routes.messages import json_response
-from payres.routes.rate_limits import rate_limits_of
 
 log = logging.getLogger("payres.routes")
-
-# Starlette's own answers to what no route takes.
-ROUTING = {
-    404: ("not_found", "There is nothing at this address"),
-    405: ("method_not_allowed", "This address does not take that method"),
-}
 
 
 async def render_refusal(request: Request, error: Exception) -> Response:
@@ -42,28 +34,9 @@ def where_to_ask(request: Request) -> dict[str, str]:
     return {"WWW-Authenticate": f"GNAP as_uri={context_of(request).urls.auth_server}"}
 
 
-def refusal_response(error: DomainError) -> Response:
-    """The answer for a domain error as far as no request is needed for it."""
-    refusal = error_response(error)
-    shown = {"code": refusal.code, "description": refusal.description}
-    details = {"details": dict(refusal.details)} if refusal.details else {}
-    return json_response({"error": shown | details}, refusal.status, dict(refusal.headers))
-
-
-async def render_routing(request: Request, exception: Exception) -> Response:
-    """The answer for an address or method that no route takes."""
-    assert isinstance(exception, HTTPException)
-    code, description = ROUTING.get(exception.status_code, ("invalid_request", "The request cannot be understood"))
-    status = exception.status_code if exception.status_code in ROUTING else 400
-    headers = {"Allow": _allowed_methods(request)} if status == 405 else exception.headers
-    return await render_refusal(request, ErrorResponse(status, code, description, headers=headers))
-
-
-def _allowed_methods(request: Request) -> str:
-    """What every route at this address takes (RFC 9110 section 10.2.1); Starlette names those of the first alone."""
-    routes = [route for route in request.app.routes if isinstance(route, Route)]
-    matching = [route.methods or () for route in routes if route.path_regex.match(request.scope["path"])]
-    return ", ".join(sorted({"OPTIONS", *(method for methods in matching for method in methods)}))
+async def render_nothing(request: Request, _: Exception) -> Response:
+    """The answer at an address that is no route's."""
+    return await render_refusal(request, NotFound("There is nothing at this address"))
 
 
 async def render_fault(request: Request, exception: Exception) -> Response:

@@ -8,10 +8,11 @@ from starlette.responses import Response
 from payres.errors import DomainError, NotFound
 from payres.grants import tokens as rules
 from payres.http.error_responses import invalid_token
+from payres.http.responses import json_response
 from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, prove_client
 from payres.routes.context import context_of
-from payres.routes.messages import json_response, read_body
+from payres.routes.messages import read_body
 from payres.store import clients, grants, tokens
 from payres.store.clients import ClientRecord
 from payres.store.work import Work

@@ -1,37 +1,45 @@
-"""Wallet addresses over HTTP: what they are, and the keys of the clients they name."""
+"""Wallet addresses over HTTP: what they are, how to pay them, and the keys of the clients they name."""
 
+import base64
 from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.encoding import base64url_decoded
 from payres.errors import NotFound
 from payres.grants.clients import local_jwk
+from payres.http.accept import check_accept, takes
+from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.error_responses import method_not_allowed
-from payres.routes import spsp
-from payres.routes.accept import check_accept
+from payres.http.responses import json_response
 from payres.routes.context import context_of
-from payres.routes.cross_origin import ANY_ORIGIN
-from payres.routes.messages import json_response
 from payres.signatures.jwk import JWK
 from payres.store import wallets
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction
 from payres.urls import ROOT_WALLET_PATH
-from payres.wire import WalletAddress
+from payres.wire import WalletAddress, encode
 
 # Short, because clients act on both; keys shorter, because a revoked one should soon be gone everywhere.
-WALLET_CACHE = {"Cache-Control": "public, max-age=60", "Vary": "Accept", **ANY_ORIGIN}
-KEYS_CACHE = {"Cache-Control": "public, max-age=10", **ANY_ORIGIN}
-KEY_SET_TYPES = ("application/jwk-set+json",)
+WALLET_CACHE: Final = {"Cache-Control": "public, max-age=60", "Vary": "Accept", **ANY_ORIGIN}
+KEYS_CACHE: Final = {"Cache-Control": "public, max-age=10", **ANY_ORIGIN}
+SPSP_CACHE: Final = {"Cache-Control": "no-store", "Vary": "Accept", **ANY_ORIGIN}
+SPSP_TYPE: Final = "application/spsp4+json"
+KEY_SET_TYPES: Final = ("application/jwk-set+json",)
+# What DID resolvers ask for; the document is sent as application/json, as the Open Payments document has it.
+DID_TYPES: Final = ("application/did+json", "application/did+ld+json", "application/ld+json")
+DID_CONTEXT: Final = ("https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1")
 
 
 async def read(request: Request) -> Response:
     """GET {wallet address}: 404 when it is unknown or inactive. How to pay it, when `Accept` asks for that."""
     context = context_of(request)
     wallet = await context.database.read(lambda tx: _find(tx, request))
-    if spsp.is_asked(request):
-        return spsp.answer(request, wallet)
+    if takes(request.scope["headers"], SPSP_TYPE):
+        return _payment_details(request, wallet)
     body = WalletAddress(
         id=context.urls.wallet(wallet.path),
         **({"public_name": wallet.public_name} if wallet.public_name else {}),
@@ -44,12 +52,45 @@ async def read(request: Request) -> Response:
 
 
 async def read_keys(request: Request) -> Response:
-    """GET {wallet address}/jwks.json: the keys in force."""
-    _, keys = await keys_in_force(request, KEY_SET_TYPES)
+    """GET {wallet address}/jwks.json: the valid keys."""
+    _, keys = await _keys(request, KEY_SET_TYPES)
     return json_response({"keys": keys}, headers=KEYS_CACHE)
 
 
-async def keys_in_force(request: Request, types: Sequence[str]) -> tuple[str, list[JWK]]:
+async def read_did(request: Request) -> Response:
+    """GET {wallet address}/did.json: the same keys, for those who resolve the wallet's did:web identifier."""
+    urls = context_of(request).urls
+    path, keys = await _keys(request, DID_TYPES)
+    return json_response(did_document(urls.did(path), urls.wallet(path), keys), headers=KEYS_CACHE)
+
+
+def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str, Any]:
+    """The DID document of a wallet address (W3C DID Core). Its keys authenticate and make assertions; none encrypts."""
+    methods = [
+        {"id": f"{did}#{quote(key.kid, safe='')}", "type": "JsonWebKey2020", "controller": did, "publicKeyJwk": key}
+        for key in keys
+    ]
+    ids = [method["id"] for method in methods]
+    return {
+        "@context": DID_CONTEXT,
+        "id": did,
+        "alsoKnownAs": [wallet_address],
+        "verificationMethod": methods,
+        "authentication": ids,
+        "assertionMethod": ids,
+    }
+
+
+def _payment_details(request: Request, wallet: WalletRecord) -> Response:
+    """SPSP (RFC 9): an ILP address and a secret that nobody else was given, for one payment into the wallet by a sender
+    that knows a payment pointer and no incoming payment."""
+    made = context_of(request).credentials.for_wallet(wallet.id, wallet.asset)
+    secret = base64url_decoded(made.shared_secret)
+    body = {"destination_account": made.ilp_address, "shared_secret": base64.b64encode(secret).decode()}
+    return Response(encode(body), headers=SPSP_CACHE, media_type=SPSP_TYPE)
+
+
+async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK]]:
     """The path of the wallet address that the request names, and its keys. Refuses with 404, 405 and 406.
 
     `types` are other names of the JSON that will be answered.
@@ -76,7 +117,7 @@ def _find(tx: Transaction, request: Request) -> WalletRecord:
     wallet = _active(wallets.find_wallet(tx, _path(request)))
     if wallet is None:
         raise _nothing()
-    _require_reading(request, (spsp.MEDIA_TYPE,))
+    _require_reading(request, (SPSP_TYPE,))
     return wallet
 
 
@@ -96,7 +137,7 @@ def _nothing() -> NotFound:
     return NotFound("There is nothing at this address")
 
 
-def _require_reading(request: Request, types: Sequence[str] = ()) -> None:
+def _require_reading(request: Request, types: Sequence[str]) -> None:
     if request.method not in {"GET", "HEAD"}:
         raise method_not_allowed("GET, HEAD, OPTIONS")
     check_accept(request.scope["headers"], types)

@@ -16,11 +16,11 @@ from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import consent
+from payres.http.protocol import HttpProtocol
 from payres.interledger.remote_payments import Backoff
 from payres.operator import invariants, keys, wallets
 from payres.routes import bodies
 from payres.routes.context import Context
-from payres.routes.http_protocol import HttpProtocol
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import accounts, outgoing

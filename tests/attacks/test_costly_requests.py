@@ -15,10 +15,11 @@ from payres.amounts import parse_value
 from payres.clock import parse_time
 from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
+from payres.http.accept import check_accept, takes
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
-from payres.routes.accept import check_accept, takes
-from payres.routes.forms import session_cookie
+from payres.routes.creation import idempotency_key
 from payres.routes.page_query import page_query
+from payres.routes.pages import session_cookie
 from payres.testing.instance import Instance
 from payres.throttle import origin
 from payres.urls import Urls, is_http_url, plain_url

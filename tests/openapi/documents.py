@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 import yaml
 
-from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
+from payres.endpoints import RESERVED_SEGMENTS
+from payres.urls import ROOT_WALLET_PATH
 from tests.openapi.deviations import AMENDMENTS
 
 PACKAGE: Final = Path(__file__).parents[1] / "interop/node_modules/@interledger/open-payments"

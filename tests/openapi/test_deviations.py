@@ -11,9 +11,9 @@ import pytest
 
 from payres.clock import HOUR, SECOND, format_time
 from payres.errors import Unavailable
+from payres.http import admission, protocol
+from payres.http.rate_limits import RateLimits
 from payres.limits import MAX_HEADER_BYTES
-from payres.routes import admission, http_protocol
-from payres.routes.rate_limits import RateLimits
 from payres.testing.instance import Instance, run_instance
 from payres.throttle import too_many
 from tests.openapi import documents
@@ -249,7 +249,7 @@ def test_deviation_is_met_and_is_one(
 ) -> None:
     asked = ask(payres, operation)
     if status == 408:
-        monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 0.02)
+        monkeypatch.setitem(protocol.SECONDS, protocol.State.HEAD, 0.02)
     if status == 429:
         monkeypatch.setattr(admission, "origin_of", lambda _: "203.0.113.1")  # this machine's own is not counted
         monkeypatch.setattr(RateLimits, "refusal_of_address", lambda *_: too_many(SECOND, "Wait"))

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
+from payres.payments.exchange import rate_between, value_in
 
 from payres import ledger
 from payres.amounts import Asset
@@ -14,7 +15,6 @@ from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
-from payres.payments.exchange import rate_between, value_in
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer

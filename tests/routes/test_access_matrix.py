@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.application import ROUTES
+from payres.routes.table import ROUTES
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
@@ -77,8 +77,8 @@ def test_every_endpoint_and_every_action_has_its_row() -> None:
     guarded = {
         f"{method} {route.path.replace('//', '/')}"  # an address that is taken in two spellings is one endpoint
         for route in ROUTES
-        if "authorize" in getattr(getattr(route.endpoint, "__code__", None), "co_names", ())
-        for method in (route.methods or set()) - {"HEAD"}
+        for method, handler in route.handlers.items()
+        if method != "HEAD" and "authorize" in getattr(getattr(handler, "__code__", None), "co_names", ())
     }
     assert {endpoint for endpoint, *_ in ROWS} == guarded
     cells = [(endpoint, kind, action) for endpoint, kind, action, _ in ROWS]

@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from payres.grants.owner_session import VALUE
 from payres.identifiers import SystemIdentifiers
-from payres.routes.forms import session_cookie
+from payres.routes.pages import session_cookie
 from payres.urls import Urls
 
 SESSION = "aZ09_-" * 7 + "a"

@@ -7,9 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
+from payres.grants.finish import interaction_hash
 
 from payres.errors import DomainError
-from payres.grants.finish import interaction_hash
 from payres.grants.tokens import revoke_grant
 from payres.http.error_responses import error_response
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes

@@ -9,8 +9,8 @@ import pytest
 
 from payres.errors import Unavailable
 from payres.limits import MIN_FREE_BYTES
-from payres.routes import health, readiness
-from payres.routes.readiness import Readiness
+from payres.routes import health
+from payres.routes.health import Readiness
 from payres.store.database import Database, Transaction
 from payres.store.halts import Halt
 from payres.testing.instance import Instance
@@ -61,7 +61,7 @@ async def test_readiness_commits_at_most_once_a_second(database: Database, monke
     assert await asyncio.gather(*(found.problem() for _ in range(50))) == [None] * 50
     assert statements.count("COMMIT") == 1
     assert any("user_version =" in statement for statement in statements)
-    monkeypatch.setattr(readiness, "KEPT_SECONDS", 0)
+    monkeypatch.setattr(health, "CACHE_SECONDS", 0)
     assert await found.problem() is None
     assert statements.count("COMMIT") == 2
 
@@ -70,7 +70,7 @@ async def test_readiness_commits_at_most_once_a_second(database: Database, monke
 async def test_readiness_wants_room_on_the_disk(
     database: Database, monkeypatch: pytest.MonkeyPatch, free: int, is_ready: bool
 ) -> None:
-    monkeypatch.setattr(readiness, "free_bytes", lambda folder: free)
+    monkeypatch.setattr(health, "free_bytes", lambda folder: free)
     problem = await Readiness(database).problem()
     assert problem == (None if is_ready else "The disk of the database has less than 64 MiB free")
 
@@ -88,7 +88,7 @@ async def test_readiness_does_not_wait_long_for_a_commit(database: Database, mon
         await asyncio.Event().wait()
 
     monkeypatch.setattr(database, "write", wait)
-    monkeypatch.setattr(readiness, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(health, "COMMIT_SECONDS", 0.01)
     assert await Readiness(database).problem() == "The database did not take a commit within 0.01 seconds"
 
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 import http_sf
 import httpx2
 import pytest
+from payres.routes.idempotency import idempotency_key
 
 from payres.clock import HOUR
 from payres.errors import DomainError, Unavailable
@@ -21,7 +22,6 @@ from payres.identifiers import hash_secret
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
 from payres.routes import idempotency
-from payres.routes.idempotency import idempotency_key
 from payres.signatures.base import Message, signature_base
 from payres.signatures.digest import content_digest
 from payres.store import tokens

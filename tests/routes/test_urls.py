@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.endpoints import RESERVED_SEGMENTS
 from payres.signatures.base import Message
 from payres.signatures.sign import sign
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from payres.urls import RESERVED_SEGMENTS
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]

@@ -1,4 +1,4 @@
-"""How often the API may be asked: by an address before anything is known of it, by a client that has proven itself.
+"""How often the API may be asked: by an address before anything is known of it, by a client once it is authenticated.
 
 An address whose requests prove and find nothing is guessing; after a while nothing more of it is taken.
 """
@@ -9,19 +9,21 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from payres.clock import Clock
+from payres.endpoints import ENDPOINTS, Kind
 from payres.errors import TooManyRequests
 from payres.settings import Settings
 from payres.throttle import Throttle, origin_of, too_many
 
-PEERS: Final = "/ilp"  # peers have a rate of their own, whose refusals are packets
-# 406 and 431 are told before any proof is looked at.
+# Where peers post packets: they have a rate of their own, and beyond it are answered with packets.
+[PEERS] = [endpoint.path for endpoint in ENDPOINTS if endpoint.kind is Kind.PEERS]
+# 406 and 431 are answered before any credential is looked at.
 FAILED: Final = (401, 404, 406, 431)
-# With one of these a request would have got a 401 first if what it shows proved nothing.
+# With one of these a request would have got a 401 first if the credential were worth nothing.
 PROOFS: Final = frozenset({b"authorization", b"signature"})
 
 
 class RateLimits:
-    """The throttles of one server."""
+    """The rate limiters of one server."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._clients = Throttle(settings.rate_limit_per_client, clock)
@@ -29,7 +31,7 @@ class RateLimits:
         self._strangers = Throttle(settings.rate_limit_of_strangers, clock)
 
     def refusal_of_address(self, address: str, path: str) -> TooManyRequests | None:
-        """Counts a request for its address; the refusal when it is one too many."""
+        """Counts a request for its address; the error when it is one too many."""
         wait = self._strangers.wait(address)
         if wait:
             return too_many(wait, "Too many requests from this address proved nothing. Wait as Retry-After says")
@@ -42,12 +44,6 @@ class RateLimits:
         if wait:
             raise too_many(wait, "Too many requests of this client. Wait as Retry-After says")
 
-    def count_stranger(self, scope: Scope) -> None:
-        """Counts for its address a request that proves nothing, or that anyone may make at the server's expense."""
-        key = origin_of(scope)
-        if key is not None:
-            self._strangers.take(key)
-
     def check_stranger(self, scope: Scope) -> None:
         """Counts for its address what anyone may have kept here. Refuses with 429 one too many, even if it was let in:
         of requests that come at once, many pass the first look before one is counted."""
@@ -59,7 +55,9 @@ class RateLimits:
     def count_failure(self, scope: Scope, status: int) -> None:
         """Counts a request that is refused with this status, if that can be a guess."""
         if status in FAILED or (status == 400 and _proves_nothing(scope)):
-            self.count_stranger(scope)
+            key = origin_of(scope)
+            if key is not None:
+                self._strangers.take(key)
 
 
 def rate_limits_of(request: Request) -> RateLimits:

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from payres.http import connections, protocol
+from payres.http.connections import Connections, connections_of
+from payres.http.protocol import SECONDS, HttpProtocol, State
 from payres.limits import SPARE_FILES
-from payres.routes import connections, http_protocol
-from payres.routes.connections import Connections, connections_of
-from payres.routes.http_protocol import HttpProtocol
 from payres.testing.instance import Instance
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -24,8 +24,10 @@ Connect = Callable[[], socket.socket]
 
 @pytest.fixture
 def connect(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
-    for name in ("HEADER_SECONDS", "BODY_SECONDS", "UNREAD_SECONDS"):
-        monkeypatch.setattr(http_protocol, name, globals()[name])
+    seconds = {State.NEW: HEADER_SECONDS, State.HEAD: HEADER_SECONDS, State.BODY: BODY_SECONDS}
+    for state, time_left in seconds.items():
+        monkeypatch.setitem(SECONDS, state, time_left)
+    monkeypatch.setattr(protocol, "UNREAD_SECONDS", UNREAD_SECONDS)
     address = urlsplit(shared.base_url)
     with ExitStack() as opened:
         yield lambda: opened.enter_context(socket.create_connection((address.hostname, address.port), timeout=10))
@@ -123,6 +125,18 @@ def test_answered_request_whose_body_never_comes_is_closed(connect: Connect) -> 
     assert received.count(b"HTTP/1.1") == 1
 
 
+def test_connection_is_idle_after_a_body_that_came_late(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its request had an answer before, and nothing else would ever close it."""
+    held = accepted(shared, connect)
+    monkeypatch.setattr(held.protocol, "timeout_keep_alive", 0.1)
+    held.connection.sendall(b"POST /nope/jwks.json HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n1")
+    assert held.connection.recv(65536).startswith(b"HTTP/1.1 404 ")
+    held.connection.sendall(b"2")
+    assert read_to_end(held.connection) == b""
+
+
 class Accepted(NamedTuple):
     connection: socket.socket
     protocol: HttpProtocol
@@ -192,7 +206,7 @@ def test_what_a_client_has_not_taken_is_known_also_of_what_the_system_keeps(conn
 def test_connections_are_limited(
     connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, room: int, status: bytes
 ) -> None:
-    monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 10)
+    monkeypatch.setitem(SECONDS, State.NEW, 10)
     kept = [accepted(shared, connect) for _ in range(3)]
     # Those of other tests may be closing meanwhile: they count where there is to be room, and not where there is none.
     most = room + len(shared._server.server_state.connections) if room else len(kept)
@@ -211,7 +225,7 @@ def counted(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Connections:
     """The counts of the server, to which all that connect now come from one address that is not here."""
     monkeypatch.setattr(Connections, "counted_address", lambda *_: "203.0.113.9")
     monkeypatch.setattr(connections, "MAX_CONNECTIONS_PER_ADDRESS", 3)
-    monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 10)
+    monkeypatch.setitem(SECONDS, State.NEW, 10)
     return connections_of(shared._server.server_state, shared._server.config)
 
 
@@ -219,7 +233,7 @@ def counted(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Connections:
 def test_connections_of_one_address_are_limited(
     connect: Connect, counted: Connections, monkeypatch: pytest.MonkeyPatch, before: int, status: bytes
 ) -> None:
-    monkeypatch.setattr(http_protocol, "LINGER_SECONDS", 10)
+    monkeypatch.setitem(SECONDS, State.END, 10)
     with ExitStack() as others:
         kept = [others.enter_context(connect()) for _ in range(before)]
         wait_until(lambda: counted._open.get("203.0.113.9") == before)
@@ -241,7 +255,7 @@ def test_connections_of_one_address_are_limited(
 
 def test_refused_connections_leave_files_to_others(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal keeps its connection for a while; those that come too fast for that are not even told."""
-    monkeypatch.setattr(http_protocol, "most_connections", lambda: -SPARE_FILES)
+    monkeypatch.setattr(protocol, "most_connections", lambda: -SPARE_FILES)
     hasty = connect()
     with suppress(ConnectionResetError):
         hasty.sendall(GET)
@@ -259,7 +273,7 @@ def test_closed_connection_whose_answers_are_never_read_is_cut(connect: Connect,
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         transport.set_write_buffer_limits(high=1 << 30)  # so that it does not count as clogged
         transport.write(b"a" * (16 << 20))
-        held.protocol.timeout_keep_alive_handler()
+        held.protocol._close()
         closing.append(transport.is_closing())
 
     on_loop(shared, fill)

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from payres.http.protocol import PIECE_BYTES, HttpProtocol
 from payres.limits import MAX_HEADER_BYTES
-from payres.routes.http_protocol import PIECE_BYTES, HttpProtocol
 from payres.testing.instance import Instance
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"

@@ -7,8 +7,8 @@ import pytest
 from starlette.applications import Starlette
 
 from payres.application import create_app
+from payres.http.request_head import section_bytes
 from payres.limits import BURST_SECONDS, MAX_HEADER_BYTES
-from payres.routes.header_limit import section_bytes
 from payres.settings import Settings
 
 ORIGIN = (b"origin", b"https://app.example")

@@ -1,6 +1,6 @@
 import pytest
 
-from payres.routes.request_head import MALFORMED, ambiguity
+from payres.http.request_head import MALFORMED, ambiguity
 
 Header = tuple[bytes, bytes]
 HOST = (b"host", b"wallet.example")

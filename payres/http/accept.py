@@ -1,55 +1,18 @@
 """Accept (RFC 9110 section 12.5.1): a request that rules JSON out is refused before it does anything."""
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Final
-
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from collections.abc import Sequence
+from typing import Final
 
 from payres.http.error_responses import ErrorResponse
+from payres.http.responses import JSON
 from payres.limits import MAX_ACCEPT_BYTES
-from payres.routes.messages import JSON
 
 # What nearly all clients send, so that nothing need be parsed.
 COMMON: Final = frozenset({b"*/*", JSON.encode(), b""})
 MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
 RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
 REFUSED: Final = re.compile(r"q=0(?:\.0*)?")
-
-
-class JsonRoute(Route):
-    """A route whose answers are JSON."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any], *, methods: Collection[str]) -> None:
-        super().__init__(path, endpoint, methods=methods)
-        # Starlette's own would catch what the endpoint raises here and once more around all routes; once is enough.
-        self.app = _answering(endpoint)
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Starlette's; refuses with 406 what accepts no JSON."""
-        if self.methods is None or scope["method"] in self.methods:
-            check_accept(scope["headers"])
-        await super().handle(scope, receive, send)
-
-
-def _answering(endpoint: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await endpoint(Request(scope, receive, send))
-        await response(scope, receive, send)
-
-    return answer
-
-
-class WalletRoute(Route):
-    """A route of a wallet address. It takes every method, and every Accept: a path without a wallet is unknown whatever
-    is asked of it. The endpoint checks both once it has found one."""
-
-    def __init__(self, path: str, endpoint: Callable[..., Any]) -> None:
-        super().__init__(path, endpoint)
-        self.methods = None
 
 
 def check_accept(headers: Sequence[tuple[bytes, bytes]], types: Sequence[str] = ()) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.routes.accept import accepts
+from payres.http.accept import accepts
 from payres.testing.instance import Instance
 
 Refused = Callable[..., dict[str, Any]]

@@ -5,9 +5,9 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from payres.http import connections
+from payres.http.connections import Connections, connections_of
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS_PER_ADDRESS
-from payres.routes import connections
-from payres.routes.connections import Connections, connections_of
 
 
 async def nothing(scope: object, receive: object, send: object) -> None:

@@ -12,6 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from payres.endpoints import ENDPOINTS, Kind, first_segments
+
+METHODS: Final = tuple(dict.fromkeys(("GET", "HEAD", *(one.method for one in ENDPOINTS if one.kind is Kind.API))))
+PAGES: Final = tuple(f"/{segment}/" for segment in first_segments(Kind.PAGE))
+
 # Answers that caches share carry this one always: a copy made for a program must serve a script too.
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
 ANSWER: Final[Mapping[str, str]] = {
@@ -20,7 +25,7 @@ ANSWER: Final[Mapping[str, str]] = {
 }
 PREFLIGHT: Final[Mapping[str, str]] = {
     **ANY_ORIGIN,
-    "Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE, OPTIONS",
+    "Access-Control-Allow-Methods": ", ".join(METHODS),
     # Authorization must be named: the wildcard does not include it.
     "Access-Control-Allow-Headers": (
         "Authorization, Content-Type, Content-Digest, Content-Length, Signature, Signature-Input, Accept,"
@@ -28,7 +33,6 @@ PREFLIGHT: Final[Mapping[str, str]] = {
     ),
     "Access-Control-Max-Age": "86400",
 }
-CONSENT_PAGES: Final = "/interact/"
 
 
 class CrossOrigin:
@@ -53,7 +57,7 @@ def answer_headers(request: Request) -> Mapping[str, str]:
 
 
 def _is_open(scope: Scope) -> bool:
-    return _has(scope, b"origin") and not scope["path"].startswith(CONSENT_PAGES)
+    return _has(scope, b"origin") and not scope["path"].startswith(PAGES)
 
 
 def _has(scope: Scope, wanted: bytes) -> bool:

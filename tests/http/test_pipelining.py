@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from payres.routes import connections
-from payres.routes.connections import connections_of
-from payres.routes.http_protocol import UNSENT_BYTES, HttpProtocol
+from payres.http import connections
+from payres.http.connections import connections_of
+from payres.http.protocol import UNSENT_BYTES, HttpProtocol, State
 from payres.testing.instance import Instance
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -111,8 +111,26 @@ def test_pipelined_requests_are_answered_in_order_and_read_one_at_a_time(
     sender.join()
     assert statuses(received) == [200 if request is GET else 401 for request in mix] * rounds + [200]
     assert len(queued) == len(mix) * rounds + 1
-    # The end of a body and the head of the next request come in one piece.
-    assert max(queued) <= (0 if mix == [GET] else 1)
+    assert max(queued) == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_requests_in_pieces_of_any_size_are_read_one_at_a_time(
+    connect: Connect, shared: Instance, queued: list[int], size: int
+) -> None:
+    """Wherever a read ends, in the middle of what ends a section too: nothing of the next request is parsed early."""
+    held, mix = connect(), [STRANGE, GET, CHUNKED, GET]
+    queued.clear()
+
+    async def receive(piece: bytes) -> None:
+        held.protocol.data_received(piece)
+
+    sent = b"".join(mix) + LAST
+    for start in range(0, len(sent), size):
+        wait_until(lambda: held.protocol.state is not State.ANSWER)
+        shared._server.call(receive(sent[start : start + size]))
+    assert statuses(read_to_end(held.connection)) == [200 if request is GET else 401 for request in mix] + [200]
+    assert queued == [0] * (len(mix) + 1)
 
 
 def test_requests_without_end_take_no_more_memory(connect: Connect, shared: Instance, queued: list[int]) -> None:
@@ -134,7 +152,7 @@ def clog(held: Held, shared: Instance) -> None:
     """Sends requests until the server waits for its answers to be read."""
     counts = connections_of(shared._server.server_state, shared._server.config)
     held.connection.sendall(GET * 2000)
-    wait_until(lambda: held.protocol._is_clogged and held.protocol in counts._buffers)
+    wait_until(lambda: held.protocol.flow.write_paused and held.protocol in counts._buffers)
 
 
 def look_again(held: Held, shared: Instance) -> None:

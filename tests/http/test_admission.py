@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from payres.clock import SystemClock
+from payres.http.admission import Admission
+from payres.http.rate_limits import PEERS, RateLimits
 from payres.limits import MAX_REQUESTS_PER_ADDRESS
-from payres.routes.admission import Admission
-from payres.routes.rate_limits import PEERS, RateLimits
 from payres.settings import Settings
 
 A, B, HERE = "203.0.113.1", "203.0.113.2", "127.0.0.1"
@@ -49,7 +49,8 @@ class Door:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "client": (address, 1), "path": path, "method": "GET", "headers": []}
+        target = {"path": path, "raw_path": path.encode(), "query_string": b""}
+        scope = {"type": "http", "client": (address, 1), "method": "GET", "headers": [], **target}
         await self.admission(scope, None, send)  # type: ignore[arg-type]  # nothing is read here
         return sent
 
@@ -64,7 +65,7 @@ def door() -> Iterator[Door]:
 async def finish(door: Door) -> None:
     door.app.go_on.set()
     await asyncio.gather(*door.tasks, return_exceptions=True)
-    assert not door.admission._under_way
+    assert not door.admission._in_progress
 
 
 @pytest.mark.parametrize(("more", "refused"), [(-1, 0), (0, 0), (1, 1)])

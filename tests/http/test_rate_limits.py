@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from payres.clock import SECOND, MovableClock
+from payres.http.rate_limits import RateLimits
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
-from payres.routes.rate_limits import RateLimits
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client

@@ -6,7 +6,6 @@ from weakref import WeakKeyDictionary
 
 from uvicorn.config import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.server import ServerState
 
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
@@ -22,16 +21,6 @@ def most_connections() -> int:
 def most_of_one_address(most: int) -> int:
     """How many connections one address may have where there may be so many: never more than half of them."""
     return min(MAX_CONNECTIONS_PER_ADDRESS, max(most // 2, 1))
-
-
-class Flow(FlowControl):
-    """Reads no further while there is something that has been read and not parsed."""
-
-    holds = False
-
-    def resume_reading(self) -> None:
-        if not self.holds:
-            super().resume_reading()
 
 
 class Buffered(Protocol):

@@ -1,0 +1,35 @@
+"""What every JSON answer looks like, errors among them."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
+from payres.wire import encode
+
+JSON: Final = "application/json"
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """An answer with the struct as JSON; it is for the caller alone unless the headers say otherwise."""
+    return Response(encode(content), status, {"Cache-Control": "no-store"} | (headers or {}), media_type=JSON)
+
+
+def refusal_response(error: DomainError) -> Response:
+    """The answer for an error, as far as no request is needed for it."""
+    refusal = error_response(error)
+    shown = {"code": refusal.code, "description": refusal.description}
+    details = {"details": dict(refusal.details)} if refusal.details else {}
+    return json_response({"error": shown | details}, refusal.status, dict(refusal.headers))
+
+
+def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
+    """The bytes of the answer for an error that ends its connection; `headers` are those of all answers."""
+    response = refusal_response(error)
+    status = HTTPStatus(response.status_code)
+    fields = dict([*headers, *response.raw_headers, (b"connection", b"close")])
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(b"%b: %b" % field for field in fields.items())]
+    return b"\r\n".join([*lines, b"", b"" if method == b"HEAD" else bytes(response.body)])

@@ -1,0 +1,53 @@
+"""The HTTP server of `payres serve`: uvicorn's, whose application always gets to close what it has opened."""
+
+import asyncio
+import socket
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from payres.http.protocol import HttpProtocol
+from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
+
+CUT_SECONDS: Final = 1  # for requests that are cut to notice it
+
+
+class HttpServer(uvicorn.Server):
+    """Stops in two ways: told once, it finishes the requests in progress; told again by Ctrl-C, it cuts them.
+
+    `trusted_proxies` are addresses, separated by commas, whose X-Forwarded-For is believed.
+    """
+
+    def __init__(self, app: ASGIApp, trusted_proxies: str) -> None:
+        config = uvicorn.Config(
+            app,
+            loop="auto",  # uvloop, where there is one
+            http=HttpProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=True,
+            backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            proxy_headers=True,
+            forwarded_allow_ips=trusted_proxies,
+        )
+        super().__init__(config)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stops. Told again, uvicorn would leave the application and its requests to be cancelled with the loop."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self._cut()
+            await self.lifespan.shutdown()
+
+    async def _cut(self) -> None:
+        tasks = list(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CUT_SECONDS)
