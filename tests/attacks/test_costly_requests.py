@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import httpx2
 import pytest
-from payres.routes.idempotency import idempotency_key
 from starlette.requests import Request
 
 from payres.amounts import parse_value

@@ -1,4 +1,4 @@
-"""Retention: what was approved or used stays, what unauthenticated clients leave goes, and never much of it at once."""
+"""Forgetting: what was approved or used stays, what strangers leave behind goes, and never much of it at once."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -113,7 +113,7 @@ def count(tx: Transaction, table: str) -> int:
     return number
 
 
-def forget_all(tx: Transaction, now: int) -> None:
+def purge_all(tx: Transaction, now: int) -> None:
     """As very many new grants and clients would do."""
     for _ in range(200):
         purge_grants(tx, now)
@@ -178,11 +178,11 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
     token_id = token_of(answer)
     for _ in range(rotations):
         now += TOKEN_LIFETIME + GRANT_RETENTION - 1
-        forget_all(tx, now)
+        purge_all(tx, now)
         token_id = rotate(tx, token_id, now)
-    forget_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION - 1)
+    purge_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION - 1)
     assert tokens.find_token(tx, token_id) is not None
-    forget_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION)
+    purge_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION)
     with pytest.raises(DomainError) as refusal:
         rotate(tx, token_id, now + TOKEN_LIFETIME + GRANT_RETENTION)
     assert error_response(refusal.value).code == "invalid_rotation"
@@ -207,18 +207,18 @@ def test_request_for_consent_goes_unless_it_was_approved(tx: Transaction, end: s
         else:
             decide(tx, grant_id, step == "approve", START + MINUTE)
     if stays is None:
-        forget_all(tx, START + 1000 * DAY)
+        purge_all(tx, START + 1000 * DAY)
         assert consent.find_pending_of_grant(tx, grant_id)
         return
-    forget_all(tx, START + stays - 1)
+    purge_all(tx, START + stays - 1)
     assert grants.find_grant(tx, grant_id) is not None
-    forget_all(tx, START + stays)
+    purge_all(tx, START + stays)
     assert [count(tx, table) for table in ("grant", "interaction", "client")] == [0, 0, 0]
 
 
 def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
     pending = consent.find_pending_of_grant(tx, id_of(ask(tx, SHOP, START, SPENDING)))
-    forget_all(tx, START + 2 * DAY)
+    purge_all(tx, START + 2 * DAY)
     with pytest.raises(DomainError) as refusal:
         consent.decide(work_at(tx, START + 2 * DAY), pending, True)
     shown = error_response(refusal.value)
@@ -234,40 +234,28 @@ def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None
     for number in range(2):
         ask(tx, stranger(number), START)
     create(tx, clients.remember(work_at(tx, START), stranger(1)).id, START)
-    forget_all(tx, START + 10 * DAY)
+    purge_all(tx, START + 10 * DAY)
     assert tx.execute("SELECT identity, forget_at FROM client").fetchall() == [("thumbprint-1", None)]
     assert count(tx, "client_key") == 1
 
 
 def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
-<<<<<<< HEAD:tests/grants/test_forgetting.py
     client_id = clients.remember(work_at(tx, START), SHOP).id
     late = START + CLIENT_RETENTION
-=======
-    client_id = clients.remember(tx, SHOP, START).id
-    late = START + CLIENT_RETENTION
->>>>>>> h/storage:tests/store/test_retention.py
     assert client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
-    forget_all(tx, late + MINUTE)
+    purge_all(tx, late + MINUTE)
     assert not client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
     other = clients.remember(work_at(tx, late + HOUR), stranger(1)).id
     assert client_store.use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
-    forget_all(tx, late + MINUTE + HOUR)
+    purge_all(tx, late + MINUTE + HOUR)
     assert client_store.find_client(tx, SHOP.identity) is None
 
 
 def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
-<<<<<<< HEAD:tests/grants/test_forgetting.py
     client_id = clients.remember(work_at(tx, START), SHOP).id
     answer = ask(tx, SHOP, START + CLIENT_RETENTION - 1)
-    forget_all(tx, START + CLIENT_RETENTION)
+    purge_all(tx, START + CLIENT_RETENTION)
     assert clients.remember(work_at(tx, START + CLIENT_RETENTION), SHOP).id == client_id
-=======
-    client_id = clients.remember(tx, SHOP, START).id
-    answer = ask(tx, SHOP, START + CLIENT_RETENTION - 1)
-    forget_all(tx, START + CLIENT_RETENTION)
-    assert clients.remember(tx, SHOP, START + CLIENT_RETENTION).id == client_id
->>>>>>> h/storage:tests/store/test_retention.py
     assert grants.find_grant(tx, id_of(answer)) is not None
 
 
@@ -323,7 +311,7 @@ class Story:
                     self.tokens[id_of(self.asked[-1])] = (token_of(self.asked[-1]), self.now + TOKEN_LIFETIME)
             case "wait" | "long wait":
                 self.now += (number + 1) * (MINUTE if step == "wait" else 5 * DAY)
-                forget_all(self.tx, self.now)
+                purge_all(self.tx, self.now)
             case _ if self.asked:
                 self._act(step, self.asked[number % len(self.asked)])
 
@@ -360,7 +348,7 @@ def test_grant_that_was_approved_or_used_is_never_forgotten(steps: list[tuple[st
         for step in steps:
             with suppress(DomainError):
                 story.take(*step)
-        forget_all(tx, story.now)
+        purge_all(tx, story.now)
         there = {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')}
         assert story.staying <= there
         usable = {
@@ -372,7 +360,7 @@ def test_grant_that_was_approved_or_used_is_never_forgotten(steps: list[tuple[st
         assert all(tokens.find_token(tx, story.tokens[grant_id][0]) for grant_id in usable)
         assert story.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
         assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-        forget_all(tx, story.now + DENIED_GRANT_RETENTION + TIME_TO_DECIDE)
+        purge_all(tx, story.now + DENIED_GRANT_RETENTION + TIME_TO_DECIDE)
         assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == story.staying, "and nothing else"
 
 

@@ -10,12 +10,6 @@ from payres.errors import DomainError
 from payres.grants import clients
 from payres.grants.access import Caller
 from payres.grants.clients import Client
-<<<<<<< HEAD:tests/grants/test_forgetting_quotes.py
-from payres.store.retention import CLIENT_RETENTION, QUOTE_RETENTION, QUOTES_PER_PURGE, purge_clients, purge_quotes
-=======
-from payres.http.error_responses import error_response
-from payres.identifiers import SystemIdentifiers
->>>>>>> h/storage:tests/store/test_retention_quotes.py
 from payres.operator import wallets
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.idempotency import RETENTION
@@ -24,13 +18,8 @@ from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_pub
 from payres.store import grants
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
-<<<<<<< HEAD:tests/grants/test_forgetting_quotes.py
 from payres.store.quotes import QuoteRecord, find_quote
-=======
-from payres.store.quotes import QuoteRecord
 from payres.store.retention import CLIENT_RETENTION, QUOTE_RETENTION, QUOTES_PER_PURGE, purge_clients, purge_quotes
-from payres.store.wallets import WalletRecord, find_wallet
->>>>>>> h/storage:tests/store/test_retention_quotes.py
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentAccess, OutgoingPaymentRequest, QuoteRequest
@@ -94,7 +83,7 @@ def ids(tx: Transaction) -> list[str]:
     return [quote_id for (quote_id,) in tx.execute("SELECT id FROM quote ORDER BY id")]
 
 
-def forget_all(tx: Transaction, now: int) -> None:
+def purge_all(tx: Transaction, now: int) -> None:
     for _ in range(50):
         purge_quotes(tx, now)
         purge_clients(tx, now)
@@ -125,7 +114,6 @@ def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transac
 
 def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, receiver: str) -> None:
     made = quote(tx, receiver, client_of(tx, 1, START), START)
-<<<<<<< HEAD:tests/grants/test_forgetting_quotes.py
     purge_quotes(tx, made.expires_at + DAY - 1)
     assert find_quote(tx, made.id) == made
     purge_quotes(tx, made.expires_at + DAY)
@@ -134,26 +122,13 @@ def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, re
 
 def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
     assert QUOTE_RETENTION >= RETENTION
-=======
-    purge_quotes(tx, made.expires_at + DAY - 1)
-    assert require_quote(tx, made.id) == made
-    purge_quotes(tx, made.expires_at + DAY)
-    with pytest.raises(DomainError) as refusal:
-        require_quote(tx, made.id)
-    shown = error_response(refusal.value)
-    assert (shown.status, shown.code) == (404, "not_found")
-
-
-def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
-    assert QUOTE_RETENTION >= KEPT_FOR
->>>>>>> h/storage:tests/store/test_retention_quotes.py
 
 
 def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
     client_id = client_of(tx, 1, START)
     used, unused = (quote(tx, receiver, client_id, START) for _ in range(2))
     payment_id = pay(tx, used, START + SECOND)
-    forget_all(tx, START + 10 * DAY)
+    purge_all(tx, START + 10 * DAY)
     assert ids(tx) == [used.id]
     assert tx.execute("SELECT forget_at FROM quote").fetchall() == [(None,)]
     assert tx.execute("SELECT id, quote_id FROM outgoing_payment").fetchall() == [(payment_id, used.id)]
@@ -180,7 +155,7 @@ def test_client_that_may_come_back_stays(tx: Transaction, receiver: str) -> None
         " VALUES ('g', ?, 'issued', '[]', x'', 0, 0)",
         (client_id,),
     )
-    forget_all(tx, START + 10 * DAY)
+    purge_all(tx, START + 10 * DAY)
     assert ids(tx) == []
     assert grants.find_grant(tx, "g") is not None
     assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is not None
