@@ -14,20 +14,21 @@ MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 # Plain values and the shapes that cross HTTP: every room above the store may use these.
-VALUES = {"amounts", "clock", "errors", "identifiers", "limits", "settings", "throttle", "urls", "wire"}
+VALUES = {"amounts", "clock", "errors", "identifiers", "limits", "settings", "terms", "throttle", "urls", "wire"}
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
     "signatures": {"limits"},
     "errors": set(),
     "amounts": set(),
+    "terms": {"amounts"},
     "clock": set(),
     "identifiers": set(),
     "throttle": {"clock", "errors", "limits"},
     "urls": {"errors", "limits"},
     "settings": {"errors", "limits", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
-    "store": {"amounts", "clock", "errors", "identifiers", "limits", "settings", "urls"},
+    "store": {"amounts", "clock", "errors", "identifiers", "limits", "settings", "terms", "urls"},
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},

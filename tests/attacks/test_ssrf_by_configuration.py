@@ -20,13 +20,13 @@ from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
 from payres.operator.peers import NewPeer, add_peer
 from payres.operator.wallets import require_wallet
-from payres.payments.elsewhere import Path as Way
-from payres.payments.elsewhere import encode_path
 from payres.store import assets as asset_store
 from payres.store import clients, outgoing
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
+from payres.terms import Path as Way
+from payres.terms import encode_path
 from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
 from tests.attacks.internet import PUBLIC, Internet, redirecting_server
@@ -348,7 +348,6 @@ def check_that_the_rest_is_well(server: Instance) -> None:
     assert httpx2.get(f"{server.base_url}/readyz", timeout=20).status_code == 200
     receiver = server.client.create_incoming_payment(server.wallet("bob"))["id"]
     server.client.pay(server.wallet("alice"), receiver, debitAmount=amount(500))
-    server.settle()
     assert (wallet_money(server, "alice"), wallet_money(server, "bob")) == ((FUNDS - 500, 0), (FUNDS + 500, 0))
     server.check_ledger()
 

@@ -18,14 +18,16 @@ from payres.interledger.balances import PaymentEnded
 from payres.ledger import NotEnough
 from payres.operator import assets, audit, liquidity, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
-from payres.payments.elsewhere import Path as Way
-from payres.payments.elsewhere import encode_path
 from payres.payments.settlement import end_elsewhere
 from payres.store import accounts, clients, outgoing, packets
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction, savepoint
+from payres.store.database import savepoint
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.work import Transaction, Work
+from payres.terms import Path as Way
+from payres.terms import encode_path
+from tests.works import work_at
 
 NOW = 1_800_000_000_000_000
 FUNDS, DEBIT, FEE = 100_000, 1_000, 30
@@ -64,12 +66,12 @@ PAID = {"fulfilled", "doubtful"}
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transaction]:
+def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     """A database with two payments under way, two peers to send to, and one that sends packets to be passed on."""
     file = tmp_path_factory.mktemp("balances") / "payres.db"
     with closing(connect_writer(str(file))) as connection:
         _fill(connection)
-        yield connection
+        yield work_at(connection, NOW)
     assert Path(file).exists()
 
 
@@ -123,7 +125,7 @@ def _fill(tx: Transaction) -> None:
 class Machine:
     """Does what it is told, to the database and to the oracle, and compares them."""
 
-    def __init__(self, tx: Transaction) -> None:
+    def __init__(self, tx: Work) -> None:
         self.tx = tx
         self.oracle = Oracle()
         self.numbers = count()
@@ -168,7 +170,7 @@ class Machine:
             return
         payment = outgoing.find_outgoing(self.tx, payment_id)
         assert payment is not None
-        end_elsewhere(self.tx, payment, failure or ("nothing was sent" if not payment.sent else None), NOW)
+        end_elsewhere(self.tx, payment, failure or ("nothing was sent" if not payment.sent else None))
         self.oracle.over.add(payment_id)
 
     def compare(self) -> None:
@@ -242,9 +244,7 @@ STEPS = st.one_of(SEND, SEND, SEND, FORWARD, FORWARD, DECIDE, DECIDE, DECIDE, DE
 
 
 @given(st.lists(STEPS, min_size=8, max_size=30))
-def test_packets_in_any_order_keep_the_books_and_never_overspend(
-    book: Transaction, steps: list[tuple[Any, ...]]
-) -> None:
+def test_packets_in_any_order_keep_the_books_and_never_overspend(book: Work, steps: list[tuple[Any, ...]]) -> None:
     book.execute("BEGIN")
     try:
         machine = Machine(book)

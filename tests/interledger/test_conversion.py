@@ -11,23 +11,22 @@ from payres.interledger.declined import Declined
 from payres.interledger.packets import Code, parse_too_large
 from payres.operator.assets import set_rate
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Work
+from tests.works import work_at
 
 SCALES = st.integers(0, 18)
 
 
 @pytest.fixture(scope="module")
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
     set_rate(connection, "USD", "EUR", "0.937", 0)
-    yield connection
+    yield work_at(connection, 0)
     connection.close()
 
 
 @given(amount=st.integers(1, MAX_VALUE), source=SCALES, target=SCALES, back=st.booleans())
-def test_conversion_rounds_down_or_says_why_not(
-    tx: Transaction, amount: int, source: int, target: int, back: bool
-) -> None:
+def test_conversion_rounds_down_or_says_why_not(tx: Work, amount: int, source: int, target: int, back: bool) -> None:
     here, there = Asset("USD", source), Asset("EUR", target)
     unit_rate = Fraction(937, 1000) * Fraction(10) ** (target - source)
     if back:
@@ -52,7 +51,7 @@ def test_conversion_rounds_down_or_says_why_not(
         assert told[1] * unit_rate <= MAX_LEDGER < (told[1] + 1) * unit_rate
 
 
-def outcome(tx: Transaction, amount: int, here: Asset, there: Asset) -> int | Declined:
+def outcome(tx: Work, amount: int, here: Asset, there: Asset) -> int | Declined:
     try:
         return converted(tx, amount, here, there, 0)
     except Declined as declined:
@@ -60,7 +59,7 @@ def outcome(tx: Transaction, amount: int, here: Asset, there: Asset) -> int | De
 
 
 @given(st.integers(0, MAX_VALUE))
-def test_one_asset_is_not_converted(tx: Transaction, amount: int) -> None:
+def test_one_asset_is_not_converted(tx: Work, amount: int) -> None:
     assert converted(tx, amount, Asset("XYZ", 3), Asset("XYZ", 3), 0) == amount
 
 

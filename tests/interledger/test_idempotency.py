@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from payres.errors import InvalidReceiver
-from payres.payments.elsewhere import Offer
-from payres.routes.idempotency import Creation
+from payres.payments.idempotency import KeyedRequest, Turns
+from payres.terms import Offer
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import amount, bill, check_books, ended, network, received, wallet_money
@@ -27,7 +27,7 @@ class Offers:
         self.asked = 0
         come = 0
         has_copy = asyncio.Event()
-        make, enter = instance.context.remote_quotes._offer, Creation.__aenter__
+        make, take_turn = instance.context.remote_quotes._offer, Turns.of
 
         async def count_and_make(wanted: Any) -> Offer:
             self.asked += 1
@@ -36,15 +36,15 @@ class Offers:
                 raise InvalidReceiver("No way leads there", reason="no_path")
             return await make(wanted)
 
-        async def count_and_enter(creation: Creation) -> None:
+        def count_and_take_turn(turns: Turns, request: KeyedRequest) -> asyncio.Lock:
             nonlocal come
             come += 1
             if come > 1:
                 has_copy.set()
-            await enter(creation)
+            return take_turn(turns, request)
 
         monkeypatch.setattr(instance.context.remote_quotes, "_offer", count_and_make)
-        monkeypatch.setattr(Creation, "__aenter__", count_and_enter)
+        monkeypatch.setattr(Turns, "of", count_and_take_turn)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_repeated_quote_asks_the_other_server_once(
     assert first.status_code == 201
     assert post(a, "/quotes", key, body, token).content == first.content
     changed = body | {"debitAmount": amount(1001)}
-    refused(post(a, "/quotes", key, changed, token), 422, "idempotency_key_reused", field="debitAmount.value")
+    refused(post(a, "/quotes", key, changed, token), 422, "idempotency_key_reused", reason="body")
     assert offers.asked == 1
 
 

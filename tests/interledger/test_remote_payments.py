@@ -17,6 +17,7 @@ from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
 from payres.store import outgoing, packets
 from payres.store.database import Transaction
+from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
@@ -173,7 +174,7 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     refusals = iter(range(2))
     all_refused = threading.Event()
 
-    def failing(tx: Transaction, packet_id: str, delivered: int, now: int) -> bool:
+    def failing(tx: Work, packet_id: str, delivered: int, now: int) -> bool:
         if (number := next(refusals, None)) is not None:
             if number == 1:
                 all_refused.set()

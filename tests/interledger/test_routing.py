@@ -9,20 +9,21 @@ from payres.interledger.routing import next_peer, prefixes_of
 from payres.operator.peers import NewPeer, add_peer
 from payres.store import peers
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Work
+from tests.works import work_at
 
 OWN = "test.node"
 SEGMENTS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=5)
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    yield connection
+    yield work_at(connection, 0)
     connection.close()
 
 
-def made(tx: Transaction, routes: Mapping[str, list[str]], assets: Mapping[str, str] | None = None) -> dict[str, int]:
+def made(tx: Work, routes: Mapping[str, list[str]], assets: Mapping[str, str] | None = None) -> dict[str, int]:
     """Peers with these prefixes, by name."""
     ids = {}
     for name, prefixes in routes.items():
@@ -70,14 +71,14 @@ ROUTES = {"any": ["test"], "bank": ["test.bank"], "branch": ["test.bank.east", "
     ],
 )
 def test_longest_prefix_of_another_peer_wins_and_our_own_stays(
-    tx: Transaction, destination: str, inbound: str | None, wanted: str | None
+    tx: Work, destination: str, inbound: str | None, wanted: str | None
 ) -> None:
     ids = made(tx, ROUTES)
     found = next_peer(tx, destination, OWN, 0, ids[inbound] if inbound else None)
     assert (found.name if found else None) == wanted
 
 
-def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Transaction) -> None:
+def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Work) -> None:
     same = ["test.far"]
     made(tx, {"one": same, "two": same, "three": same}, {"one": "EUR", "two": "USD", "three": "USD"})
     two, one = peers.find_peer(tx, "two"), peers.find_peer(tx, "one")
@@ -88,7 +89,7 @@ def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Transa
     assert next_peer(tx, "test.far.x", OWN, 0) == one
 
 
-def test_removed_peer_is_no_way(tx: Transaction) -> None:
+def test_removed_peer_is_no_way(tx: Work) -> None:
     ids = made(tx, ROUTES)
     peers.remove_peer(tx, ids["branch"], 1)
     found = next_peer(tx, "test.bank.east.alice", OWN, 0)
@@ -104,7 +105,7 @@ def test_prefixes_are_those_that_cover_the_address(address: list[str], other: li
     assert sorted(found, key=len, reverse=True) == list(found)
 
 
-def test_longest_address_has_all_its_prefixes_asked_for(tx: Transaction) -> None:
+def test_longest_address_has_all_its_prefixes_asked_for(tx: Work) -> None:
     made(tx, {"far": ["test.a"]})
     found = next_peer(tx, "test" + ".a" * 509, OWN, 0)
     assert found is not None

@@ -110,7 +110,6 @@ def test_repeated_request_gets_the_same_answer(shared: Instance, kind: str) -> N
     key = new_key()
     first = send(shared, asked, key)
     assert first.status_code == 201
-    shared.settle()
     shared.clock.advance(2)
     for _ in range(2):
         assert shown(send(shared, asked, key)) == shown(first)
@@ -161,7 +160,6 @@ def test_copies_at_once_create_one_thing_and_have_its_answer(shared: Instance, k
     assert Counter((answer.status_code, answer.content) for answer in answers) == {(201, answers[0].content): COPIES}
     assert made(shared, asked) == 1
     if asked.path == "/outgoing-payments":
-        shared.settle()
         assert shared.balance(asked.wallet.rpartition("/")[2]) == "995.00"
         spent = shared.client.get("/outgoing-payment-grant", asked.token).json()
         assert spent["spentDebitAmount"] == usd(500)
