@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import Clock, SystemClock
-from payres.errors import DomainError
+from payres.errors import DomainError, Unavailable
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -146,7 +146,6 @@ async def _open(
     stack.push_async_callback(database.close)
     http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
     stack.push_async_callback(http.aclose)
-    await database.write(settle_interrupted)
     if settings.rates_url:
         rates_http = GuardedClient(settings.allow_private_hosts, Bounds(strangers=False))
         stack.push_async_callback(rates_http.aclose)
@@ -168,6 +167,7 @@ async def _open(
     outbounds = Outbounds(database, link, probe_link, clock, identifiers, ilp_address)
     remote_payments = RemotePayments(database, clock, receivers, outbounds, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
+    await _settle_interrupted(database)
     stack.push_async_callback(_stop, asyncio.create_task(BooksWatch(database).run()))  # what it halts has started then
     credentials = CredentialSource(stream_secret, ilp_address)
     traffic = Traffic(Throttle(settings.rate_limit_per_peer, clock))
@@ -190,6 +190,15 @@ async def _open(
         readiness=Readiness(database),
         turns=Turns(),
     )
+
+
+async def _settle_interrupted(database: Database) -> None:
+    """Ends what an earlier version left in progress. Where that halts all writing, the server starts and reads."""
+    try:
+        await database.write(settle_interrupted)
+    except Unavailable:
+        if not database.halted:
+            raise
 
 
 async def _stop(task: "asyncio.Task[None]") -> None:
