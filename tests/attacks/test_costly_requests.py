@@ -16,8 +16,8 @@ from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
 from payres.routes.accept import check_accept, takes
-from payres.routes.forms import session_cookie
 from payres.routes.creation import idempotency_key
+from payres.routes.forms import session_cookie
 from payres.routes.page_query import page_query
 from payres.testing.instance import Instance
 from payres.throttle import origin

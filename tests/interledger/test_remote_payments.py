@@ -16,7 +16,6 @@ from payres.interledger import balances, quoting
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
 from payres.store import outgoing, packets
-from payres.store.database import Transaction
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
