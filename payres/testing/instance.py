@@ -26,6 +26,7 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import accounts, outgoing
 from payres.store import wallets as stored_wallets
 from payres.store.database import Transaction
+from payres.store.work import Work
 from payres.testing.client import Client, Json
 
 T = TypeVar("T")
@@ -122,11 +123,11 @@ class Instance:
         broken = [finding for finding in findings if not finding.holds]
         assert not broken, broken[0]
 
-    def write(self, unit: Callable[[Transaction], T]) -> T:
+    def write(self, unit: Callable[[Work], T]) -> T:
         """Runs a function over a writing transaction of the instance's database."""
         return self._server.call(self.context.database.write(unit))
 
-    def read(self, unit: Callable[[Transaction], T]) -> T:
+    def read(self, unit: Callable[[Work], T]) -> T:
         """Runs a function over a reading transaction of the instance's database."""
         return self._server.call(self.context.database.read(unit))
 
