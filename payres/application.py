@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 
 from payres.clock import Clock, SystemClock
-from payres.errors import DomainError
+from payres.errors import DomainError, Unavailable
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -87,7 +87,6 @@ async def _open(
     stack.push_async_callback(database.close)
     http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
     stack.push_async_callback(http.aclose)
-    await database.write(settle_interrupted)
     if settings.rates_url:
         rates_http = GuardedClient(settings.allow_private_hosts, Bounds(untrusted_hosts=False))
         stack.push_async_callback(rates_http.aclose)
@@ -109,6 +108,7 @@ async def _open(
     outbound = Outbound(database, link, probe_link, clock, identifiers, ilp_address)
     remote_payments = RemotePayments(database, clock, receivers, outbound, recovery)
     stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
+    await _settle_interrupted(database)
     check = asyncio.create_task(BackgroundCheck(database).run())  # after the workers, which what it finds stops too
     stack.push_async_callback(_stop, check)
     credentials = CredentialSource(stream_secret, ilp_address)
@@ -131,6 +131,15 @@ async def _open(
         rate_limits=rate_limits,
         idempotency_slots=Slots(None, None, 1),
     )
+
+
+async def _settle_interrupted(database: Database) -> None:
+    """Ends what an earlier version left in progress. Where that halts all writing, the server starts and reads."""
+    try:
+        await database.write(settle_interrupted)
+    except Unavailable:
+        if not database.halted:
+            raise
 
 
 async def _stop(task: "asyncio.Task[None]") -> None:

@@ -11,7 +11,7 @@ from payres.amounts import (
     Asset,
     Fee,
     Scales,
-    Terms,
+    Split,
     TooLarge,
     TooSmall,
     convert,
@@ -236,24 +236,24 @@ def test_round_trips_never_gain_however_many(rate: Fraction) -> None:
 
 
 def test_fixed_send_takes_the_fee_out() -> None:
-    assert fixed_send(10_000, Fee(25, 100), Fraction("0.92"), SAME) == Terms(debit=10_000, receive=9_085, fee=125)
+    assert fixed_send(10_000, Fee(25, 100), Fraction("0.92"), SAME) == Split(debit=10_000, receive=9_085, fee=125)
 
 
 def test_fixed_receive_puts_the_fee_on_top() -> None:
     # 9085 / 0.92 is 9875 exactly; the fee is 25 + ceil(98.75).
-    assert fixed_receive(9_085, Fee(25, 100), Fraction("0.92"), SAME) == Terms(debit=9_999, receive=9_085, fee=124)
+    assert fixed_receive(9_085, Fee(25, 100), Fraction("0.92"), SAME) == Split(debit=9_999, receive=9_085, fee=124)
 
 
 def test_terms_cross_scales() -> None:
     to_nano = Scales(2, 9)
-    assert fixed_send(1, FREE, PARITY, to_nano) == Terms(1, 10_000_000, 0)
-    assert fixed_receive(10_000_001, FREE, PARITY, to_nano) == Terms(2, 10_000_001, 0)
+    assert fixed_send(1, FREE, PARITY, to_nano) == Split(1, 10_000_000, 0)
+    assert fixed_receive(10_000_001, FREE, PARITY, to_nano) == Split(2, 10_000_001, 0)
 
 
 def test_terms_are_exact_at_the_edges_of_uint64() -> None:
-    assert fixed_send(MAX_VALUE, FREE, PARITY, SAME) == Terms(MAX_VALUE, MAX_VALUE, 0)
-    assert fixed_receive(MAX_VALUE, FREE, PARITY, SAME) == Terms(MAX_VALUE, MAX_VALUE, 0)
-    assert fixed_receive(MAX_VALUE - 1, Fee(1, 0), PARITY, SAME) == Terms(MAX_VALUE, MAX_VALUE - 1, 1)
+    assert fixed_send(MAX_VALUE, FREE, PARITY, SAME) == Split(MAX_VALUE, MAX_VALUE, 0)
+    assert fixed_receive(MAX_VALUE, FREE, PARITY, SAME) == Split(MAX_VALUE, MAX_VALUE, 0)
+    assert fixed_receive(MAX_VALUE - 1, Fee(1, 0), PARITY, SAME) == Split(MAX_VALUE, MAX_VALUE - 1, 1)
     assert fixed_send(MAX_LEDGER, Fee(0, 1), PARITY, SAME).receive == MAX_LEDGER - 922_337_203_685_478
 
 

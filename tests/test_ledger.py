@@ -290,48 +290,6 @@ def test_post_to_a_full_account_is_refused(books: Books) -> None:
     assert books.account(books.bob).balance == MAX_LEDGER
 
 
-@pytest.mark.parametrize(
-    ("kept", "parts", "are_all", "is_sound"),
-    [
-        (0, [], True, True),
-        (5, [2, 3], True, True),
-        (4, [2, 3], True, False),
-        (6, [2, 3], True, False),
-        (6, [2, 3], False, True),
-        (5, [2, 3], False, True),
-        (4, [2, 3], False, False),
-        (2 * MAX_LEDGER, [MAX_LEDGER, MAX_LEDGER], True, True),
-    ],
-)
-def test_check_sum_holds_a_total_against_its_parts(kept: int, parts: list[int], are_all: bool, is_sound: bool) -> None:
-    if is_sound:
-        ledger.check_sum("the total", kept, parts, are_all)
-    else:
-        with pytest.raises(LedgerBroken, match=f"the total is {kept}, and"):
-            ledger.check_sum("the total", kept, parts, are_all)
-
-
-@pytest.mark.parametrize("open_reservations", [0, 1, ledger.SUMMED - 1])
-def test_reserve_finds_what_is_reserved_for_nothing(books: Books, open_reservations: int) -> None:
-    deposit(books, 100)
-    for _ in range(open_reservations):
-        ledger.reserve(books.tx, books.alice, 1, OUTGOING, NOW)
-    accounts.change_account(books.tx, books.alice, 0, 1)
-    with pytest.raises(
-        LedgerBroken, match=f"the reserved of account {books.alice} is {open_reservations + 1}, and all"
-    ):
-        ledger.reserve(books.tx, books.alice, 1, OUTGOING, NOW)
-
-
-def test_reserve_finds_more_held_than_is_reserved_however_many_hold_it(books: Books) -> None:
-    deposit(books, 100)
-    for _ in range(ledger.SUMMED + 3):
-        ledger.reserve(books.tx, books.alice, 1, OUTGOING, NOW)
-    accounts.change_account(books.tx, books.alice, 0, -4)
-    with pytest.raises(LedgerBroken, match=f"the reserved of account {books.alice} is {ledger.SUMMED - 1}, and some"):
-        ledger.reserve(books.tx, books.alice, 1, OUTGOING, NOW)
-
-
 def test_release_gives_back_what_was_not_posted_once(books: Books) -> None:
     deposit(books, 100)
     reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)

@@ -41,6 +41,5 @@ def test_script_of_the_readme_pays_after_consent(payres: Instance, script: Path)
         finally:
             process.kill()
     assert paid.startswith(f"Paying 500 cents to {payres.base_url}/incoming-payments/")
-    payres.settle()
     assert (payres.balance("alice"), payres.balance("bob")) == ("995.00", "1005.00")
     payres.check_ledger()

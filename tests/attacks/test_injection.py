@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from argon2 import PasswordHasher
 
-from payres.store import incoming, wallets
+from payres.routes import reading
+from payres.store import wallets
 from payres.store.database import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
@@ -119,7 +120,6 @@ def contents(tx: Transaction) -> tuple[list[Any], list[Any]]:
 
 @pytest.mark.parametrize("text", SQL)
 def test_sql_injection_through_every_string(shared: Instance, stranger: httpx2.Client, text: str) -> None:
-    shared.settle()
     before, money = shared.read(contents), shared.balance("alice")
     answers = sent_to_the_resource_server(shared, text)
     answers += sent_to_the_authorization_server(shared, stranger, text)
@@ -297,7 +297,7 @@ def test_log_injection_by_the_path(
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(wallets, "find_wallet", broken)
-    monkeypatch.setattr(incoming, "find_incoming", broken)
+    monkeypatch.setattr(reading, "find", broken)
     with caplog.at_level(logging.ERROR, "payres.routes"):
         assert stranger.get(shared.base_url + path).status_code == 500
     [message] = [record.getMessage() for record in caplog.records if record.name == "payres.routes"]

@@ -210,7 +210,7 @@ INVENTORY: dict[str, list[str]] = {
     ],
     "double spend of a balance": [
         "attacks/test_money.py::test_double_spend_of_a_balance_by_200_requests_at_once",
-        "payments/test_exchange.py::test_liquidity_is_promised_once",
+        "payments/test_pricing.py::test_liquidity_is_spent_once",
     ],
     "overpayment of a receiver": [
         "payments/test_outgoing.py::test_receiver_for_seven_is_paid_seven_times_by_a_hundred_at_once",
@@ -343,7 +343,7 @@ INVENTORY: dict[str, list[str]] = {
         "attacks/test_kept_floods.py::test_kept_metadata_has_a_limit",
         "attacks/test_kept_floods.py::test_kept_of_a_request_under_a_key_is_what_tells_it_from_others",
         "attacks/test_kept_floods.py::test_kept_of_a_key_are_its_public_members",
-        "payments/test_idempotency.py::test_what_is_kept_of_a_request_does_not_grow_with_it",
+        "payments/test_idempotency.py::test_what_is_stored_of_a_request_does_not_grow_with_it",
         "http/test_rate_limits.py::test_what_a_stranger_creates_counts_for_its_address",
         "http/test_rate_limits.py::test_strangers_that_create_at_once_are_counted_too",
     ],

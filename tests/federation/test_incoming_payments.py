@@ -118,7 +118,6 @@ async def test_fetch_payment_with_an_amount_shows_what_is_left(pair: Pair) -> No
     created = pair.create(amount=dollars(1000))
     assert (await pair.receivers.fetch_open(created["id"])).remaining == 1000
     pair.asked.client.pay(pair.asked.wallet("alice"), created["id"], debitAmount=dollars(300))
-    pair.asked.settle()
     payment = await pair.receivers.fetch_open(created["id"])
     assert (payment.incoming_value, payment.received, payment.remaining) == (1000, 300, 700)
 
@@ -126,7 +125,6 @@ async def test_fetch_payment_with_an_amount_shows_what_is_left(pair: Pair) -> No
 async def test_fetch_completed_payment(pair: Pair) -> None:
     created = pair.create(amount=dollars(10))
     pair.asked.client.pay(pair.asked.wallet("alice"), created["id"])
-    pair.asked.settle()
     payment = await pair.receivers.fetch(created["id"])
     assert (payment.completed, payment.received, payment.remaining) == (True, 10, 0)
     assert (payment.ilp_address, payment.shared_secret) == (None, None)

@@ -22,11 +22,13 @@ from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
 from payres.operator import invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
+from payres.settings import Settings
 from payres.store import accounts, clients, incoming, packets
 from payres.store.database import Database, Transaction
 from payres.store.incoming import IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import world
 from payres.throttle import Throttle
 
 T = TypeVar("T")
@@ -130,10 +132,11 @@ class Node:
 async def open_node(path: Path, own: str = OWN, secret: bytes = bytes(range(32))) -> AsyncIterator[Node]:
     """A node over the database file at `path`; what it holds is closed at the end."""
     async with AsyncExitStack() as stack:
-        database = await Database.open(str(path))
+        clock = MovableClock(START, frozen=True)
+        database = await Database.open(str(path), world(Settings(), clock))
         stack.push_async_callback(database.close)
         http = await stack.enter_async_context(open_http(allow_private_hosts=True))
-        yield Node(database, Link(http, database), MovableClock(START, frozen=True), own, secret)
+        yield Node(database, Link(http, database), clock, own, secret)
 
 
 class Sender:

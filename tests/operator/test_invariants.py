@@ -8,22 +8,27 @@ import msgspec
 import pytest
 
 from payres import ledger
-from payres.clock import MovableClock
-from payres.identifiers import SystemIdentifiers
+from payres.errors import InvalidReceiver
+from payres.grants.access import Caller
 from payres.operator import assets, invariants, liquidity, wallets
-from payres.payments.incoming import complete_incoming_payment, create_incoming_payment
-from payres.payments.outgoing import create_outgoing_payment
-from payres.payments.settlement import settle
+from payres.payments import incoming as incoming_rules
+from payres.payments import outgoing as outgoing_rules
 from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.database import Transaction, savepoint
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord
-from payres.urls import Urls
-from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
+from payres.wire import (
+    Amount,
+    IncomingPaymentAccess,
+    IncomingPaymentRequest,
+    OutgoingPaymentAccess,
+    OutgoingPaymentRequest,
+)
+from tests.works import work_at
 
 NOW = 1_700_000_000_000_000
 MAX_DECIMAL = "92233720368547758.07"
@@ -278,29 +283,30 @@ def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fee", [("0", 0), ("0.10", 50)])
 @pytest.mark.parametrize("receiver", ["bob", "carol", "alice"])
 @pytest.mark.parametrize("is_completed_first", [False, True])
-def test_check_holds_before_and_after_the_settlement_of_payments(
-    fee: tuple[str, int], receiver: str, is_completed_first: bool
+def test_check_holds_after_a_payment_and_after_one_that_was_refused(
+    tx: sqlite3.Connection, fee: tuple[str, int], receiver: str, is_completed_first: bool
 ) -> None:
-    tx = connect_writer(":memory:")
-    keep_books(tx)
     assets.set_fee(tx, "USD", 2, *fee)
     assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
-    urls, identifiers, clock = Urls("http://127.0.0.1:8080"), SystemIdentifiers(), MovableClock(NOW, frozen=True)
-    wallet = wallets.require_wallet(tx, receiver)
-    target = create_incoming_payment(tx, wallet, 1, IncomingPaymentRequest(), identifiers, 60, NOW)
+    work = work_at(tx, NOW)
+    address = work.urls.wallet
+    receiving = Caller(1, "grant", "token", "create", (IncomingPaymentAccess(actions=["create"]),))
+    asked = IncomingPaymentRequest(wallet_address=address(receiver))
+    _, target = incoming_rules.create(work, receiving, asked)
     request = OutgoingPaymentRequest(
-        wallet_address="http://127.0.0.1:8080/alice",
-        incoming_payment=urls.resource("incoming-payments", target.id),
+        wallet_address=address("alice"),
+        incoming_payment=work.urls.resource("incoming-payments", target.id),
         debit_amount=Amount(value="200", asset_code="USD", asset_scale=2),
     )
-    alice = wallets.require_wallet(tx, "alice")
-    created = create_outgoing_payment(tx, urls, alice, 1, "grant", None, request, identifiers, NOW)
-    assert invariants.first_broken(invariants.check(tx)) is None
+    item = OutgoingPaymentAccess(actions=["create"], identifier=address("alice"))
+    paying = Caller(1, "grant", "token", "create", (item,))
     if is_completed_first:
-        complete_incoming_payment(tx, target, NOW)
-    settle(tx, created.payment.id, clock)
-    ended = outgoing.find_outgoing(tx, created.payment.id)
-    assert ended is not None
-    assert ended.state == ("failed" if is_completed_first else "completed")
+        incoming_rules.complete(work, target)
+        with pytest.raises(InvalidReceiver), savepoint(work):
+            outgoing_rules.create(work, paying, request, None)
+    else:
+        created = outgoing_rules.create(work, paying, request, None).payment
+        found = outgoing.find_outgoing(work, created.id)
+        assert found == created
+        assert (found.state, found.sent) == ("completed", 200)
     assert invariants.first_broken(invariants.check(tx)) is None
-    tx.close()

@@ -1,310 +1,241 @@
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
+"""Payments between wallets here that an earlier version, which settled them later, left in `sending`."""
 
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
 import pytest
+from click.testing import CliRunner
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER
-from payres.clock import MovableClock, format_time
-from payres.grants.access import encode_access
-from payres.identifiers import SystemIdentifiers
-from payres.operator import invariants, wallets
-from payres.operator.assets import set_fee
-from payres.payments import settlement
-from payres.payments.incoming import create_incoming_payment
-from payres.payments.outgoing import create_outgoing_payment
-from payres.payments.settlement import SettlementWorker
-from payres.store import accounts, outgoing
+from payres.application import create_app
+from payres.cli import main
+from payres.clock import SECOND
+from payres.operator import audit, wallets
+from payres.operator.liquidity import deposit_liquidity
+from payres.payments.settlement import settle_interrupted
+from payres.settings import Settings
+from payres.store import accounts, grants, incoming, outgoing
 from payres.store.clients import ensure_client
-from payres.store.database import Database, Transaction
+from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord, insert_grant
-from payres.testing.instance import Instance
-from payres.urls import Urls
-from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
+from payres.store.incoming import IncomingRecord
+from payres.store.outgoing import OutgoingRecord
+from payres.store.work import Transaction, Work
+from tests.works import work_at
 
-Json = dict[str, Any]
-Refused = Callable[..., Json]
-
-SECOND = 1_000_000
-
-
-def usd(value: int | str) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
-
-
-class Purse:
-    """A wallet with 10.00 USD and a grant to spend at most 6.00 of it."""
-
-    def __init__(self, instance: Instance, path: str, deposit: str = "10.00") -> None:
-        self.instance = instance
-        self.path = path
-        self.address = instance.create_wallet(path, deposit=deposit)
-        item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": self.address}
-        self.token = instance.client.grant(item | {"limits": {"debitAmount": usd(600)}})
-
-    def pay(self, receiver: str, value: int) -> Json:
-        body = {"walletAddress": self.address, "incomingPayment": receiver, "debitAmount": usd(value)}
-        answer = self.instance.client.post("/outgoing-payments", body, self.token)
-        assert answer.status_code == 201, answer.text
-        payment: Json = answer.json()
-        return payment
-
-    def state(self, payment: Json) -> tuple[bool, Json]:
-        """Whether the payment failed, and what it sent."""
-        read = self.instance.client.get(payment["id"], self.token).json()
-        return read["failed"], read["sentAmount"]
-
-    def spent(self) -> Json:
-        body: Json = self.instance.client.get("/outgoing-payment-grant", self.token).json()
-        return body
-
-    def balance(self) -> str:
-        return self.instance.balance(self.path)
-
-    def free(self) -> int:
-        """The balance without what is reserved, in cents."""
-
-        def unit(tx: Transaction) -> int:
-            account_id = wallets.require_wallet(tx, self.path).account_id
-            return ledger.free_balance(accounts.account_by_id(tx, account_id))
-
-        return self.instance.read(unit)
-
-
-def receiver_of(instance: Instance, path: str, amount: int | None = None, **members: Any) -> str:
-    incoming_amount = None if amount is None else usd(amount)
-    url: str = instance.client.create_incoming_payment(instance.wallet(path), incoming_amount, **members)["id"]
-    return url
-
-
-def received(instance: Instance, receiver: str) -> tuple[Json, bool]:
-    payment = instance.client.get(receiver, instance.client.grant({"type": "incoming-payment", "actions": ["read"]}))
-    return payment.json()["receivedAmount"], payment.json()["completed"]
-
-
-def complete(instance: Instance, receiver: str) -> None:
-    token = instance.client.grant({"type": "incoming-payment", "actions": ["complete"]})
-    assert instance.client.post(f"{receiver}/complete", None, token).status_code == 200
-
-
-def assert_nothing_happened(purse: Purse, payment: Json) -> None:
-    """The payment failed whole: its money is back, and so is its share of the grant's limit."""
-    assert purse.state(payment) == (True, usd(0))
-    assert (purse.balance(), purse.free()) == ("10.00", 1000)
-    assert purse.spent() == {"spentDebitAmount": usd(0), "spentReceiveAmount": usd(0)}
-    purse.instance.check_ledger()
-
-
-def test_settle_moves_what_was_reserved(idle: Instance) -> None:
-    purse = Purse(idle, "moves")
-    idle.create_wallet("moves-to")
-    receiver = receiver_of(idle, "moves-to")
-    payment = purse.pay(receiver, 250)
-    assert (purse.balance(), purse.free(), idle.balance("moves-to")) == ("10.00", 750, "0.00")
-    assert purse.state(payment) == (False, usd(0))
-    idle.check_ledger()
-    idle.settle()
-    assert (purse.balance(), purse.free(), idle.balance("moves-to")) == ("7.50", 750, "2.50")
-    assert purse.state(payment) == (False, usd(250))
-    assert received(idle, receiver) == (usd(250), False)
-    idle.settle()
-    assert (purse.balance(), idle.balance("moves-to")) == ("7.50", "2.50")
-    assert purse.spent() == {"spentDebitAmount": usd(250), "spentReceiveAmount": usd(250)}
-    idle.check_ledger()
-
-
-def test_settle_completes_a_receiver_that_has_all_it_wants(idle: Instance) -> None:
-    purse = Purse(idle, "completes")
-    receiver = receiver_of(idle, "bob", 500)
-    payments = [purse.pay(receiver, 200), purse.pay(receiver, 300)]
-    idle.settle()
-    assert [purse.state(payment) for payment in payments] == [(False, usd(200)), (False, usd(300))]
-    assert received(idle, receiver) == (usd(500), True)
-    idle.check_ledger()
-
-
-def test_payment_to_a_receiver_completed_meanwhile_fails_whole(idle: Instance) -> None:
-    purse = Purse(idle, "completed-meanwhile")
-    receiver = receiver_of(idle, "bob")
-    payment = purse.pay(receiver, 600)
-    complete(idle, receiver)
-    idle.settle()
-    assert received(idle, receiver) == (usd(0), True)
-    assert_nothing_happened(purse, payment)
-    again = purse.pay(receiver_of(idle, "bob"), 600)  # for which the limit has room again
-    idle.settle()
-    assert purse.state(again) == (False, usd(600))
-
-
-def test_payment_to_a_receiver_expired_meanwhile_fails_whole(idle: Instance) -> None:
-    purse = Purse(idle, "expired-meanwhile")
-    receiver = receiver_of(idle, "bob", expiresAt=format_time(idle.clock.now() + 30 * SECOND))
-    payment = purse.pay(receiver, 600)
-    idle.clock.advance(30)
-    idle.settle()
-    assert received(idle, receiver) == (usd(0), False)
-    assert_nothing_happened(purse, payment)
-
-
-def test_payment_that_no_longer_fits_fails_whole(idle: Instance) -> None:
-    early, late = Purse(idle, "fits"), Purse(idle, "no-longer-fits")
-    receiver = receiver_of(idle, "bob", 500)
-    payments = early.pay(receiver, 300), late.pay(receiver, 201)
-    idle.settle()
-    assert early.state(payments[0]) == (False, usd(300))
-    assert received(idle, receiver) == (usd(300), False)
-    assert_nothing_happened(late, payments[1])
-
-
-def test_payment_that_the_receiving_account_cannot_hold_fails_whole(
-    idle: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    purse = Purse(idle, "plenty")
-    idle.create_wallet("full", deposit="1.00")
-    payment = purse.pay(receiver_of(idle, "full"), 250)
-    monkeypatch.setattr(ledger, "MAX_LEDGER", 300)
-    idle.settle()
-    assert_nothing_happened(purse, payment)
-    assert idle.balance("full") == "1.00"
-
-
-def test_wallet_may_pay_itself(idle: Instance) -> None:
-    purse = Purse(idle, "myself")
-    receiver = receiver_of(idle, "myself", 400)
-    payment = purse.pay(receiver, 400)
-    idle.settle()
-    assert purse.state(payment) == (False, usd(400))
-    assert received(idle, receiver) == (usd(400), True)
-    assert (purse.balance(), purse.free()) == ("10.00", 1000)
-    idle.check_ledger()
-
-
-def test_money_received_can_be_spent(idle: Instance) -> None:
-    first, second = Purse(idle, "chain-first"), Purse(idle, "chain-second", deposit="0.01")
-    first.pay(receiver_of(idle, "chain-second"), 600)
-    idle.settle()
-    second.pay(receiver_of(idle, "chain-first"), 600)
-    idle.settle()
-    assert (first.balance(), second.balance()) == ("10.00", "0.01")
-    idle.check_ledger()
-
-
-def test_total_of_a_receiver_never_passes_what_one_figure_holds(idle: Instance) -> None:
-    def whole(value: int) -> Json:
-        return {"value": str(value), "assetCode": "WHOLE", "assetScale": 0}
-
-    def pay(path: str, receiver: str, value: int) -> str:
-        item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": idle.wallet(path)}
-        body = {"walletAddress": idle.wallet(path), "incomingPayment": receiver, "debitAmount": whole(value)}
-        answer = idle.client.post("/outgoing-payments", body, idle.client.grant(item))
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
-
-    idle.create_wallet("whole-sender", "WHOLE", 0, deposit=str(MAX_LEDGER))
-    idle.create_wallet("whole-taker", "WHOLE", 0)
-    receiver, back = receiver_of(idle, "whole-taker"), receiver_of(idle, "whole-sender")
-    for path, target in (("whole-sender", receiver), ("whole-taker", back)):
-        pay(path, target, MAX_LEDGER - 10)
-        idle.settle()
-    payments = [pay("whole-sender", receiver, value) for value in (10, 1)]  # each fits, and both do not
-    idle.settle()
-    reading = idle.client.grant(
-        {"type": "outgoing-payment", "actions": ["read"], "identifier": idle.wallet("whole-sender")}
-    )
-    ended = [idle.client.get(payment, reading).json() for payment in payments]
-    assert [(one["failed"], one["sentAmount"]) for one in ended] == [(False, whole(10)), (True, whole(0))]
-    assert received(idle, receiver) == (whole(MAX_LEDGER), False)
-    idle.check_ledger()
-
-
-def test_payment_is_settled_soon_by_itself(shared: Instance) -> None:
-    purse = Purse(shared, "in-a-hurry")
-    payment = purse.pay(receiver_of(shared, "bob"), 100)
-    assert any(purse.state(payment) == (False, usd(100)) for _ in range(10_000))
-
-
-CLOCK = MovableClock(1_700_000_000_000_000, frozen=True)
+NOW = 1_700_000_000_000_000
+GRANT, WINDOW = "grant", 7
+FEE = 5
+RECEIVED = {"bob": 100, "carla": 92, "alice": 100}  # of 105 with a fee of 5; carla's wallet is in euros
+FREE_AT_FIRST = {"alice": 1000_00, "bob": 0, "carla": 0, "USD fees": 0, "USD liquidity": 0, "EUR liquidity": 1000_00}
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = await Database.open(str(tmp_path / "payres.db"))
-    yield opened
-    await opened.close()
+def work() -> Iterator[Work]:
+    with closing(connect_writer(":memory:")) as connection:
+        yield opened(connection)
 
 
-def open_payments(tx: Transaction, count: int) -> list[str]:
-    """Makes payments of 1.00 USD with a fee of 0.05 from alice to bob; their ids."""
-    now, identifiers, urls = CLOCK.now(), SystemIdentifiers(), Urls("https://pay.example")
-    set_fee(tx, "USD", 2, "0.05", 0)
-    alice = wallets.create_wallet(tx, "alice", "USD", 2, None, None, now)
-    bob = wallets.create_wallet(tx, "bob", "USD", 2, None, None, now)
-    wallets.deposit(tx, "alice", "1000.00", now)
-    client = ensure_client(tx, "https://shop.example", "https://shop.example", None, now)
-    grant = GrantRecord("g", client.id, None, "issued", encode_access([]), None, alice.id, b"", now, now, None)
-    insert_grant(tx, grant)
-    asked = IncomingPaymentRequest()
-    receiver = create_incoming_payment(tx, bob, client.id, asked, identifiers, 3600, now)
-    request = OutgoingPaymentRequest(
-        wallet_address=urls.wallet("alice"),
-        incoming_payment=urls.resource("incoming-payments", receiver.id),
-        debit_amount=Amount(value="105", asset_code="USD", asset_scale=2),
+def opened(connection: Transaction) -> Work:
+    """Three wallets, one of them with money, liquidity in euros, and a grant."""
+    work = work_at(connection, NOW)
+    for path, code in (("alice", "USD"), ("bob", "USD"), ("carla", "EUR")):
+        wallets.create_wallet(work, path, code, 2, None, None, NOW)
+    wallets.deposit(work, "alice", "1000.00", NOW)
+    deposit_liquidity(work, "EUR", 2, "1000.00", NOW)
+    client = ensure_client(work, "https://shop.example", "https://shop.example", None, NOW)
+    alice = wallets.require_wallet(work, "alice").id
+    insert_grant(work, GrantRecord(GRANT, client.id, None, "issued", "[]", None, alice, b"", NOW, NOW, None))
+    return work
+
+
+def bill(work: Work, path: str, wanted: int | None = None, lasts: int = 60) -> IncomingRecord:
+    """An open incoming payment into a wallet."""
+    wallet = wallets.require_wallet(work, path)
+    value = None if wanted is None else str(wanted)
+    record = IncomingRecord(work.new_id(), wallet.id, 1, value, 0, None, NOW, NOW + lasts * SECOND, None)
+    incoming.insert_incoming(work, record)
+    return record
+
+
+def begin(work: Work, receiver: IncomingRecord) -> OutgoingRecord:
+    """A payment of 1.05 USD from alice as the earlier version made it: counted, its money held and not yet moved."""
+    payer, payee = wallets.require_wallet(work, "alice"), wallets.require_wallet(work, path_of(work, receiver))
+    receive = RECEIVED[payee.path]
+    payment = OutgoingRecord(
+        id=work.new_id(),
+        wallet_address_id=payer.id,
+        client_id=1,
+        grant_id=GRANT,
+        window_start=WINDOW,
+        quote_id=None,
+        receiver=work.urls.resource("incoming-payments", receiver.id),
+        incoming_payment_id=receiver.id,
+        debit=105,
+        receive=receive,
+        receive_code=payee.asset_code,
+        receive_scale=2,
+        fee=FEE,
+        sent=0,
+        delivered=0,
+        state="sending",
+        failure=None,
+        metadata=None,
+        created_at=NOW,
+        ended_at=None,
     )
-    about = (tx, urls, alice, client.id, grant.id, None, request, identifiers, now)
-    return [create_outgoing_payment(*about).payment.id for _ in range(count)]
+    outgoing.insert_outgoing(work, payment)
+    ledger.reserve(work, payer.account_id, payment.debit, payment.id, NOW)
+    if payee.asset_id != payer.asset_id:
+        ledger.reserve(
+            work, ledger.operator_account(work, payee.asset_id, "liquidity"), payment.receive, payment.id, NOW
+        )
+    grants.add_spending(work, GRANT, WINDOW, payee.asset_code, 2, payment.debit, payment.receive, NOW)
+    return payment
 
 
-async def states(database: Database, ids: list[str]) -> set[str]:
-    def unit(tx: Transaction) -> set[str]:
-        return {payment.state for one in ids if (payment := outgoing.find_outgoing(tx, one))}
-
-    return await database.read(unit)
+def path_of(work: Work, receiver: IncomingRecord) -> str:
+    (path,) = work.execute("SELECT path FROM wallet_address WHERE id = ?", (receiver.wallet_address_id,)).fetchone()
+    return str(path)
 
 
-async def run_until_settled(worker: SettlementWorker, database: Database, ids: list[str]) -> None:
-    running = asyncio.create_task(worker.run())
-    async with asyncio.timeout(20):
-        while "sending" in await states(database, ids):
-            pass
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+def ended(work: Work, payment: OutgoingRecord) -> OutgoingRecord:
+    found = outgoing.find_outgoing(work, payment.id)
+    assert found is not None
+    return found
 
 
-@pytest.mark.parametrize("count", [1, settlement.BATCH + 1])
-async def test_worker_takes_up_what_it_finds_under_way(database: Database, count: int) -> None:
-    ids = await database.write(lambda tx: open_payments(tx, count))
-    await run_until_settled(SettlementWorker(database, CLOCK), database, ids)
-    assert await states(database, ids) == {"completed"}
-
-    def unit(tx: Transaction) -> list[int]:
-        bob = wallets.require_wallet(tx, "bob")
-        fees = ledger.operator_account(tx, bob.asset_id, "fees")
-        assert all(finding.holds for finding in invariants.check(tx))
-        return [accounts.account_by_id(tx, account_id).balance for account_id in (bob.account_id, fees)]
-
-    assert await database.read(unit) == [100 * count, 5 * count]
+def free(work: Work) -> dict[str, int]:
+    """What each account may give, by the wallet's path or the asset and kind."""
+    found = {}
+    for path in ("alice", "bob", "carla"):
+        found[path] = wallets.require_wallet(work, path).account_id
+    for code, path in (("USD", "alice"), ("EUR", "carla")):
+        asset = wallets.require_wallet(work, path).asset_id
+        found |= {f"{code} {kind}": ledger.operator_account(work, asset, kind) for kind in ("fees", "liquidity")}
+    figures = {name: ledger.free_balance(accounts.account_by_id(work, one)) for name, one in found.items()}
+    return {name: figures[name] for name in FREE_AT_FIRST}
 
 
-async def test_worker_tries_again_after_a_failure_of_storage(
-    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def spent(work: Work) -> list[tuple[int, ...]]:
+    """The debit and receive that the grant has spent, by asset."""
+    return [tuple(row) for row in work.execute("SELECT debit, receive FROM grant_spending ORDER BY receive_code")]
+
+
+def assert_ledger_holds(work: Work) -> None:
+    assert audit.first_broken(audit.check(work)) is None
+
+
+@pytest.mark.parametrize("path", ["bob", "carla", "alice"])
+def test_payment_whose_receiver_takes_it_is_paid(work: Work, path: str) -> None:
+    receiver = bill(work, path, RECEIVED[path])
+    payment = begin(work, receiver)
+    assert_ledger_holds(work)
+    assert settle_interrupted(work) == 1
+    found = ended(work, payment)
+    assert (found.state, found.sent, found.delivered, found.ended_at) == ("completed", 105, RECEIVED[path], NOW)
+    paid = incoming.find_incoming(work, receiver.id)
+    assert paid is not None
+    assert (paid.received, paid.completed) == (RECEIVED[path], True)
+    moved = {"alice": -105, "USD fees": FEE}
+    if path == "carla":
+        moved |= {"carla": 92, "USD liquidity": 100, "EUR liquidity": -92}
+    else:
+        moved[path] = moved.get(path, 0) + 100
+    assert free(work) == {name: figure + moved.get(name, 0) for name, figure in FREE_AT_FIRST.items()}
+    assert spent(work) == [(105, RECEIVED[path])]
+    assert_ledger_holds(work)
+
+
+@pytest.mark.parametrize("path", ["bob", "carla", "alice"])
+@pytest.mark.parametrize("obstacle", ["completed", "expired", "full", "account"])
+def test_payment_that_cannot_be_paid_fails_and_everything_is_given_back(
+    work: Work, monkeypatch: pytest.MonkeyPatch, path: str, obstacle: str
 ) -> None:
-    ids = await database.write(lambda tx: open_payments(tx, 2))
-    failures = iter([OSError("disk on fire")])
-    settle = settlement.settle
+    wanted = RECEIVED[path] - 1 if obstacle == "full" else None
+    receiver = bill(work, path, wanted, lasts=0 if obstacle == "expired" else 60)
+    payment = begin(work, receiver)
+    if obstacle == "completed":
+        incoming.complete_incoming(work, receiver.id, NOW)
+    with monkeypatch.context() as patch:
+        if obstacle == "account":  # the fee has moved by then
+            patch.setattr(ledger, "MAX_LEDGER", 91)
+        assert settle_interrupted(work) == 1
+    found = ended(work, payment)
+    assert (found.state, found.sent, found.delivered, found.ended_at) == ("failed", 0, 0, NOW)
+    assert found.failure
+    assert free(work) == FREE_AT_FIRST
+    assert work.execute("SELECT count(*) FROM transfer WHERE outgoing_payment_id IS NOT NULL").fetchone() == (0,)
+    assert spent(work) == [(0, 0)]
+    assert_ledger_holds(work)
 
-    def fail_once(tx: Transaction, payment_id: str, clock: MovableClock) -> None:
-        for failure in failures:
-            raise failure
-        settle(tx, payment_id, clock)
 
-    monkeypatch.setattr(settlement, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(settlement, "settle", fail_once)
-    with caplog.at_level(logging.ERROR, "payres.settlement"):
-        await run_until_settled(SettlementWorker(database, CLOCK), database, ids)
-    assert await states(database, ids) == {"completed"}
-    assert "disk on fire" in caplog.text
+def test_payments_are_settled_in_the_order_in_which_they_were_made(work: Work) -> None:
+    """What the first leaves decides over the second; one that fails holds up none."""
+    receiver, plenty = bill(work, "bob", 150), bill(work, "carla")
+    payments = [begin(work, one) for one in (receiver, receiver, plenty)]
+    assert settle_interrupted(work) == 3
+    assert [ended(work, payment).state for payment in payments] == ["completed", "failed", "completed"]
+    assert spent(work) == [(105, 92), (105, 100)]
+    assert_ledger_holds(work)
+
+
+def test_settling_again_does_nothing(work: Work) -> None:
+    receiver, late = bill(work, "bob"), bill(work, "bob", 1)
+    payments = [begin(work, one) for one in (receiver, late)]
+    settle_interrupted(work)
+    before = [ended(work, payment) for payment in payments], free(work), spent(work)
+    assert settle_interrupted(work_at(work, NOW + SECOND)) == 0
+    assert ([ended(work, payment) for payment in payments], free(work), spent(work)) == before
+    assert_ledger_holds(work)
+
+
+def test_payment_to_another_server_is_left_alone(work: Work) -> None:
+    payment = begin(work, bill(work, "bob"))
+    work.execute("UPDATE outgoing_payment SET incoming_payment_id = NULL")
+    assert settle_interrupted(work) == 0
+    assert ended(work, payment) == msgspec.structs.replace(payment, incoming_payment_id=None)
+    assert free(work)["alice"] == 1000_00 - 105
+
+
+def kept(path: str, *receivers: str) -> list[str]:
+    """A database with a payment to each of these wallets; the ids of the payments."""
+    with closing(connect_writer(path)) as connection:
+        connection.execute("BEGIN")
+        work = opened(connection)
+        ids = [begin(work, bill(work, receiver, lasts=10**9)).id for receiver in receivers]
+        connection.execute("COMMIT")
+    return ids
+
+
+async def test_server_settles_them_when_it_starts(tmp_path: Path) -> None:
+    path = str(tmp_path / "payres.db")
+    ids = kept(path, *["bob", "carla", "alice"] * 100)
+    app = create_app(Settings(database=path))
+    async with app.router.lifespan_context(app):
+        database = app.state.context.database
+        states = await database.read(lambda work: {ended_state(work, one) for one in ids})
+    assert states == {"completed"}
+    checked = CliRunner().invoke(main, ["ledger", "check", "--database", path])
+    assert checked.exit_code == 0, checked.output
+
+
+async def test_server_starts_and_writes_nothing_when_one_cannot_be_settled_for_what_is_missing(tmp_path: Path) -> None:
+    path = str(tmp_path / "payres.db")
+    [payment_id] = kept(path, "bob")
+    with closing(connect_writer(path)) as connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM account WHERE kind = 'wallet' AND balance = 0")
+    app = create_app(Settings(database=path))
+    async with app.router.lifespan_context(app):
+        context = app.state.context
+        assert context.database.halted
+        assert await context.database.read(lambda work: ended_state(work, payment_id)) == "sending"
+
+
+def ended_state(work: Work, payment_id: str) -> str:
+    found = outgoing.find_outgoing(work, payment_id)
+    assert found is not None
+    return found.state

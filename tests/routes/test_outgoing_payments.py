@@ -98,7 +98,6 @@ def test_payment_is_sent_whole_and_its_receiver_completed(shared: Instance, stra
     sender, taker = shared.create_wallet("sender", deposit="10.00"), shared.create_wallet("taker")
     receiver = shared.client.create_incoming_payment(taker, usd(750))["id"]
     payment = shared.client.pay(sender, receiver)
-    shared.settle()
     read = shared.client.get(payment["id"], token_for(shared, sender, "read"))
     del payment["grantSpentDebitAmount"], payment["grantSpentReceiveAmount"]
     assert (read.status_code, read.json()) == (200, payment | {"sentAmount": usd(750)})
@@ -117,7 +116,6 @@ def test_payments_in_parts_complete_the_receiver_with_the_last(shared: Instance,
     reading = shared.client.grant({"type": "incoming-payment", "actions": ["read"]})
     for debit, received, completed in ((200, 200, False), (300, 500, True)):
         shared.client.pay(sender, receiver, debitAmount=usd(debit))
-        shared.settle()
         payment = shared.client.get(receiver, reading).json()
         assert (payment["receivedAmount"], payment["completed"]) == (usd(received), completed)
     body = {"walletAddress": sender, "incomingPayment": receiver, "debitAmount": usd(1)}
@@ -210,7 +208,6 @@ def test_quote_pays_only_what_its_receiver_still_takes(shared: Instance, payer: 
     token = token_for(shared, payer)
     early, late = (shared.client.create_quote(payer, receiver, receiveAmount=usd(300))["id"] for _ in range(2))
     assert shared.client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": early}, token).is_success
-    shared.settle()
     answer = shared.client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": late}, token)
     refused(answer, 400, "invalid_quote", field="quoteId")
     completed = shared.client.grant({"type": "incoming-payment", "actions": ["complete"]})
@@ -240,7 +237,6 @@ def test_wallet_pays_no_more_than_it_has(shared: Instance, refused: Refused) -> 
             assert shared.client.post("/outgoing-payments", body, token).status_code == 403  # the quote is not used up
     listed = shared.client.get(f"/outgoing-payments?wallet-address={percent_encoded(poor, '')}", token).json()["result"]
     assert [item["debitAmount"] for item in listed] == [usd(200), usd(300)]
-    shared.settle()
     assert shared.balance("poor") == "0.00"
     shared.check_ledger()
 
@@ -258,7 +254,6 @@ def test_wallet_that_is_inactive_neither_pays_nor_quotes_nor_lists(shared: Insta
     refused(shared.client.post("/quotes", quote, quoting), 400, "invalid_request", field="walletAddress")
     url = f"/outgoing-payments?wallet-address={percent_encoded(wallet_address, '')}"
     refused(shared.client.get(url, token), 400, "invalid_request", field="wallet-address")
-    shared.settle()  # what was under way arrives all the same
     assert shared.client.get(payment["id"], token).json()["sentAmount"] == usd(100)
 
 
@@ -279,7 +274,6 @@ def test_read_hides_other_clients_payments_unless_all_may_be_read(
 def test_list_shows_payments_as_reading_does_newest_first(shared: Instance) -> None:
     wallet_address = shared.create_wallet("spender", deposit="10.00")
     ids = [shared.client.pay(wallet_address, receiver_of(shared, value))["id"] for value in (100, 200, 300)]
-    shared.settle()
     token = token_for(shared, wallet_address, "read", "list")
     url = f"/outgoing-payments?wallet-address={percent_encoded(wallet_address, '')}&first=2"
     newest, middle, oldest = (shared.client.get(one, token).json() for one in ids[::-1])

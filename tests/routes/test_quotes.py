@@ -86,7 +86,6 @@ def test_create_answers_with_the_quote(shared: Instance, incoming_amount: int | 
 def test_quote_without_an_amount_is_for_what_remains(payres: Instance, refused: Refused) -> None:
     receiver = receiver_of(payres, 900)
     payres.client.pay(payres.wallet("alice"), receiver, debitAmount=usd(250))
-    payres.settle()
     quote = create(payres, receiver).json()
     assert (quote["receiveAmount"], quote["debitAmount"]) == (usd(650), usd(650))
     error = refused(create(payres, receiver, receiveAmount=usd(651)), 400, "invalid_amount", remaining="650")

@@ -155,7 +155,7 @@ def test_fault_is_answered_without_the_inside_and_logged_with_it(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("the secret inside")
 
-    monkeypatch.setattr(quotes, "create_quote", broken)
+    monkeypatch.setattr(quotes, "create", broken)
     body = {
         "walletAddress": shared.wallet("alice"),
         "receiver": f"{shared.base_url}/incoming-payments/1",
@@ -282,7 +282,6 @@ def test_every_address_takes_a_trailing_slash(
     assert stranger.get(f"{receiver['id']}/").status_code == 200
     quote = slashes.create_quote(sender, f"{receiver['id']}/")
     payment = slashes.create_outgoing_payment(f"{sender}/", f"{quote['id']}/")
-    shared.settle()
     incoming = slashes.grant({"type": "incoming-payment", "actions": ["read", "list", "complete"]})
     asked = {"type": "outgoing-payment", "actions": ["create", "read", "list"], "identifier": f"{sender}/"}
     granted = slashes.obtain_grant(asked)

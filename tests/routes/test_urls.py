@@ -95,7 +95,6 @@ def test_receiver_and_quote_have_several_spellings(shared: Instance) -> None:
             answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": quote_id}, token)
             assert answer.status_code in {201, 409}, spelling
             assert answer.status_code == 201 or answer.json()["error"]["code"] == "wrong_state"
-            shared.settle()
     for position, spelling in enumerate(same(client.create_quote(payer, receiver, debitAmount=USD_1)["id"])):
         answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": spelling}, token)
         assert answer.status_code == (409 if position else 201), spelling
@@ -231,7 +230,6 @@ def readable(shared: Instance) -> list[tuple[str, str | None]]:
     incoming = client.grant({"type": "incoming-payment", "actions": ["read", "list"]})
     outgoing = client.grant(spending)
     asked = client.request_grant(spending).json()
-    shared.settle()
     return [
         ("/alice", None),
         ("/alice/jwks.json", None),

@@ -12,6 +12,5 @@ from tests.specification.world import World
 @pytest.fixture(scope="session")
 def world(shared: Instance, stranger: httpx2.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     database = tmp_path_factory.mktemp("patient") / "payres.db"
-    with run_instance(database, continue_wait=5) as patient, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patient.context.settlement, "wake", lambda: None)
+    with run_instance(database, continue_wait=5) as patient:
         yield World(shared, patient, stranger)

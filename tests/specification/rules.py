@@ -91,7 +91,11 @@ RULES: Final = (
     Rule("3.1", "a total that equals incomingAmount completes the incoming payment, and further ones are rejected"),
     Rule("3.2", "an incoming payment past expiresAt is read and not paid"),
     Rule("3.3", "the complete operation completes what has not expired, though it lacks money"),
-    Rule("3.4", "an outgoing payment is created with failed false and sentAmount zero", ANSWERS),
+    Rule(
+        "3.4",
+        "an outgoing payment is created with failed false, and to a receiver here has been sent",
+        ANSWERS,
+    ),
     Rule("3.5", "an outgoing payment is processed at once: money moves without another request", ANSWERS),
     Rule("3.6", "a payment that cannot send its full amount is marked failed, and its money is back", ANSWERS),
     Rule("3.7", "payers who race for an incoming payment never pay more than its incomingAmount"),

@@ -74,7 +74,7 @@ def moved(value: int) -> Send:
         code = world.code()
         sender, taker = world.fresh(code, 0, str(MAX_LEDGER)), world.fresh(code, 0)
         created = world.send(world.incoming(wallet=taker), money(value, code), sender)
-        return world.settled(created) if created.is_success else created
+        return world.as_read(created) if created.is_success else created
 
     return send
 
@@ -89,12 +89,11 @@ def moved_twice(same_receiver: bool, same_grant: bool) -> Send:
         receiver = world.incoming(wallet=taker)
         body = {"walletAddress": sender, "incomingPayment": receiver, "debitAmount": money(MAX_LEDGER, code)}
         first = world.client.post("/outgoing-payments", body, token)
-        assert world.settled(first).json()["failed"] is False
-        world.settled(world.send(world.incoming(wallet=sender), money(MAX_LEDGER, code), taker))
+        assert world.as_read(first).json()["failed"] is False
+        world.as_read(world.send(world.incoming(wallet=sender), money(MAX_LEDGER, code), taker))
         body |= {} if same_receiver else {"incomingPayment": world.incoming(wallet=taker)}
         token = token if same_grant else world.token("outgoing-payment", "create", wallet=sender)
         second = world.client.post("/outgoing-payments", body, token)
-        world.instance.settle()
         world.instance.check_ledger()
         return second
 
@@ -107,8 +106,8 @@ def one_too_many(world: World) -> httpx2.Response:
     sender, taker, other = world.fresh(code, 0, "1"), world.fresh(code, 0), world.fresh(code, 0, str(MAX_LEDGER - 1))
     receiver = world.incoming(wallet=taker)
     late = world.quote(receiver, sender, debitAmount=money(1, code))
-    world.settled(world.send(receiver, money(MAX_LEDGER - 1, code), other))
-    world.settled(world.send(world.incoming(wallet=other), money(MAX_LEDGER - 1, code), taker))
+    world.as_read(world.send(receiver, money(MAX_LEDGER - 1, code), other))
+    world.as_read(world.send(world.incoming(wallet=other), money(MAX_LEDGER - 1, code), taker))
     received = world.paid(receiver, money(1, code), other).json()["receivedAmount"]
     assert received == money(MAX_LEDGER, code)
     return world.use(late, sender)

@@ -1,13 +1,19 @@
 """Parts 2.4, 3, 4.3 and 4.9: outgoing payments."""
 
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from typing import Any
 
 import httpx2
 
+from payres.amounts import Asset
+from payres.grants.access import permit
+from payres.identifiers import hash_secret
+from payres.payments import outgoing, settlement
+from payres.store.tokens import find_holder
+from payres.store.work import Work
+from payres.terms import Offer, Path, Terms
+from payres.wire import Amount, OutgoingPaymentRequest
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import CREATED_OUTGOING_PAYMENT, OUTGOING_PAYMENT
 from tests.specification.world import RACERS, Json, World, money, usd
@@ -15,7 +21,6 @@ from tests.specification.world import RACERS, Json, World, money, usd
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f-]{36}")
 ANY_URL = re.compile(r"http://.+")
-PATIENCE = 5  # seconds that the worker may take
 
 
 def with_members(**members: Any) -> Send:
@@ -58,20 +63,17 @@ def with_metadata(world: World) -> httpx2.Response:
     return read
 
 
-def ended(**members: Any) -> Send:
-    """A direct payment as read once it has ended."""
-    return lambda world: world.settled(direct(**members)(world))
+def read(**members: Any) -> Send:
+    """A direct payment as read."""
+    return lambda world: world.as_read(direct(**members)(world))
 
 
-def settled_by_itself(world: World) -> httpx2.Response:
-    """The payment as read when the worker was done with it, without anybody's further doing."""
-    created = world.send(world.incoming(), usd(100))
-    token = world.token("outgoing-payment", "read", wallet=world.payer)
-    deadline = time.monotonic() + PATIENCE
-    read = world.client.get(created.json()["id"], token)
-    while read.json()["sentAmount"] != usd(100) and time.monotonic() < deadline:
-        read = world.client.get(created.json()["id"], token)
-    return read
+def arrived(world: World) -> httpx2.Response:
+    """The payment as read, whose money is with the taker without anybody's further doing."""
+    receiver = world.incoming()
+    created = world.send(receiver, usd(100))
+    assert world.read_incoming(receiver).json()["receivedAmount"] == usd(100)
+    return world.as_read(created)
 
 
 def with_fee(world: World) -> httpx2.Response:
@@ -79,7 +81,7 @@ def with_fee(world: World) -> httpx2.Response:
     sender = world.market("0.5", basis_points=100)
     source, target = world.asset_of(sender), world.asset_of(f"{sender}-to")
     created = world.send(world.incoming(wallet=f"{sender}-to"), money(10_000, *source), sender)
-    read = world.settled(created)
+    read = world.as_read(created)
     assert read.json()["receiveAmount"] == money(4_950, *target)
     assert read.json()["debitAmount"] == read.json()["sentAmount"] == money(10_000, *source)
     assert world.instance.balance(world.path(f"{sender}-to")) == "49.50"
@@ -88,18 +90,47 @@ def with_fee(world: World) -> httpx2.Response:
     return read
 
 
-def second_to_come(world: World) -> httpx2.Response:
-    """A payment that was created and found the incoming payment full: it failed, and all its money is back."""
-    server = world.patient
-    alice, before = server.wallet("alice"), Decimal(server.balance("alice"))
-    receiver = server.client.create_incoming_payment(server.wallet("bob"), usd(500))["id"]
-    first, second = (server.client.pay(alice, receiver) for _ in range(2))
-    server.settle()
-    server.check_ledger()
-    assert before - Decimal(server.balance("alice")) == 5
-    token = server.client.grant({"type": "outgoing-payment", "actions": ["read"], "identifier": alice})
-    assert server.client.get(first["id"], token).json()["failed"] is False
-    return server.client.get(second["id"], token)
+def failed_elsewhere(world: World) -> httpx2.Response:
+    """A payment to another server that could send nothing: it failed, and all its money is back."""
+    sender = world.fresh(deposit="5.00")
+    token = world.token("outgoing-payment", "create", "read", wallet=sender)
+    payee = Terms(
+        receiver="https://elsewhere.example/incoming-payments/1",
+        incoming_payment_id=None,
+        debit=500,
+        fee=0,
+        receive=500,
+        asset=Asset("USD", 2),
+        path=Path(low="1", high="1", max_packet="500", sends_all=True),
+    )
+    asked = OutgoingPaymentRequest(
+        wallet_address=sender,
+        incoming_payment=payee.receiver,
+        debit_amount=Amount(value="500", asset_code="USD", asset_scale=2),
+    )
+
+    def unit(work: Work) -> str:
+        holder = find_holder(work, hash_secret(token))
+        assert holder is not None
+        caller = permit(holder, "outgoing-payment", "create")
+        payment = outgoing.create(work, caller, asked, Offer(payee, None)).payment
+        settlement.end_elsewhere(work, payment, "no packet arrived")
+        return work.urls.resource("outgoing-payments", payment.id)
+
+    payment = world.instance.write(unit)
+    world.instance.check_ledger()
+    assert world.instance.balance(world.path(sender)) == "5.00"
+    return world.client.get(payment, token)
+
+
+def too_late_for_a_full_receiver(world: World) -> httpx2.Response:
+    """A payment to a receiver on this server that is full is refused, and nothing is made."""
+    receiver, late = world.incoming(usd(500)), world.fresh(deposit="5.00")
+    assert world.send(receiver, usd(500)).status_code == 201
+    answer = world.send(receiver, usd(500), late)
+    assert world.list_of("outgoing-payments", late).json()["result"] == []
+    assert world.instance.balance(world.path(late)) == "5.00"
+    return answer
 
 
 def spent_so_far(world: World) -> httpx2.Response:
@@ -140,7 +171,7 @@ def quote_after_a_refusal(world: World) -> httpx2.Response:
     quote = world.quote(world.incoming(), sender, debitAmount=usd(200))
     assert world.use(quote, sender).json()["error"]["code"] == "insufficient_funds"
     add = world.send(world.incoming(wallet=sender), usd(100))
-    world.settled(add)
+    world.as_read(add)
     return world.use(quote, sender)
 
 
@@ -186,7 +217,6 @@ def spent_by_many_at_once(world: World) -> httpx2.Response:
     with ThreadPoolExecutor(RACERS) as threads:
         answers = list(threads.map(lambda _: world.client.post("/outgoing-payments", body, token), range(RACERS)))
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [403] * (RACERS - 3)
-    world.instance.settle()
     assert world.instance.balance(world.path(sender)) == "0.00"
     return world.list_of("outgoing-payments", sender)
 
@@ -232,7 +262,7 @@ ROWS: list[Row] = [
             "receiver": ANY_URL,
             "debitAmount": usd(1),
             "receiveAmount": usd(1),
-            "sentAmount": usd(0),
+            "sentAmount": usd(1),
             "metadata": {"a": 1},
         },
     ),
@@ -242,7 +272,7 @@ ROWS: list[Row] = [
         direct(),
         201,
         shapes={"": CREATED_OUTGOING_PAYMENT},
-        values={"debitAmount": usd(100), "sentAmount": usd(0), "failed": False},
+        values={"debitAmount": usd(100), "sentAmount": usd(100), "failed": False},
         absent="quoteId metadata",
     ),
     *(
@@ -303,8 +333,8 @@ ROWS: list[Row] = [
     # 3: processing
     keeps(
         "2.4.4 2.4.7 3.5",
-        "the worker sends it without more ado",
-        settled_by_itself,
+        "it has arrived without more ado",
+        arrived,
         200,
         shapes={"": OUTGOING_PAYMENT},
         values={"failed": False, "sentAmount": usd(100), "debitAmount": usd(100)},
@@ -313,7 +343,7 @@ ROWS: list[Row] = [
     keeps(
         "2.4.4 3.6 9.3.4",
         "a failed one",
-        second_to_come,
+        failed_elsewhere,
         200,
         shapes={"": OUTGOING_PAYMENT},
         values={"failed": True, "sentAmount": usd(0), "debitAmount": usd(500)},
@@ -325,7 +355,7 @@ ROWS: list[Row] = [
         201,
         values={"grantSpentDebitAmount": usd(200), "grantSpentReceiveAmount": usd(200)},
     ),
-    keeps("2.4.8 4.9.1", "reading does not tell", ended(), 200, absent="grantSpentDebitAmount grantSpentReceiveAmount"),
+    keeps("2.4.8 4.9.1", "reading does not tell", read(), 200, absent="grantSpentDebitAmount grantSpentReceiveAmount"),
     # 4.3.1
     keeps("4.3.1", "the wallet's asset", direct(debitAmount=usd(7)), 201, values={"debitAmount": usd(7)}),
     breaks("4.3.1", "another code", direct(debitAmount=money(7, "EUR", 2)), 400, "invalid_amount", field="debitAmount"),
@@ -379,11 +409,19 @@ ROWS: list[Row] = [
         "4.3.6", "more than the receiver takes by now", quote_of_full_receiver, 400, "invalid_quote", field="quoteId"
     ),
     breaks("4.3.6", "a receiver that was completed meanwhile", quote_of_completed_receiver, 400, "invalid_receiver"),
+    breaks(
+        "3.1 4.3.6",
+        "a receiver that is full",
+        too_late_for_a_full_receiver,
+        400,
+        "invalid_receiver",
+        reason="completed",
+    ),
     # 4.9
     keeps(
         "2.4.1 4.9.1",
         "its maker",
-        ended(),
+        read(),
         200,
         shapes={"": OUTGOING_PAYMENT},
         values={"id": PAYMENT_URL, "sentAmount": usd(100)},

@@ -33,7 +33,7 @@ def money(value: int | str, code: str, scale: int = 0) -> Json:
 class World:
     """A server with a payer who has plenty of USD and a taker; `client` makes the requests, `other` is another client.
 
-    `patient` is a second server. A client must wait there before it continues; payments stay under way until settled.
+    `patient` is a second server. A client must wait there before it continues.
     """
 
     def __init__(self, instance: Instance, patient: Instance, stranger: httpx2.Client) -> None:
@@ -171,21 +171,20 @@ class World:
         """POST /outgoing-payments directly from an incoming payment."""
         return self.create_outgoing(wallet, incomingPayment=receiver, debitAmount=amount, **members)
 
-    def settled(self, created: httpx2.Response) -> httpx2.Response:
-        """The payment as read once it has ended."""
+    def as_read(self, created: httpx2.Response) -> httpx2.Response:
+        """The payment as read after it was made, which is when its money has arrived."""
         assert created.status_code == 201, created.text
-        self.instance.settle()
         payment = created.json()
         token = self.token("outgoing-payment", "read", wallet=payment["walletAddress"])
         return self.client.get(payment["id"], token)
 
     def paid(self, receiver: str, amount: Json, wallet: str | None = None) -> httpx2.Response:
-        """The incoming payment as read after a payment into it has ended."""
-        self.settled(self.send(receiver, amount, wallet))
+        """The incoming payment as read after a payment into it."""
+        self.as_read(self.send(receiver, amount, wallet))
         return self.read_incoming(receiver)
 
     def race(self, receiver: str, amount: Json) -> list[Json]:
-        """The outgoing payments of several payers who pay a receiver at the same moment, as read when all ended.
+        """The outgoing payments of several payers who pay a receiver at the same moment, as read afterwards.
 
         Who comes when it is over already has none.
         """
@@ -198,7 +197,6 @@ class World:
 
         with ThreadPoolExecutor(RACERS) as threads:
             answers = list(threads.map(attempt, range(RACERS)))
-        self.instance.settle()
         self.instance.check_ledger()
         late = {answer.json()["error"]["code"] for answer in answers if answer.status_code != 201}
         assert late <= {"invalid_receiver", "invalid_amount"}

@@ -19,6 +19,7 @@ from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, coun
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from tests.works import work_at
 
 FIGURES = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 LARGE = st.integers(min_value=2**63 - 9, max_value=2**63 - 1)
@@ -94,6 +95,7 @@ def tx() -> Iterator[Transaction]:
     client = clients.ensure_client(connection, "https://shop.example/x", "https://shop.example/x", None, 0)
     outgoing.insert_outgoing(connection, a_payment(wallet.id, client.id))
     ledger.reserve(connection, wallet.account_id, 510, "payment", 0)
+    work = work_at(connection, 0)
     for packet, peer in (
         (a_packet("same", far, from_peer_id=near.id), far),
         (a_packet("across", euro, from_peer_id=near.id, amount=90), euro),
@@ -101,9 +103,9 @@ def tx() -> Iterator[Transaction]:
         (a_packet("fulfilled", far, from_peer_id=near.id), far),
         (a_packet("rejected", euro, from_peer_id=near.id, amount=90), euro),
     ):
-        balances.prepare(connection, packet, peer, 0)
-    balances.fulfil(connection, "fulfilled", 0, 0)
-    balances.reject(connection, "rejected")
+        balances.prepare(work, packet, peer, 0)
+    balances.fulfil(work, "fulfilled", 0, 0)
+    balances.reject(work, "rejected")
     yield connection
     connection.close()
 

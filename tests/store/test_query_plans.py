@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import pytest
 
-from payres.ledger import SUMMED
 from payres.store import (
     accounts,
     assets,
@@ -27,7 +26,6 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
-from payres.store.incoming import IncomingRecord
 from payres.store.pages import PageQuery
 
 Query = Callable[[Transaction], object]
@@ -37,8 +35,6 @@ TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
 def page(pages: Callable[[Transaction, int, int | None, PageQuery], object], query: PageQuery, own: bool) -> Query:
     return lambda tx: pages(tx, 1, 1 if own else None, query)
 
-
-PAID = IncomingRecord("1", 1, 1, None, 0, None, 0, 0, None)
 
 PAGES: dict[str, Query] = {
     f"{name}, {'own' if own else 'all'}, {towards} than {cursor}": page(pages, PageQuery(5, cursor, towards), own)
@@ -51,7 +47,6 @@ PAGES: dict[str, Query] = {
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
     "accounts.find_operator_account": lambda tx: accounts.find_operator_account(tx, 1, "fees"),
-    "accounts.first_open": lambda tx: accounts.first_open(tx, 1, SUMMED),
     "accounts.change_account": lambda tx: accounts.change_account(tx, 1, 0, 0),
     "accounts.reservations_of_payment": lambda tx: accounts.reservations_of_payment(tx, "1"),
     "accounts.reduce_reservation": lambda tx: accounts.reduce_reservation(tx, 1, 0),
@@ -78,14 +73,12 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
     "grants.postpone_purge": lambda tx: grants.postpone_purge(tx, "1", 1),
     "grants.set_forget_at": lambda tx: grants.set_forget_at(tx, "1", 1),
-    "idempotency.find_answer": lambda tx: idempotency.find_answer(tx, 1, "key"),
-    "idempotency.delete_answers_until": lambda tx: idempotency.delete_answers_until(tx, 1, 5),
+    "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, "key"),
+    "idempotency.delete_responses_until": lambda tx: idempotency.delete_responses_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
-    "incoming.first_received": lambda tx: incoming.first_received(tx, PAID, SUMMED),
     "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None),
     "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
     "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
-    "outgoing.last_spent": lambda tx: outgoing.last_spent(tx, "1", SUMMED),
     "outgoing.quote_used": lambda tx: outgoing.quote_used(tx, "1"),
     "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
     "packets.find_packet": lambda tx: packets.find_packet(tx, "1"),
@@ -179,7 +172,7 @@ def connection() -> Iterator[RecordingConnection]:
             " VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1)"
         )
         original.execute("INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0)")
-        original.execute("INSERT INTO idempotency_key VALUES (1, 1, 'key', '/quotes', x'00', '{}', 201, x'00', 0)")
+        original.execute("INSERT INTO idempotency_key VALUES (1, 1, 'key', '/quotes', x'00', x'00', 0)")
         original.backup(opened)
         yield opened
 
@@ -229,8 +222,10 @@ def test_whole_list_is_walked_in_its_order(connection: RecordingConnection, name
 
 
 def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: outgoing.sending_here(tx, 5)).values()
+    (plan,) = plans(connection, lambda tx: outgoing.sending_elsewhere(tx, 5)).values()
     assert plan == ["SEARCH outgoing_payment USING INDEX outgoing_payment_sending (id>?)"]
+    (plan,) = plans(connection, outgoing.sending_here).values()
+    assert plan == ["SCAN outgoing_payment USING INDEX outgoing_payment_sending"]
     partial = connection.execute("SELECT partial FROM pragma_index_list('outgoing_payment') WHERE name LIKE '%sending'")
     assert partial.fetchall() == [(1,)], "it holds the payments under way and no others"
 

@@ -19,7 +19,6 @@ def test_instance_is_funded_and_answers(payres: Instance) -> None:
 def test_instance_takes_a_payment_end_to_end(payres: Instance) -> None:
     receiver = payres.client.create_incoming_payment(payres.wallet("bob"), USD_5)
     payment = payres.client.pay(payres.wallet("alice"), receiver["id"])
-    payres.settle()
     assert payment["debitAmount"] == USD_5
     assert (payres.balance("alice"), payres.balance("bob")) == ("995.00", "1005.00")
     payres.check_ledger()

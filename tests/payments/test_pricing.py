@@ -6,7 +6,6 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
-from payres.payments.exchange import rate_between, value_in
 
 from payres import ledger
 from payres.amounts import Asset
@@ -15,12 +14,14 @@ from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
+from payres.payments.pricing import rate_between, value_in
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.testing.instance import Instance
 from payres.wire import Amount
+from tests.works import work_at
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -66,6 +67,13 @@ class Market:
         body = {"walletAddress": self.sender, "quoteId": quote["id"]}
         return self.instance.client.post("/outgoing-payments", body, self.instance.client.grant(item))
 
+    def payments(self) -> list[Json]:
+        """The sender's outgoing payments."""
+        token = self.instance.client.grant({"type": "outgoing-payment", "actions": ["list"], "identifier": self.sender})
+        answer = self.instance.client.get(f"/outgoing-payments?wallet-address={self.sender}", token)
+        listed: list[Json] = answer.json()["result"]
+        return listed
+
     def figures(self) -> "Figures":
         """What the accounts of both assets hold, in minor units."""
 
@@ -78,8 +86,7 @@ class Market:
                     [ledger.operator_account(tx, record.id, kind) for kind in ("liquidity", "fees", "external")]
                 )
             balances = [[accounts.account_by_id(tx, one).balance for one in side] for side in held]
-            free = ledger.free_balance(accounts.account_by_id(tx, held[1][0]))
-            return Figures(balances[0][0], balances[1][0], free, balances[0][1])
+            return Figures(balances[0][0], balances[1][0], balances[0][1])
 
         return self.instance.write(unit)
 
@@ -92,7 +99,6 @@ class Market:
 class Figures(NamedTuple):
     bought: int
     liquidity: int
-    liquidity_free: int
     fees: int
 
 
@@ -109,30 +115,30 @@ def tx() -> Iterator[Transaction]:
 
 def test_rate_is_what_the_operator_set_or_its_inverse(tx: Transaction) -> None:
     set_rate(tx, "USD", "EUR", "0.92", 1)
-    assert rate_between(tx, "USD", "USD", 1) == 1
-    assert rate_between(tx, "USD", "EUR", 1) == Fraction(92, 100)
-    assert rate_between(tx, "EUR", "USD", 1) == Fraction(100, 92)
+    assert rate_between(work_at(tx, 1), "USD", "USD") == 1
+    assert rate_between(work_at(tx, 1), "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(work_at(tx, 1), "EUR", "USD") == Fraction(100, 92)
     set_rate(tx, "EUR", "USD", "1.05", 1)
-    assert rate_between(tx, "EUR", "USD", 1) == Fraction(105, 100)
-    assert rate_between(tx, "USD", "EUR", 1) == Fraction(92, 100)
+    assert rate_between(work_at(tx, 1), "EUR", "USD") == Fraction(105, 100)
+    assert rate_between(work_at(tx, 1), "USD", "EUR") == Fraction(92, 100)
 
 
 def test_rate_that_nobody_set_is_refused(tx: Transaction) -> None:
     set_rate(tx, "USD", "EUR", "0.92", 1)
     set_rate(tx, "EUR", "CHF", "0.95", 1)
     with pytest.raises(DomainError, match="no exchange rate from USD to CHF") as refusal:
-        rate_between(tx, "USD", "CHF", 1)  # no rate is made up from two others
+        rate_between(work_at(tx, 1), "USD", "CHF")  # no rate is made up from two others
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (400, "invalid_receiver")
 
 
 def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
     assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", SECOND, 5 * SECOND))
-    assert rate_between(tx, "USD", "EUR", 5 * SECOND - 1) == Fraction(92, 100)
-    assert rate_between(tx, "EUR", "USD", 5 * SECOND - 1) == Fraction(100, 92)
+    assert rate_between(work_at(tx, 5 * SECOND - 1), "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(work_at(tx, 5 * SECOND - 1), "EUR", "USD") == Fraction(100, 92)
     for base, counter in (("USD", "EUR"), ("EUR", "USD")):
         with pytest.raises(DomainError, match=f"from {base} to {counter} is 4 s old; try again shortly") as refusal:
-            rate_between(tx, base, counter, 5 * SECOND)
+            rate_between(work_at(tx, 5 * SECOND), base, counter)
         shown = error_response(refusal.value)
         assert (shown.status, shown.code) == (400, "invalid_receiver")
         assert refusal.value.details == {"reason": "exchange_rate_expired"}
@@ -141,22 +147,22 @@ def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
 def test_rate_that_expired_one_way_is_the_inverse_of_the_other(tx: Transaction) -> None:
     assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", 1, 2))
     assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.05", 1, 3))
-    assert rate_between(tx, "USD", "EUR", 1) == Fraction(92, 100)
-    assert rate_between(tx, "USD", "EUR", 2) == Fraction(100, 105)
+    assert rate_between(work_at(tx, 1), "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(work_at(tx, 2), "USD", "EUR") == Fraction(100, 105)
 
 
 def test_rates_that_were_rounded_apart_gain_nothing_there_and_back(tx: Transaction) -> None:
     assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", 1, 3))
     assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.0870", 1, 3))
-    assert rate_between(tx, "USD", "EUR", 1) * rate_between(tx, "EUR", "USD", 1) <= 1
+    assert rate_between(work_at(tx, 1), "USD", "EUR") * rate_between(work_at(tx, 1), "EUR", "USD") <= 1
 
 
 @pytest.mark.parametrize(("base", "counter"), [("USD", "EUR"), ("EUR", "USD")])
 def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Transaction, base: str, counter: str) -> None:
     set_rate(tx, "USD", "EUR", "0.92", 1)
     assets.refresh_rate(tx, RateRecord(base, counter, "9", 2, 10))
-    assert rate_between(tx, "USD", "EUR", 3) == Fraction(92, 100)
-    assert rate_between(tx, "EUR", "USD", 3) == Fraction(100, 92)
+    assert rate_between(work_at(tx, 3), "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(work_at(tx, 3), "EUR", "USD") == Fraction(100, 92)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +214,7 @@ def test_value_is_read_in_full(value: str, expected: int) -> None:
     ],
 )
 def test_payment_between_assets(
-    idle: Instance,
+    shared: Instance,
     scales: tuple[int, int],
     rate: str,
     fee: tuple[str, int],
@@ -217,7 +223,7 @@ def test_payment_between_assets(
     receive: int,
     charged: int,
 ) -> None:
-    market = Market(idle, scales, rate)
+    market = Market(shared, scales, rate)
     market.charge(*fee)
     market.add_liquidity("1000")
     before, funds = market.figures(), market.balances()
@@ -225,48 +231,42 @@ def test_payment_between_assets(
     assert quote["debitAmount"] == amount(debit, market.source)
     assert quote["receiveAmount"] == amount(receive, market.target)
     payment = market.pay(quote).json()
-    assert market.figures() == before._replace(liquidity_free=before.liquidity_free - receive)
-    idle.settle()
-    read = idle.client.get(
+    assert (payment["failed"], payment["sentAmount"]) == (False, amount(debit, market.source))
+    read = shared.client.get(
         payment["id"],
-        idle.client.grant({"type": "outgoing-payment", "actions": ["read"], "identifier": market.sender}),
+        shared.client.grant({"type": "outgoing-payment", "actions": ["read"], "identifier": market.sender}),
     ).json()
     assert (read["failed"], read["sentAmount"]) == (False, amount(debit, market.source))
     assert market.balances() == (funds[0] - debit, funds[1] + receive)
-    after = market.figures()
-    assert after == Figures(
-        before.bought + debit - charged, before.liquidity - receive, before.liquidity_free - receive, charged
-    )
-    idle.check_ledger()
+    assert market.figures() == Figures(before.bought + debit - charged, before.liquidity - receive, charged)
+    shared.check_ledger()
 
 
-def test_one_currency_in_two_scales_needs_no_rate(idle: Instance) -> None:
-    market = Market(idle, (2, 9), None, one_code=True)
+def test_one_currency_in_two_scales_needs_no_rate(shared: Instance) -> None:
+    market = Market(shared, (2, 9), None, one_code=True)
     market.add_liquidity("5")
     quote = market.quote(debit=500).json()
     assert quote["receiveAmount"] == amount(5_000_000_000, market.target)
     assert market.pay(quote).status_code == 201
-    idle.settle()
     assert market.balances() == (99_500, 5_000_000_000)
-    idle.check_ledger()
+    shared.check_ledger()
 
 
-def test_fee_within_one_asset_goes_to_the_operator(idle: Instance) -> None:
-    market = Market(idle, (2, 2), None, one_code=True)
+def test_fee_within_one_asset_goes_to_the_operator(shared: Instance) -> None:
+    market = Market(shared, (2, 2), None, one_code=True)
     market.charge("0.10", 50)
     quote = market.quote(debit=1000).json()
     assert quote["receiveAmount"]["value"] == "985"
     payment = market.pay(quote).json()
-    idle.settle()
     assert payment["grantSpentDebitAmount"]["value"] == "1000"
     assert payment["grantSpentReceiveAmount"]["value"] == "985"
     assert market.balances() == (99_000, 985)
     assert market.figures().fees == 15
-    idle.check_ledger()
+    shared.check_ledger()
 
 
-def test_fee_set_later_does_not_change_a_quote(idle: Instance) -> None:
-    market = Market(idle, (2, 2), None, one_code=True)
+def test_fee_set_later_does_not_change_a_quote(shared: Instance) -> None:
+    market = Market(shared, (2, 2), None, one_code=True)
     quote = market.quote(debit=1000).json()
     market.charge("5", 0)
     payment = market.pay(quote).json()
@@ -276,9 +276,9 @@ def test_fee_set_later_does_not_change_a_quote(idle: Instance) -> None:
 
 @pytest.mark.parametrize("debit", [1, 2])
 def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least(
-    idle: Instance, refused: Refused, debit: int
+    shared: Instance, refused: Refused, debit: int
 ) -> None:
-    market = Market(idle, (2, 0), "0.5")
+    market = Market(shared, (2, 0), "0.5")
     market.charge("0.01", 0)
     least = amount(201, market.source)
     refused(market.quote(debit=debit), 400, "invalid_amount", minSendAmount=least)
@@ -286,47 +286,64 @@ def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least(
     assert market.quote(debit=201).json()["receiveAmount"]["value"] == "1"
 
 
-def test_amount_too_large_for_the_interface_is_refused(idle: Instance, refused: Refused) -> None:
-    market = Market(idle, (0, 2), "1000")
+def test_amount_too_large_for_the_interface_is_refused(shared: Instance, refused: Refused) -> None:
+    market = Market(shared, (0, 2), "1000")
     refused(market.quote(debit=2**63), 400, "invalid_amount")
     refused(market.quote(receive=2**64), 400, "invalid_amount")
 
 
-def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(idle: Instance, refused: Refused) -> None:
-    market = Market(idle, (2, 2), "2")
+def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(shared: Instance, refused: Refused) -> None:
+    market = Market(shared, (2, 2), "2")
+    market.charge("1", 0)
     market.add_liquidity("10")
     before, funds = market.figures(), market.balances()
     quote = market.quote(receive=1001).json()
     for _ in range(2):
         refused(market.pay(quote), 403, "insufficient_funds", reason="liquidity")
-    assert (market.figures(), market.balances()) == (before, funds)
+    assert (market.figures(), market.balances(), market.payments()) == (before, funds, [])
     market.add_liquidity("0.01")
     assert market.pay(quote).status_code == 201  # the quote was not used up
-    idle.settle()
     assert market.figures().liquidity == 0
     assert market.balances()[1] == 1001
-    idle.check_ledger()
+    shared.check_ledger()
 
 
-def test_liquidity_is_promised_once(idle: Instance, refused: Refused) -> None:
-    market = Market(idle, (2, 2), "1")
+def test_liquidity_is_spent_once(shared: Instance, refused: Refused) -> None:
+    market = Market(shared, (2, 2), "1")
     market.add_liquidity("10")
     first, second = (market.quote(debit=600).json() for _ in range(2))
     assert market.pay(first).status_code == 201
     refused(market.pay(second), 403, "insufficient_funds", reason="liquidity")
-    idle.check_ledger()
+    assert market.figures().liquidity == 400
+    shared.check_ledger()
 
 
-def test_exchange_that_fails_gives_both_sides_back(idle: Instance) -> None:
-    market = Market(idle, (2, 2), "0.5")
+def test_exchange_for_a_receiver_completed_meanwhile_moves_nothing(shared: Instance, refused: Refused) -> None:
+    market = Market(shared, (2, 2), "0.5")
     market.charge("1", 100)
     market.add_liquidity("10")
     before, funds = market.figures(), market.balances()
-    payment = market.pay(market.quote(debit=1000).json()).json()
-    complete = idle.client.grant({"type": "incoming-payment", "actions": ["complete"], "identifier": market.taker})
-    assert idle.client.post(f"{market.receiver}/complete", None, complete).status_code == 200
-    idle.settle()
-    item = {"type": "outgoing-payment", "actions": ["read"], "identifier": market.sender}
-    assert idle.client.get(payment["id"], idle.client.grant(item)).json()["failed"] is True
-    assert (market.figures(), market.balances()) == (before, funds)
-    idle.check_ledger()
+    quote = market.quote(debit=1000).json()
+    complete = shared.client.grant({"type": "incoming-payment", "actions": ["complete"], "identifier": market.taker})
+    assert shared.client.post(f"{market.receiver}/complete", None, complete).status_code == 200
+    refused(market.pay(quote), 400, "invalid_receiver", reason="completed")
+    assert (market.figures(), market.balances(), market.payments()) == (before, funds, [])
+    shared.check_ledger()
+
+
+def test_exchange_that_the_receiving_account_cannot_hold_moves_nothing(
+    shared: Instance, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the fee has been taken, and the sender's side of the exchange."""
+    market = Market(shared, (2, 2), "10")
+    market.charge("1", 0)
+    market.add_liquidity("100")
+    assert market.pay(market.quote(receive=5000).json()).status_code == 201
+    before, funds, made = market.figures(), market.balances(), market.payments()
+    quote = market.quote(receive=5000).json()
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "MAX_LEDGER", 9_999)
+        refused(market.pay(quote), 400, "invalid_amount")
+    assert (market.figures(), market.balances(), market.payments()) == (before, funds, made)
+    assert market.pay(quote).status_code == 201
+    shared.check_ledger()
