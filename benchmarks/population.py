@@ -8,20 +8,22 @@ import uuid_utils
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from payres.clock import DAY, SystemClock
+from payres.clock import DAY
 from payres.grants import clients
 from payres.grants.access import encode_access
 from payres.grants.clients import Client
 from payres.grants.tokens import issue_token
-from payres.identifiers import SystemIdentifiers, hash_secret
+from payres.identifiers import hash_secret
 from payres.operator.keys import add_key
 from payres.operator.wallets import create_wallet, deposit
+from payres.settings import Settings
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import grants
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.incoming import INCOMING
+from payres.store.work import Work, world
 from payres.urls import Urls, normalise
 from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 
@@ -31,8 +33,6 @@ BUSY_WALLET_SHARE = 5  # every fifth payment is into the first wallet
 SAMPLE = 2000  # payments that the requests read and pay
 KID = "bench"
 LIFETIME_SECONDS = 86400  # of tokens
-
-_identifiers = SystemIdentifiers()
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -65,13 +65,14 @@ class Population(msgspec.Struct, frozen=True):
 
 def populate(path: str, base_url: str, payments: int) -> Population:
     """A new database at `path` with this many open incoming payments, spread over wallets and clients."""
-    urls, now = Urls(base_url), SystemClock().now()
+    around = world(Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS))
+    urls, now = around.urls, around.clock.now()
     connection = connect_writer(path)
     try:
         connection.execute("PRAGMA synchronous = OFF")  # the file is thrown away when making it is interrupted
         connection.execute("BEGIN")
         wallet_ids = [_open_wallet(connection, number, now) for number in range(WALLETS)]
-        callers = [_introduce(connection, urls, number, now) for number in range(CLIENTS)]
+        callers = [_introduce(Work(connection, around), number) for number in range(CLIENTS)]
         client_ids = [caller.client_id for caller in callers]
         ids = _insert_payments(connection, wallet_ids, client_ids, payments, now)
         connection.execute("COMMIT")
@@ -93,33 +94,33 @@ def _open_wallet(tx: Transaction, number: int, now: int) -> int:
     return wallet.id
 
 
-def _introduce(tx: Transaction, urls: Urls, number: int, now: int) -> Caller:
+def _introduce(work: Work, number: int) -> Caller:
     """A client with a key at one of the wallet addresses, and a grant that its owner need not consent to any more."""
     private_key = Ed25519PrivateKey.generate()
     raw = private_key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-    add_key(tx, _wallet_path(number), jwk_from_public_bytes(KID, raw), now)
-    wallet_address = urls.wallet(_wallet_path(number))
-    record = clients.remember(tx, Client(normalise(wallet_address), wallet_address, None), now)
+    add_key(work, _wallet_path(number), jwk_from_public_bytes(KID, raw), work.now)
+    wallet_address = work.urls.wallet(_wallet_path(number))
+    record = clients.remember(work, Client(normalise(wallet_address), wallet_address, None))
     access: list[Access] = [
         IncomingPaymentAccess(actions=["create", "read", "list"]),
         QuoteAccess(actions=["create"]),
-        OutgoingPaymentAccess(actions=["create"], identifier=urls.wallet(_wallet_path(WALLETS - 1))),
+        OutgoingPaymentAccess(actions=["create"], identifier=work.urls.wallet(_wallet_path(WALLETS - 1))),
     ]
     grant = GrantRecord(
-        id=_identifiers.resource(),
+        id=work.new_id(),
         client_id=record.id,
         client_name=None,
         state="issued",
         access=encode_access(access),
         subject=None,
         wallet_address_id=None,
-        continue_hash=hash_secret(_identifiers.secret()),
-        waits_from=now,
-        created_at=now,
+        continue_hash=hash_secret(work.new_secret()),
+        waits_from=work.now,
+        created_at=work.now,
         ended_at=None,
     )
-    grants.insert_grant(tx, grant)
-    token = issue_token(tx, urls, grant, _identifiers, LIFETIME_SECONDS, now)
+    grants.insert_grant(work, grant)
+    token = issue_token(work, grant)
     return Caller(record.id, private_key, token.value)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER
+from payres.amounts import MAX_LEDGER, Asset
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.ledger import LedgerBroken, NotEnough
@@ -21,6 +21,7 @@ from payres.store.connections import connect_writer
 from payres.store.database import Transaction, savepoint
 from payres.store.incoming import IncomingRecord, insert_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing
+from payres.terms import Terms
 
 NOW = 1_700_000_000_000_000
 OUTGOING, INCOMING = "outgoing-1", "incoming-1"
@@ -74,13 +75,6 @@ def outgoing_payment(client: int) -> OutgoingRecord:
         grant_id=None,
         window_start=0,
         quote_id=None,
-        receiver="https://example.com/incoming-payments/1",
-        incoming_payment_id=None,
-        debit=1,
-        receive=1,
-        receive_code="EUR",
-        receive_scale=2,
-        fee=0,
         sent=0,
         delivered=0,
         state="sending",
@@ -88,6 +82,14 @@ def outgoing_payment(client: int) -> OutgoingRecord:
         metadata=None,
         created_at=NOW,
         ended_at=None,
+        terms=Terms(
+            receiver="https://example.com/incoming-payments/1",
+            incoming_payment_id=None,
+            debit=1,
+            fee=0,
+            receive=1,
+            asset=Asset("EUR", 2),
+        ),
     )
 
 

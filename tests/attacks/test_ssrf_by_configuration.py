@@ -27,7 +27,7 @@ from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
 from payres.terms import Path as Way
-from payres.terms import encode_path
+from payres.terms import Terms
 from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
 from tests.attacks.internet import PUBLIC, Internet, redirecting_server
@@ -307,13 +307,6 @@ def begin_payment(server: Instance) -> str:
             grant_id=None,
             window_start=0,
             quote_id=None,
-            receiver="https://elsewhere.example/incoming-payments/1",
-            incoming_payment_id=None,
-            debit=500,
-            receive=490,
-            receive_code="USD",
-            receive_scale=2,
-            fee=0,
             sent=0,
             delivered=0,
             state="sending",
@@ -321,10 +314,18 @@ def begin_payment(server: Instance) -> str:
             metadata=None,
             created_at=now,
             ended_at=None,
-            path=encode_path(Way(low="1", high="1", max_packet="1000", sends_all=True)),
+            terms=Terms(
+                receiver="https://elsewhere.example/incoming-payments/1",
+                incoming_payment_id=None,
+                debit=500,
+                fee=0,
+                receive=490,
+                path=Way(low="1", high="1", max_packet="1000", sends_all=True),
+                asset=Asset("USD", 2),
+            ),
         )
         outgoing.insert_outgoing(tx, payment)
-        ledger.reserve(tx, wallet.account_id, payment.debit, payment_id, now)
+        ledger.reserve(tx, wallet.account_id, payment.terms.debit, payment_id, now)
 
     server.write(unit)
     return payment_id

@@ -5,9 +5,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from click.testing import Result
-from payres.grants.finish import interaction_hash
 
 from payres.clock import SystemClock
+from payres.grants.consent import interaction_hash
 from payres.identifiers import SystemIdentifiers
 from payres.operator import wallets
 from payres.store import clients, grants

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER
+from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
 from payres.operator import assets, invariants, liquidity, wallets
@@ -25,7 +25,7 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.work import Work
 from payres.terms import Path as Way
-from payres.terms import encode_path
+from payres.terms import Terms
 from tests.works import work_at
 
 NOW = 1_800_000_000_000_000
@@ -92,7 +92,7 @@ def _fill(tx: Transaction) -> None:
         )
         add_peer(tx, new, "test.own", NOW)
     liquidity.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00", NOW)
-    way = encode_path(Way(low="1", high="2", max_packet="1000", sends_all=False))
+    way = Way(low="1", high="2", max_packet="1000", sends_all=False)
     for payment_id in PAYMENTS:
         payment = OutgoingRecord(
             id=payment_id,
@@ -101,13 +101,6 @@ def _fill(tx: Transaction) -> None:
             grant_id=None,
             window_start=0,
             quote_id=None,
-            receiver="https://elsewhere.example/incoming-payments/1",
-            incoming_payment_id=None,
-            debit=DEBIT,
-            receive=900,
-            receive_code="USD",
-            receive_scale=2,
-            fee=FEE,
             sent=0,
             delivered=0,
             state="sending",
@@ -115,7 +108,15 @@ def _fill(tx: Transaction) -> None:
             metadata=None,
             created_at=NOW,
             ended_at=None,
-            path=way,
+            terms=Terms(
+                receiver="https://elsewhere.example/incoming-payments/1",
+                incoming_payment_id=None,
+                debit=DEBIT,
+                fee=FEE,
+                receive=900,
+                path=way,
+                asset=Asset("USD", 2),
+            ),
         )
         outgoing.insert_outgoing(tx, payment)
         ledger.reserve(tx, wallet.account_id, DEBIT, payment_id, NOW)

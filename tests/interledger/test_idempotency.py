@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from payres.errors import InvalidReceiver
-from payres.payments.idempotency import KeyedRequest, Turns
 from payres.terms import Offer
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
@@ -27,7 +27,7 @@ class Offers:
         self.asked = 0
         come = 0
         has_copy = asyncio.Event()
-        make, turn_of = instance.context.remote_quotes._offer, Turns.of
+        make, slot = instance.context.remote_quotes._offer, instance.context.idempotency_slots.slot
 
         async def count_and_make(wanted: Any) -> Offer:
             self.asked += 1
@@ -36,15 +36,15 @@ class Offers:
                 raise InvalidReceiver("No way leads there", reason="no_path")
             return await make(wanted)
 
-        def count_and_queue(turns: Turns, request: KeyedRequest) -> asyncio.Lock:
+        def count_and_wait(*key: object) -> AbstractAsyncContextManager[None]:
             nonlocal come
             come += 1
             if come > 1:
                 has_copy.set()
-            return turn_of(turns, request)
+            return slot(*key)
 
         monkeypatch.setattr(instance.context.remote_quotes, "_offer", count_and_make)
-        monkeypatch.setattr(Turns, "of", count_and_queue)
+        monkeypatch.setattr(instance.context.idempotency_slots, "slot", count_and_wait)
 
 
 @pytest.fixture(scope="module")

@@ -68,8 +68,8 @@ def test_payment_over_a_link_that_loses_answers_ends_within_its_debit_amount(
     states = count_packets(a, paid.record.id)
     arrived = received(b, receiver).received
     assert link.fates["lost before"] + link.fates["lost after"] + link.fates["502 after"] > 0
-    assert states["fulfilled"] + states["doubtful"] <= paid.record.debit - paid.record.fee
-    assert paid.record.sent <= paid.record.debit
+    assert states["fulfilled"] + states["doubtful"] <= paid.record.terms.debit - paid.record.terms.fee
+    assert paid.record.sent <= paid.record.terms.debit
     assert wallet_money(a, "alice") == (FUNDS - paid.record.sent, 0)
     # What arrived was sent, and no more is in doubt than what did not.
     assert states["fulfilled"] <= arrived <= states["fulfilled"] + states["doubtful"]

@@ -121,7 +121,7 @@ def test_route_that_ends_in_the_middle_of_a_payment_fails_it_in_part(row: Row) -
     paid = ended(a, created)
     assert paid.ended["failed"]
     assert "F02 from test.b" in (paid.record.failure or "")
-    assert 0 < paid.record.sent < paid.record.debit
+    assert 0 < paid.record.sent < paid.record.terms.debit
     assert paid.record.delivered == received(c, receiver).received
     assert wallet_money(a, "payer") == (100_000 - paid.record.sent, 0)
 

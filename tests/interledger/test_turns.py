@@ -256,7 +256,7 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
             payment_id = instance.context.identifiers.resource()
             payment = msgspec.structs.replace(like, id=payment_id, wallet_address_id=wallet.id, **anew)
             outgoing.insert_outgoing(tx, payment)
-            ledger.reserve(tx, wallet.account_id, payment.debit, payment_id, now)
+            ledger.reserve(tx, wallet.account_id, payment.terms.debit, payment_id, now)
             made.append(payment_id)
         return made
 

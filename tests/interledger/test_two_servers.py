@@ -137,7 +137,7 @@ def test_assets_are_exchanged_on_either_side(
     assert (sending.record.sent, sending.record.delivered, sending.record.state) == (debit, delivered, "completed")
     delivering = pay(a, payer, bill(b, getter, wanted, target))
     assert delivering.record.state == "completed"
-    assert (delivering.record.sent, delivering.record.delivered) == (cost, delivering.record.receive)
+    assert (delivering.record.sent, delivering.record.delivered) == (cost, delivering.record.terms.receive)
     assert wallet_money(a, "payer") == (1000 * 10**source.scale - debit - cost, 0)
     assert wallet_money(b, "getter") == (delivered + wanted, 0)
 
@@ -146,10 +146,10 @@ def test_fee_is_charged_on_top_of_what_is_delivered_and_within_what_is_sent(pair
     a, b = pair
     set_fee(a, "0.10", 100)
     delivering = pay(a, a.wallet("alice"), bill(b, b.wallet("bob"), 1000))
-    assert (delivering.record.debit, delivering.record.fee) == (1011 + 21, 21)
+    assert (delivering.record.terms.debit, delivering.record.terms.fee) == (1011 + 21, 21)
     assert (delivering.record.sent, delivering.record.delivered) == (1000 + 21, 1000)
     sending = pay(a, a.wallet("alice"), bill(b, b.wallet("bob")), debitAmount=amount(1000))
-    assert (sending.record.sent, sending.record.fee, sending.record.delivered) == (1000, 20, 980)
+    assert (sending.record.sent, sending.record.terms.fee, sending.record.delivered) == (1000, 20, 980)
 
 
 def test_amount_that_the_fee_eats_up_is_refused_with_one_that_works(pair: Pair, refused: Refused) -> None:
@@ -360,7 +360,7 @@ def test_rate_that_falls_within_the_slippage_costs_the_payer_a_little_more(unlin
     set_rate(b, "USD", "EUR", "0.915")
     paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
     assert (paid.record.state, paid.record.delivered) == ("completed", 4600)
-    assert 5027 <= paid.record.sent <= paid.record.debit
+    assert 5027 <= paid.record.sent <= paid.record.terms.debit
     assert received(b, receiver).received == 4600
 
 

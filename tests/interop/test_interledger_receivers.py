@@ -72,7 +72,7 @@ class Case(msgspec.Struct):
         read = self.node.read(self.payment)
         assert int(read["sentAmount"]["value"]) == ended.sent == DEPOSIT - self.node.balance(self.wallet)
         assert read["failed"] is (state == "failed")
-        assert ended.sent <= ended.debit
+        assert ended.sent <= ended.terms.debit
         self.node.instance.check_ledger()
         return ended
 

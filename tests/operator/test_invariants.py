@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from payres import ledger
+from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.grants.access import Caller
 from payres.operator import assets, invariants, liquidity, wallets
@@ -21,6 +22,7 @@ from payres.store.incoming import IncomingRecord
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord
+from payres.terms import Terms
 from payres.wire import (
     Amount,
     IncomingPaymentAccess,
@@ -40,13 +42,6 @@ SENDING = OutgoingRecord(
     grant_id="grant",
     window_start=0,
     quote_id=None,
-    receiver="http://127.0.0.1:8080/incoming-payments/1-open",
-    incoming_payment_id="1-open",
-    debit=110,
-    receive=100,
-    receive_code="USD",
-    receive_scale=2,
-    fee=10,
     sent=0,
     delivered=0,
     state="sending",
@@ -54,6 +49,14 @@ SENDING = OutgoingRecord(
     metadata=None,
     created_at=NOW,
     ended_at=None,
+    terms=Terms(
+        receiver="http://127.0.0.1:8080/incoming-payments/1-open",
+        incoming_payment_id="1-open",
+        debit=110,
+        fee=10,
+        receive=100,
+        asset=Asset("USD", 2),
+    ),
 )
 
 
@@ -91,25 +94,27 @@ def _start(
 ) -> OutgoingRecord:
     payment = msgspec.structs.replace(SENDING, id=identifier, receive_code=code, incoming_payment_id=receiver)
     outgoing.insert_outgoing(tx, payment)
-    ledger.reserve(tx, sender.account_id, payment.debit, identifier, NOW)
-    grants.add_spending(tx, "grant", 0, code, 2, payment.debit, payment.receive, NOW)
+    ledger.reserve(tx, sender.account_id, payment.terms.debit, identifier, NOW)
+    grants.add_spending(tx, "grant", 0, code, 2, payment.terms.debit, payment.terms.receive, NOW)
     return payment
 
 
 def _complete(tx: Transaction, payment: OutgoingRecord, sender: WalletRecord, receiver: WalletRecord) -> None:
     (promised,) = accounts.reservations_of_payment(tx, payment.id)
     fees = ledger.operator_account(tx, sender.asset_id, "fees")
-    ledger.post(tx, promised.id, fees, payment.fee, "fee", NOW)
-    ledger.post(tx, promised.id, receiver.account_id, payment.receive, "payment", NOW, payment.incoming_payment_id)
-    assert payment.incoming_payment_id
-    incoming.add_received(tx, payment.incoming_payment_id, payment.receive, None)
-    outgoing.end_outgoing(tx, payment.id, payment.debit, payment.receive, None, NOW)
+    ledger.post(tx, promised.id, fees, payment.terms.fee, "fee", NOW)
+    ledger.post(
+        tx, promised.id, receiver.account_id, payment.terms.receive, "payment", NOW, payment.terms.incoming_payment_id
+    )
+    assert payment.terms.incoming_payment_id
+    incoming.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive, None)
+    outgoing.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
 
 
 def _fail(tx: Transaction, payment: OutgoingRecord) -> None:
     (promised,) = accounts.reservations_of_payment(tx, payment.id)
     ledger.release(tx, promised.id)
-    grants.add_spending(tx, "grant", 0, payment.receive_code, 2, -payment.debit, -payment.receive, NOW)
+    grants.add_spending(tx, "grant", 0, payment.terms.asset.code, 2, -payment.terms.debit, -payment.terms.receive, NOW)
     outgoing.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
 
 

@@ -1,5 +1,3 @@
-import asyncio
-import gc
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +11,6 @@ from payres.payments.idempotency import (
     PURGED_AT_ONCE,
     RETENTION,
     KeyedRequest,
-    Turns,
     cache_response,
     find_response,
 )
@@ -128,39 +125,3 @@ def test_keys_of_yesterday_are_forgotten_a_few_at_a_time(tx: Transaction) -> Non
 def test_key_is_one_of_a_client_that_exists(tx: Transaction) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         cache(tx, other(client_id=3), b"", 0)
-
-
-async def test_requests_under_one_key_take_turns() -> None:
-    turns = Turns()
-    order: list[str] = []
-    may_end = asyncio.Event()
-
-    async def pass_through(request: KeyedRequest, name: str) -> None:
-        async with turns.of(request):
-            order.append(f"{name} begins")
-            if name == "first":
-                await may_end.wait()
-            order.append(f"{name} ends")
-
-    passing = [
-        asyncio.create_task(pass_through(request, name))
-        for request, name in [
-            (ASKED, "first"),
-            (ASKED, "second"),
-            (other(key="b"), "third"),
-            (other(client_id=2), "4th"),
-        ]
-    ]
-    await asyncio.wait(passing[2:], timeout=5)
-    assert order == ["first begins", "third begins", "third ends", "4th begins", "4th ends"]
-    may_end.set()
-    await asyncio.gather(*passing)
-    assert order[5:] == ["first ends", "second begins", "second ends"]
-
-
-async def test_turns_keep_nothing_of_requests_that_are_over() -> None:
-    turns = Turns()
-    async with turns.of(ASKED):
-        assert turns.of(ASKED).locked()
-    gc.collect()
-    assert not turns._locks

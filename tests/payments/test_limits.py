@@ -26,7 +26,7 @@ from payres.errors import DomainError
 from payres.grants.access import Caller
 from payres.grants.limits import current_window, spent_in_window
 from payres.http.error_responses import error_response
-from payres.operator import audit, wallets
+from payres.operator import invariants, wallets
 from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.payments import incoming, outgoing, quotes
@@ -353,7 +353,7 @@ def books_of(tx: Transaction, plan: Plan) -> Iterator[tuple[Books, Reckoning]]:
             books,
             Reckoning(Allowance(plan.kind, plan.most, code, bound, plan.interval[1] if plan.interval else None)),
         )
-        broken = audit.first_broken(audit.check(tx))
+        broken = invariants.first_broken(invariants.check(tx))
         assert broken is None, broken
     finally:
         tx.execute("ROLLBACK")
@@ -421,7 +421,7 @@ def try_to_pay(
         return None
     assert expected is None, f"should have been refused for its {expected}"
     window = reckoning.count(books.now, debit, receive, code)
-    assert (made.payment.debit, made.payment.receive) == (debit, receive)
+    assert (made.payment.terms.debit, made.payment.terms.receive) == (debit, receive)
     assert (made.spent.debit, made.spent.receive) == (reckoning.debit[window], reckoning.received[window, code])
     return made.payment, (window, debit, receive, code)
 

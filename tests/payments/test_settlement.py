@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from payres import ledger
+from payres.amounts import Asset
 from payres.application import create_app
 from payres.cli import main
 from payres.clock import SECOND
-from payres.operator import audit, wallets
+from payres.operator import invariants, wallets
 from payres.operator.liquidity import deposit_liquidity
 from payres.payments.settlement import settle_interrupted
 from payres.settings import Settings
@@ -23,6 +24,7 @@ from payres.store.grants import GrantRecord, insert_grant
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.work import Transaction, Work
+from payres.terms import Terms
 from tests.works import work_at
 
 NOW = 1_700_000_000_000_000
@@ -71,13 +73,6 @@ def begin(work: Work, receiver: IncomingRecord) -> OutgoingRecord:
         grant_id=GRANT,
         window_start=WINDOW,
         quote_id=None,
-        receiver=work.urls.resource("incoming-payments", receiver.id),
-        incoming_payment_id=receiver.id,
-        debit=105,
-        receive=receive,
-        receive_code=payee.asset_code,
-        receive_scale=2,
-        fee=FEE,
         sent=0,
         delivered=0,
         state="sending",
@@ -85,14 +80,22 @@ def begin(work: Work, receiver: IncomingRecord) -> OutgoingRecord:
         metadata=None,
         created_at=NOW,
         ended_at=None,
+        terms=Terms(
+            receiver=work.urls.resource("incoming-payments", receiver.id),
+            incoming_payment_id=receiver.id,
+            debit=105,
+            fee=FEE,
+            receive=receive,
+            asset=Asset(payee.asset_code, 2),
+        ),
     )
     outgoing.insert_outgoing(work, payment)
-    ledger.reserve(work, payer.account_id, payment.debit, payment.id, NOW)
+    ledger.reserve(work, payer.account_id, payment.terms.debit, payment.id, NOW)
     if payee.asset_id != payer.asset_id:
         ledger.reserve(
-            work, ledger.operator_account(work, payee.asset_id, "liquidity"), payment.receive, payment.id, NOW
+            work, ledger.operator_account(work, payee.asset_id, "liquidity"), payment.terms.receive, payment.id, NOW
         )
-    grants.add_spending(work, GRANT, WINDOW, payee.asset_code, 2, payment.debit, payment.receive, NOW)
+    grants.add_spending(work, GRANT, WINDOW, payee.asset_code, 2, payment.terms.debit, payment.terms.receive, NOW)
     return payment
 
 
@@ -125,7 +128,7 @@ def spent(work: Work) -> list[tuple[int, ...]]:
 
 
 def assert_ledger_holds(work: Work) -> None:
-    assert audit.first_broken(audit.check(work)) is None
+    assert invariants.first_broken(invariants.check(work)) is None
 
 
 @pytest.mark.parametrize("path", ["bob", "carla", "alice"])

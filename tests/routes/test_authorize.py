@@ -227,8 +227,7 @@ def test_token_ends_when_it_is_revoked(shared: Instance, refused: Refused) -> No
 def test_token_ends_with_its_grant(shared: Instance, refused: Refused) -> None:
     answer = shared.client.obtain_grant({"type": "quote", "actions": ["read"]})
     grant_id = answer["continue"]["uri"].rpartition("/")[2]
-    now = shared.clock.now()
-    shared.write(partial(revoke_grant, grant_id=grant_id, now=now))
+    shared.write(partial(revoke_grant, grant_id=grant_id))
     token = answer["access_token"]["value"]
     refused(shared.client.get("/quotes/none", token), 401, "invalid_token", reason="revoked_token")
 
@@ -478,8 +477,8 @@ def test_nonce_is_good_once_however_long_the_key_is_fetched(
 
 
 ENDS: dict[str, Callable[[Instance, str, str], object]] = {
-    "token revoked": lambda host, token, _: host.write(partial(revoke_token, token_id=token, now=host.clock.now())),
-    "grant revoked": lambda host, _, grant: host.write(partial(revoke_grant, grant_id=grant, now=host.clock.now())),
+    "token revoked": lambda host, token, _: host.write(partial(revoke_token, token_id=token)),
+    "grant revoked": lambda host, _, grant: host.write(partial(revoke_grant, grant_id=grant)),
     "token expired": lambda host, _token, _grant: host.clock.advance(301),
 }
 EVERYTHING = (

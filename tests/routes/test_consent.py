@@ -29,6 +29,7 @@ from payres.settings import Settings
 from payres.store import grants
 from payres.store import wallets as wallet_store
 from payres.store.database import Transaction
+from payres.store.work import Work
 from payres.wire import GrantRequest, GrantResponse
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Site:
 
         await self.write(unit)
 
-    async def write(self, unit: Callable[[Transaction], T]) -> T:
+    async def write(self, unit: Callable[[Work], T]) -> T:
         return await self.context.database.write(unit)
 
     async def ask(
@@ -79,13 +80,8 @@ class Site:
             body["access_token"] = {"access": list(access) or [LIMITED]}
         if subject:
             body["subject"] = {"sub_ids": [{"id": subject, "format": "uri"}]}
-        context, asked = self.context, msgspec.convert(body, GrantRequest)
-        client = Client(SHOP, SHOP, None)
-        answer = await self.write(
-            lambda tx: request_grant(
-                tx, context.urls, context.settings, asked, client, name, context.identifiers, self.clock.now()
-            )
-        )
+        asked, client = msgspec.convert(body, GrantRequest), Client(SHOP, SHOP, None)
+        answer = await self.write(lambda work: request_grant(work, asked, client, name))
         assert answer.interact
         path = urlsplit(answer.interact.redirect).path
         self.grants[path] = answer
@@ -104,19 +100,8 @@ class Site:
     async def continue_grant(self, path: str, reference: str) -> GrantResponse:
         """What the client does once the browser is back."""
         follow_up = self.grants[path].continue_
-        context = self.context
-        return await self.write(
-            lambda tx: continuation.continue_grant(
-                tx,
-                context.urls,
-                context.settings,
-                self.grant_id(path),
-                follow_up.access_token.value,
-                reference,
-                context.identifiers,
-                self.clock.now(),
-            )
-        )
+        token = follow_up.access_token.value
+        return await self.write(lambda work: continuation.continue_grant(work, self.grant_id(path), token, reference))
 
     def grant_id(self, path: str) -> str:
         return self.grants[path].continue_.uri.rsplit("/", 1)[1]
@@ -450,7 +435,7 @@ async def test_expired_request_is_refused_kindly(site: Site, choice: str) -> Non
 async def test_cancelled_request_cannot_be_decided(site: Site) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
-    await site.write(lambda tx: tokens.revoke_grant(tx, site.grant_id(path), site.clock.now()))
+    await site.write(lambda work: tokens.revoke_grant(work, site.grant_id(path)))
 
     answer = await site.submit(path, "approve", **fields)
 
@@ -649,7 +634,7 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     await site.write(lambda tx: wallets.set_password(tx, "alice", "new"))
 
     with pytest.raises(DomainError) as caught:
-        await site.write(lambda tx: owner_session.open_session(tx, verified, None, site.context.identifiers, 0))
+        await site.write(lambda work: owner_session.open_session(work, verified, None))
 
     assert error_response(caught.value).status == 401
 

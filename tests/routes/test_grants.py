@@ -7,9 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
-from payres.grants.finish import interaction_hash
 
 from payres.errors import DomainError
+from payres.grants.consent import interaction_hash
 from payres.grants.tokens import revoke_grant
 from payres.http.error_responses import error_response
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
@@ -430,7 +430,7 @@ def test_grant_revoked_by_the_operator_cannot_be_continued(shared: Instance, ref
     asked = ask(shared)
     reference = reference_in(shared.approve(asked["interact"]["redirect"]))
     grant_id = asked["continue"]["uri"].rpartition("/")[2]
-    shared.write(partial(revoke_grant, grant_id=grant_id, now=shared.clock.now()))
+    shared.write(partial(revoke_grant, grant_id=grant_id))
     refused(follow(shared.client, asked, reference), 404, "invalid_continuation")
 
 

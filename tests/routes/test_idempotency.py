@@ -22,13 +22,12 @@ from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
-from payres.payments.idempotency import KeyedRequest, Turns
 from payres.routes import creation
 from payres.routes.creation import idempotency_key
 from payres.signatures.base import Message, signature_base
 from payres.signatures.digest import content_digest
 from payres.store import tokens
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 
@@ -293,28 +292,28 @@ def test_token_that_ends_while_the_request_waits_gets_no_answer(
 ) -> None:
     asked, key = making(shared, "quote"), new_key()
     assert send(shared, asked, key).status_code == 201
-    take_turn = Turns.of
+    slot = shared.context.idempotency_slots.slot
 
     @asynccontextmanager
-    async def end_and_take_turn(turns: Turns, request: KeyedRequest) -> AsyncIterator[None]:
-        await shared.context.database.write(partial(revoke, token=asked.token, now=shared.clock.now()))
-        async with take_turn(turns, request):
+    async def end_and_wait(*key: object) -> AsyncIterator[None]:
+        await shared.context.database.write(partial(revoke, token=asked.token))
+        async with slot(*key):
             yield
 
-    monkeypatch.setattr(Turns, "of", end_and_take_turn)
+    monkeypatch.setattr(shared.context.idempotency_slots, "slot", end_and_wait)
     refused(send(shared, asked, key), 401, "invalid_token", reason="revoked_token")
     asked = asked._replace(token=everything(shared, asked.wallet))
     refused(send(shared, asked, new_key()), 401, "invalid_token", reason="revoked_token")
 
 
 def end_token(instance: Instance, token: str) -> None:
-    instance.write(partial(revoke, token=token, now=instance.clock.now()))
+    instance.write(partial(revoke, token=token))
 
 
-def revoke(tx: Transaction, token: str, now: int) -> None:
-    holder = tokens.find_holder(tx, hash_secret(token))
+def revoke(work: Work, token: str) -> None:
+    holder = tokens.find_holder(work, hash_secret(token))
     assert holder is not None
-    revoke_token(tx, holder.token_id, now)
+    revoke_token(work, holder.token_id)
 
 
 @pytest.mark.parametrize(

@@ -132,5 +132,5 @@ def test_revoke_ends_the_token_and_may_be_repeated(shared: Instance, refused: Re
 def test_rotate_ends_with_the_grant(shared: Instance, refused: Refused) -> None:
     granted = shared.client.obtain_grant(QUOTE)
     token, grant_id = granted["access_token"], granted["continue"]["uri"].rpartition("/")[2]
-    shared.write(partial(revoke_grant, grant_id=grant_id, now=shared.clock.now()))
+    shared.write(partial(revoke_grant, grant_id=grant_id))
     refused(shared.client.post(token["manage"], None, token["value"]), 404, "invalid_rotation")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres import ledger
+from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import liquidity, wallets
 from payres.operator.invariants import check_ledger
@@ -19,6 +20,7 @@ from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, coun
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.terms import Terms
 from tests.works import work_at
 
 FIGURES = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -103,8 +105,8 @@ def tx() -> Iterator[Transaction]:
         (a_packet("fulfilled", far, from_peer_id=near.id), far),
         (a_packet("rejected", euro, from_peer_id=near.id, amount=90), euro),
     ):
-        balances.prepare(work, packet, peer, 0)
-    balances.fulfil(work, "fulfilled", 0, 0)
+        balances.prepare(work, packet, peer)
+    balances.fulfil(work, "fulfilled", 0)
     balances.reject(work, "rejected")
     yield connection
     connection.close()
@@ -131,13 +133,6 @@ def a_payment(wallet_id: int, client_id: int) -> OutgoingRecord:
         grant_id=None,
         window_start=0,
         quote_id=None,
-        receiver="https://other.example/incoming-payments/1",
-        incoming_payment_id=None,
-        debit=510,
-        receive=450,
-        receive_code="EUR",
-        receive_scale=2,
-        fee=10,
         sent=0,
         delivered=0,
         state="sending",
@@ -145,6 +140,14 @@ def a_payment(wallet_id: int, client_id: int) -> OutgoingRecord:
         metadata=None,
         created_at=0,
         ended_at=None,
+        terms=Terms(
+            receiver="https://other.example/incoming-payments/1",
+            incoming_payment_id=None,
+            debit=510,
+            fee=10,
+            receive=450,
+            asset=Asset("EUR", 2),
+        ),
     )
 
 

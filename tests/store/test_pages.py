@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from payres.amounts import Asset
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
@@ -14,6 +15,7 @@ from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord, insert_incoming, page_of_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing, page_of_outgoing
 from payres.store.pages import PageBounds, PageQuery
+from payres.terms import Terms
 
 Towards = Literal["older", "newer"]
 Record = IncomingRecord | OutgoingRecord
@@ -53,13 +55,6 @@ def add_outgoing(tx: Transaction, item: Item) -> None:
         grant_id=None,
         window_start=0,
         quote_id=None,
-        receiver="https://example.com/incoming-payments/1",
-        incoming_payment_id=None,
-        debit=2,
-        receive=1,
-        receive_code="EUR",
-        receive_scale=2,
-        fee=1,
         sent=0,
         delivered=0,
         state="sending",
@@ -67,6 +62,14 @@ def add_outgoing(tx: Transaction, item: Item) -> None:
         metadata=None,
         created_at=1,
         ended_at=None,
+        terms=Terms(
+            receiver="https://example.com/incoming-payments/1",
+            incoming_payment_id=None,
+            debit=2,
+            fee=1,
+            receive=1,
+            asset=Asset("EUR", 2),
+        ),
     )
     insert_outgoing(tx, payment)
 
