@@ -140,13 +140,8 @@ def test_payment_that_cannot_be_made_for_what_is_missing_halts(
         other.execute(statement)
         other.commit()
     debit = {"value": "5", "assetCode": "USD", "assetScale": 2}
-    refused(
-        payres.client.post(
-            "/outgoing-payments", {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": debit}, token
-        ),
-        503,
-        "unavailable",
-    )
+    body = {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": debit}
+    refused(payres.client.post("/outgoing-payments", body, token), 503, "unavailable")
     assert found in caplog.text
     ready = stranger.get(f"{payres.base_url}/readyz")
     assert (ready.status_code, "an operator must look" in ready.json()["reason"]) == (503, True)
