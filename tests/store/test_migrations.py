@@ -520,7 +520,7 @@ def test_answers_of_version_4_are_given_again_after_the_migration(path: str) -> 
     with plain(path) as connection:
         at_version(connection, 4)
         connection.execute(
-            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, 'shop', 'https://shop.example', 1)"
+            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, '', 'https://shop.example', 1)"
         )
         connection.execute(
             "INSERT INTO idempotency_key (client_id, key, path, body_hash, members, status, answer, created_at)"
