@@ -88,7 +88,6 @@ def test_restored_server_goes_on_from_the_backup(
     deployment: Deployment, journal: Journal, shop: Client, tmp_path: Path
 ) -> None:
     journal.pay(journal.quote(100))
-    journal.wait_until_all_ended()
     backup = take(tmp_path, 0).path
     deployment.command("wallet", "withdraw", "bob", "1.00")
     refused = payres("restore", str(backup))

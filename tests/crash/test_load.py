@@ -87,7 +87,7 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
                 except BaseException as error:
                     error.add_note(f"after kill {number + 1}")
                     raise
-            at_work.wait_until_ended("TRUE", 60)
+            at_work.wait_until_ended(60)
             at_work.check()
             check_both(a, b)
         for server in pair:

@@ -407,10 +407,10 @@ def test_sdk_pays(shared: Instance, sdk: Sdk, place: Place) -> None:
     body = {"walletAddress": place.payer, "quoteId": quote["id"], "metadata": {}}
     payment = sdk.create(base, "outgoing-payments", body, outgoing_token)
     assert payment["grantSpentDebitAmount"] == amount
-    settled = sdk.read(payment["id"], outgoing_token)
-    assert (settled["sentAmount"], settled["failed"]) == (amount, False)
+    read = sdk.read(payment["id"], outgoing_token)
+    assert (read["sentAmount"], read["failed"]) == (amount, False)
     query = {"wallet-address": place.payer, "first": "10"}
-    assert sdk.list_page(base, "outgoing-payments", query, outgoing_token)["result"] == [settled]
+    assert sdk.list_page(base, "outgoing-payments", query, outgoing_token)["result"] == [read]
     if not isinstance(sdk, DotNet):  # it has no such call
         spent = ok(sdk.send("GET", f"{base}/outgoing-payment-grant", None, outgoing_token))
         assert spent == {"spentDebitAmount": amount, "spentReceiveAmount": amount}

@@ -1,3 +1,4 @@
+import hashlib
 import re
 import sqlite3
 import subprocess
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from payres.payments.idempotency import KeyedRequest, find_response
 from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase, execute_script, first_difference, migrate
+from tests.works import work_at
 
 SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
 NEWEST = max(migrations.migrations())
@@ -493,3 +496,21 @@ def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> 
     }
     assert looks == {name: number + day for name, number in clients.items()}
     assert quotes == {"q": 2 + day, "used": None}
+
+
+def test_answers_of_version_4_are_given_again_after_the_migration(path: str) -> None:
+    """A client that lost an answer may repeat its request after the upgrade."""
+    asked = KeyedRequest(1, "key", "/quotes", b'{"receiver": "https://pay.example/incoming-payments/1"}', "alice")
+    body_hash = hashlib.sha256(b"alice\n" + asked.body).digest()
+    with plain(path) as connection:
+        at_version(connection, 4)
+        connection.execute(
+            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, '', 'https://shop.example', 1)"
+        )
+        connection.execute(
+            "INSERT INTO idempotency_key (client_id, key, path, body_hash, members, status, answer, created_at)"
+            " VALUES (1, 'key', '/quotes', ?, '{}', 201, x'7b7d', 5)",
+            (body_hash,),
+        )
+    with closing(connect_writer(path)) as connection:
+        assert find_response(work_at(connection, 6), asked) == b"{}"

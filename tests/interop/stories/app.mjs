@@ -4,13 +4,11 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { setTimeout as delay } from 'node:timers/promises'
 
 import { createAuthenticatedClient, isPendingGrant, OpenPaymentsClientError } from '@interledger/open-payments'
 
 // Generous, so that a busy machine fails no test.
 const REQUEST_MS = 30_000
-const SETTLEMENT_MS = 30_000
 
 export const settings = JSON.parse(readFileSync(0, 'utf8'))
 
@@ -78,21 +76,6 @@ export async function askConsent(name, client, url, request, choice = 'approve')
 /** Where the client continues or cancels a grant. */
 export function continuation({ continue: { uri, access_token: token } }) {
   return { url: uri, accessToken: token.value }
-}
-
-/** Watches an outgoing payment until it has ended. */
-export async function settle(client, url, accessToken) {
-  const deadline = Date.now() + SETTLEMENT_MS
-  for (;;) {
-    const payment = await client.outgoingPayment.get({ url, accessToken })
-    if (payment.failed || payment.sentAmount.value === payment.debitAmount.value) {
-      return payment
-    }
-    if (Date.now() > deadline) {
-      throw new Error(`the payment has not settled: ${JSON.stringify(payment)}`)
-    }
-    await delay(20)
-  }
 }
 
 /** A page of the app, with a query of its own, for one visit. `visited` is the query of that visit. */
