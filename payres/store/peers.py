@@ -98,7 +98,7 @@ def peers_towards(tx: Transaction, prefixes: Sequence[str]) -> Sequence[tuple[st
         f" WHERE r.prefix IN ({marks}) AND {ACTIVE}",
         prefixes,
     )
-    return [(prefix, PEERS.record(*row)) for prefix, *row in rows]
+    return [(prefix, PEERS.record(row)) for prefix, *row in rows]
 
 
 def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
