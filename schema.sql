@@ -34,16 +34,16 @@ create table exchange_rate (
   check (base_code <> counter_code)
 ) strict, without rowid;
 
--- Ledger accounts. balance is credits minus debits; reserved is the part promised to payments under way; floor is the
--- lowest that balance minus reserved may fall, or null for the external account, the world outside.
+-- Ledger accounts. balance is credits minus debits; held is the part set aside for payments in flight; floor is the
+-- lowest that balance minus held may fall, or null for the external account, the world outside.
 create table account (
   id integer primary key,
   kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
   asset_id integer not null references asset,
   balance integer not null default 0,
-  reserved integer not null default 0 check (reserved >= 0),
+  held integer not null default 0 check (held >= 0),
   floor integer default 0,
-  check (floor is null or balance - reserved >= floor),
+  check (floor is null or balance - held >= floor),
   check ((kind = 'external') = (floor is null))
 ) strict;
 create unique index account_of_operator on account (asset_id, kind) where kind in ('liquidity', 'fees', 'external');
@@ -73,7 +73,7 @@ create table wallet_key (
 create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
 create index wallet_key_of_wallet on wallet_key (wallet_address_id);
 
--- Who asks: a client is its wallet address (normalised), or the RFC 7638 thumbprint of the key it came with. forget_at is
+-- Who asks: a client is its wallet address (normalised), or the RFC 7638 thumbprint of the key it came with. purge_at is
 -- when to see whether anything refers to the client; null when that need not be looked into.
 create table client (
   id integer primary key,
@@ -81,10 +81,10 @@ create table client (
   wallet_address text,
   jwk text,
   created_at integer not null,
-  forget_at integer,
+  purge_at integer,
   check ((wallet_address is null) <> (jwk is null))
 ) strict;
-create index client_to_forget on client (forget_at) where forget_at is not null;
+create index client_to_purge on client (purge_at) where purge_at is not null;
 
 -- Keys of clients without a wallet here: as last fetched from the jwks.json on another server, or, of a client known by
 -- its key alone, that key with each of the last kids it was presented with.
@@ -107,7 +107,7 @@ create table signature_nonce (
 create index signature_nonce_expiry on signature_nonce (expires_at);
 
 -- Grants. access is the JSON array of access items exactly as granted. States move one way:
--- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. forget_at is when the row may be
+-- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. purge_at is when the row may be
 -- deleted; null, and the grant stays, once its owner has approved it or something was created with it.
 create table "grant" (
   id text primary key,
@@ -121,11 +121,11 @@ create table "grant" (
   waits_from integer not null,
   created_at integer not null,
   ended_at integer,
-  forget_at integer
+  purge_at integer
 ) strict, without rowid;
 create index grant_by_state on "grant" (state, id);
 create index grant_of_client on "grant" (client_id);
-create index grant_to_forget on "grant" (forget_at) where forget_at is not null;
+create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 
 -- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one use.
 create table interaction (
@@ -178,7 +178,7 @@ create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, 
 create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
 
 -- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the way
--- to it found, as JSON. forget_at is when to see whether a payment was made of it, and to delete it if not; null in one of
+-- to it found, as JSON. purge_at is when to see whether a payment was made of it, and to delete it if not; null in one of
 -- which that was seen.
 create table quote (
   id text primary key,
@@ -194,10 +194,10 @@ create table quote (
   created_at integer not null,
   expires_at integer not null,
   path text,
-  forget_at integer
+  purge_at integer
 ) strict, without rowid;
 create index quote_of_client on quote (client_id);
-create index quote_to_forget on quote (forget_at) where forget_at is not null;
+create index quote_to_purge on quote (purge_at) where purge_at is not null;
 
 -- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
 -- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
@@ -234,7 +234,7 @@ create index outgoing_payment_of_client on outgoing_payment (client_id, wallet_a
 create index outgoing_payment_of_grant on outgoing_payment (grant_id) where grant_id is not null;
 create index outgoing_payment_sending on outgoing_payment (id) where state = 'sending';
 
--- What a grant has spent (or has reserved) in each window of its interval, in the sender's asset and each receiver's.
+-- What a grant has spent (or holds) in each window of its interval, in the sender's asset and each receiver's.
 create table grant_spending (
   grant_id text not null references "grant",
   window_start integer not null,
@@ -312,7 +312,7 @@ create index answered_request_age on answered_request (answered_at);
 
 -- Phase one of a movement: money of an account promised to an outgoing payment or a packet. remaining is not yet posted
 -- or released.
-create table reservation (
+create table hold (
   id integer primary key,
   account_id integer not null references account,
   outgoing_payment_id text references outgoing_payment,
@@ -322,9 +322,9 @@ create table reservation (
   created_at integer not null,
   check ((outgoing_payment_id is null) <> (packet_id is null))
 ) strict;
-create index reservation_of_payment on reservation (outgoing_payment_id);
-create index reservation_of_packet on reservation (packet_id) where packet_id is not null;
-create index reservation_open on reservation (account_id) where remaining > 0;
+create index hold_of_payment on hold (outgoing_payment_id);
+create index hold_of_packet on hold (packet_id) where packet_id is not null;
+create index hold_open on hold (account_id) where remaining > 0;
 
 -- Posted movements of the double-entry ledger, each tied to what caused it; rows are never changed.
 create table transfer (
@@ -333,13 +333,13 @@ create table transfer (
   credit_account_id integer not null references account,
   amount integer not null check (amount > 0),
   kind text not null check (kind in ('deposit', 'withdrawal', 'payment', 'fee', 'exchange')),
-  reservation_id integer references reservation,
+  hold_id integer references hold,
   outgoing_payment_id text references outgoing_payment,
   incoming_payment_id text references incoming_payment,
   created_at integer not null,
   packet_id text references packet,
   check (debit_account_id <> credit_account_id),
-  check (reservation_id is null or outgoing_payment_id is not null or packet_id is not null)
+  check (hold_id is null or outgoing_payment_id is not null or packet_id is not null)
 ) strict;
 create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;

@@ -24,7 +24,7 @@ from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.incoming import INCOMING
 from payres.store.work import Work, world
-from payres.urls import Urls, normalise
+from payres.urls import Urls, canonical
 from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 
 WALLETS = 100
@@ -100,7 +100,7 @@ def _introduce(work: Work, number: int) -> Caller:
     raw = private_key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     add_key(work, _wallet_path(number), jwk_from_public_bytes(KID, raw), work.now)
     wallet_address = work.urls.wallet(_wallet_path(number))
-    record = clients.remember(work, Client(normalise(wallet_address), wallet_address, None))
+    record = clients.remember(work, Client(canonical(wallet_address), wallet_address, None))
     access: list[Access] = [
         IncomingPaymentAccess(actions=["create", "read", "list"]),
         QuoteAccess(actions=["create"]),

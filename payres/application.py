@@ -28,7 +28,8 @@ from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
 from payres.operator.invariants import BackgroundCheck
 from payres.payments.settlement import settle_interrupted
-from payres.routes import refusals
+from payres.rate_limiter import RateLimiter
+from payres.routes import errors
 from payres.routes.context import Context
 from payres.routes.health import Readiness
 from payres.routes.table import ROUTES, TrailingSlash
@@ -38,7 +39,6 @@ from payres.store.database import Database
 from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret
 from payres.store.work import world
-from payres.throttle import Throttle
 from payres.urls import ROOT_WALLET_PATH
 
 # Many payments may go to one server at a time, and their senders would rather wait than be told to come again.
@@ -67,9 +67,9 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
             Middleware(TrailingSlash),
         ],
         exception_handlers={
-            DomainError: refusals.render_refusal,
-            404: refusals.render_nothing,
-            Exception: refusals.render_fault,
+            DomainError: errors.render_error,
+            404: errors.render_nothing,
+            Exception: errors.render_fault,
         },
     )
     app.state.rate_limits = rate_limits
@@ -112,7 +112,7 @@ async def _open(
     check = asyncio.create_task(BackgroundCheck(database).run())  # after the workers, which what it finds stops too
     stack.push_async_callback(_stop, check)
     credentials = CredentialSource(stream_secret, ilp_address)
-    packet_throttle = Throttle(settings.rate_limit_per_peer, clock)
+    packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
     forwarder = Forwarder(database, clock, ilp_address, link, recovery)
     return Context(
         settings=settings,
@@ -125,7 +125,7 @@ async def _open(
         receivers=receivers,
         remote_quotes=RemoteQuotes(database, urls, receivers, outbound),
         remote_payments=remote_payments,
-        connector=Connector(database, clock, ilp_address, credentials, forwarder, packet_throttle),
+        connector=Connector(database, clock, ilp_address, credentials, forwarder, packet_limiter),
         credentials=credentials,
         sign_in=SignInGuard(),
         rate_limits=rate_limits,
@@ -138,7 +138,7 @@ async def _settle_interrupted(database: Database) -> None:
     try:
         await database.write(settle_interrupted)
     except Unavailable:
-        if not database.halted:
+        if not database.stopped:
             raise
 
 

@@ -1,4 +1,4 @@
-"""The ledger: double entry, two-phase, and the only place where money moves.
+"""The ledger: double entry, with holds, and the only place where money moves.
 
 Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
 what caused it. No account gives more than it has above its floor: zero, or for a peer minus its credit limit; the
@@ -16,16 +16,16 @@ from payres.errors import InvalidAmount
 from payres.store import accounts
 from payres.store.accounts import AccountRecord
 from payres.store.database import Transaction
-from payres.store.halts import Halt
+from payres.store.fail_stop import FailStop
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class LedgerBroken(Halt):
+class LedgerBroken(FailStop):
     """An invariant of the ledger does not hold. Nothing may be written until an operator has looked."""
 
-    told = "its books do not balance"
+    reason = "its books do not balance"
 
 
 class NotEnough(Exception):
@@ -68,14 +68,14 @@ def operator_account(tx: Transaction, asset_id: int, kind: str) -> int:
 def free_balance(account: AccountRecord) -> int:
     """What the account may still give, in the minor unit."""
     assert account.floor is not None, "the external account has no bound"
-    return account.balance - account.reserved - account.floor
+    return account.balance - account.held - account.floor
 
 
 def set_floor(tx: Transaction, account_id: int, floor: int) -> None:
     """Sets how far the account may fall from now on. Raises NotEnough when it has less free than that already."""
     account = accounts.account_by_id(tx, account_id)
     assert account.floor is not None, "the external account has no bound"
-    if account.balance - account.reserved < floor:
+    if account.balance - account.held < floor:
         raise NotEnough(account, free_balance(account))
     accounts.change_floor(tx, account_id, floor)
 
@@ -107,7 +107,7 @@ def transfer(
 
 
 @movement
-def reserve(
+def hold(
     tx: Transaction,
     account_id: int,
     amount: int,
@@ -115,7 +115,7 @@ def reserve(
     now: int,
     packet_id: str | None = None,
 ) -> int:
-    """Phase one: promises `amount` of the account to a payment or to a packet; returns the reservation's id.
+    """Sets `amount` of the account aside for a payment or a packet; returns the hold's id.
 
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
@@ -123,16 +123,16 @@ def reserve(
     account = _sound_account(tx, account_id)
     if free_balance(account) < amount:
         raise NotEnough(account, free_balance(account))
-    if account.reserved + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
-        raise InvalidAmount(f"The account cannot reserve more than {MAX_LEDGER} minor units")
+    if account.held + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
+        raise InvalidAmount(f"The account cannot hold back more than {MAX_LEDGER} minor units")
     accounts.change_account(tx, account_id, 0, amount)
-    return accounts.insert_reservation(tx, account_id, outgoing_payment_id, packet_id, amount, now)
+    return accounts.insert_hold(tx, account_id, outgoing_payment_id, packet_id, amount, now)
 
 
 @movement
 def post(
     tx: Transaction,
-    reservation_id: int,
+    hold_id: int,
     credit: int,
     amount: int,
     kind: str,
@@ -140,42 +140,42 @@ def post(
     incoming_payment_id: str | None = None,
     packet_id: str | None = None,
 ) -> None:
-    """Phase two: moves `amount`, part or all of what is reserved, to account `credit`.
+    """Moves `amount`, part or all of what is held, to account `credit`.
 
     Raises InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    reservation = accounts.reservation_by_id(tx, reservation_id)
-    if reservation.remaining < amount:
-        raise LedgerBroken(f"reservation {reservation_id} has {reservation.remaining} left, {amount} was to be posted")
-    source = _sound_account(tx, reservation.account_id)
+    held = accounts.hold_by_id(tx, hold_id)
+    if held.remaining < amount:
+        raise LedgerBroken(f"hold {hold_id} has {held.remaining} left, {amount} was to be posted")
+    source = _sound_account(tx, held.account_id)
     _move(tx, source, _sound_account(tx, credit), amount, amount)
-    accounts.reduce_reservation(tx, reservation_id, amount)
+    accounts.reduce_hold(tx, hold_id, amount)
     accounts.insert_transfer(
         tx,
         source.id,
         credit,
         amount,
         kind,
-        reservation_id,
-        reservation.outgoing_payment_id,
+        hold_id,
+        held.outgoing_payment_id,
         incoming_payment_id,
         now,
-        packet_id or reservation.packet_id,
+        packet_id or held.packet_id,
     )
 
 
 @movement
-def release(tx: Transaction, reservation_id: int) -> int:
-    """Phase two, the other way: gives back what was not posted; returns how much that was."""
-    reservation = accounts.reservation_by_id(tx, reservation_id)
-    if reservation.remaining:
-        account = _sound_account(tx, reservation.account_id)
-        if account.reserved < reservation.remaining:
-            raise LedgerBroken(f"{_shown(account)} lacks the {reservation.remaining} of reservation {reservation_id}")
-        accounts.change_account(tx, reservation.account_id, 0, -reservation.remaining)
-        accounts.reduce_reservation(tx, reservation_id, reservation.remaining)
-    return reservation.remaining
+def void(tx: Transaction, hold_id: int) -> int:
+    """Ends a hold: what was not posted is free again; returns how much that was."""
+    held = accounts.hold_by_id(tx, hold_id)
+    if held.remaining:
+        account = _sound_account(tx, held.account_id)
+        if account.held < held.remaining:
+            raise LedgerBroken(f"{_shown(account)} lacks the {held.remaining} of hold {hold_id}")
+        accounts.change_account(tx, held.account_id, 0, -held.remaining)
+        accounts.reduce_hold(tx, hold_id, held.remaining)
+    return held.remaining
 
 
 def _check_amount(amount: int) -> None:
@@ -183,21 +183,21 @@ def _check_amount(amount: int) -> None:
         raise InvalidAmount(f"The ledger moves amounts from 1 to {MAX_LEDGER} minor units")
 
 
-def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount: int, from_reserved: int) -> None:
+def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount: int, from_held: int) -> None:
     """Changes both balances and checks that they changed as they should."""
     if source.asset_id != target.asset_id or source.id == target.id:
         raise LedgerBroken(f"accounts {source.id} and {target.id} cannot be the two sides of one transfer")
     if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
         raise InvalidAmount(f"The account cannot hold more than {MAX_LEDGER} minor units")
-    accounts.change_account(tx, source.id, -amount, -from_reserved)
+    accounts.change_account(tx, source.id, -amount, -from_held)
     accounts.change_account(tx, target.id, amount, 0)
     source_after = _sound_account(tx, source.id)
     target_after = _sound_account(tx, target.id)
     if (
         source_after.balance != source.balance - amount
-        or source_after.reserved != source.reserved - from_reserved
+        or source_after.held != source.held - from_held
         or target_after.balance != target.balance + amount
-        or target_after.reserved != target.reserved
+        or target_after.held != target.held
     ):
         change = f"from {_shown(source)} and {_shown(target)} to {_shown(source_after)} and {_shown(target_after)}"
         raise LedgerBroken(f"a transfer of {amount} changed more or less than that: {change}")
@@ -206,14 +206,13 @@ def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount:
 def _sound_account(tx: Transaction, account_id: int) -> AccountRecord:
     """The account, whose figures must be such as movements leave behind."""
     account = accounts.account_by_id(tx, account_id)
-    floor, free = account.floor, account.balance - account.reserved
-    if account.reserved < 0 or (free < floor if floor is not None else account.kind != "external"):
+    floor, free = account.floor, account.balance - account.held
+    if account.held < 0 or (free < floor if floor is not None else account.kind != "external"):
         raise LedgerBroken(f"{_shown(account)} is not what any movement leaves behind")
     return account
 
 
 def _shown(account: AccountRecord) -> str:
     return (
-        f"account {account.id} ({account.kind}, balance {account.balance}, reserved {account.reserved},"
-        f" floor {account.floor})"
+        f"account {account.id} ({account.kind}, balance {account.balance}, held {account.held}, floor {account.floor})"
     )

@@ -25,7 +25,7 @@ class Urls:
         self.base = base_url.rstrip("/")
         self.auth_server = self.base + "/"
         self.resource_server = self.base
-        self.normal_base = normalise(self.base)
+        self.canonical_base = canonical(self.base)
 
     def wallet(self, path: str) -> str:
         """The wallet address for a path such as `alice`."""
@@ -33,18 +33,18 @@ class Urls:
 
     def wallet_path(self, url: str) -> str | None:
         """The path under the base URL that a wallet address names, or None when it is not on this server."""
-        normal = normalise(url)
-        if not normal.startswith(self.normal_base + "/"):
+        normal = canonical(url)
+        if not normal.startswith(self.canonical_base + "/"):
             return None
-        return normal[len(self.normal_base) + 1 :].lower()
+        return normal[len(self.canonical_base) + 1 :].lower()
 
     def is_ours(self, url: str) -> bool:
         """Whether a URL is under the base URL."""
-        return normalise(url).startswith(self.normal_base + "/")
+        return canonical(url).startswith(self.canonical_base + "/")
 
-    def plain_receiver(self, url: str) -> str | None:
+    def canonical_receiver(self, url: str) -> str | None:
         """The plain form of a URL that can be an incoming payment's, here or elsewhere; None when it cannot be one."""
-        plain = plain_url(url)
+        plain = canonical_url(url)
         if plain is None or not RECEIVER.fullmatch(plain):
             return None
         identifier = self.resource_id("incoming-payments", plain)
@@ -61,26 +61,26 @@ class Urls:
 
     def resource_id(self, collection: str, url: str) -> str | None:
         """The identifier in a resource URL of this server, or None when it is another server's or another kind."""
-        normal = normalise(url)
-        prefix = f"{self.normal_base}/{collection}/"
+        normal = canonical(url)
+        prefix = f"{self.canonical_base}/{collection}/"
         if not normal.startswith(prefix):
             return None
         identifier = normal[len(prefix) :]
         return None if "/" in identifier else identifier
 
 
-def normalise(url: str) -> str:
+def canonical(url: str) -> str:
     """The form in which two spellings of one URL compare equal (RFC 3986 section 6.2).
 
     Scheme and host lower-case, default port dropped, letters, digits and - . _ ~ never escaped, trailing slashes, query
     and fragment dropped. A text that is no such URL comes back unchanged, so that it equals nothing: one with user
     information, with dot segments, which every client resolves before it sends, or with a stray percent sign.
     """
-    return plain_url(url) or url
+    return canonical_url(url) or url
 
 
-def plain_url(url: str) -> str | None:
-    """What `normalise` makes of a URL; None for a text that it has to leave as it is."""
+def canonical_url(url: str) -> str | None:
+    """What `canonical` makes of a URL; None for a text that it has to leave as it is."""
     return _plain(url) if len(url) <= MAX_URL_LENGTH else None
 
 

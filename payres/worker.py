@@ -11,28 +11,28 @@ Sleep = Callable[[float], Awaitable[object]]
 log = logging.getLogger("payres.worker")
 
 
-class FailStop(Protocol):
+class Stoppable(Protocol):
     """What takes no more work once it has failed in a way that an operator must look at: the database."""
 
     @property
-    def halted(self) -> str | None:
+    def stopped(self) -> str | None:
         """Why, in a sentence; None while it works."""
         ...
 
 
 async def retry(
-    name: str, store: FailStop, step: Callable[[], Awaitable[T]], seconds: float, sleep: Sleep = asyncio.sleep
+    name: str, store: Stoppable, step: Callable[[], Awaitable[T]], seconds: float, sleep: Sleep = asyncio.sleep
 ) -> T | None:
     """Runs a step until it ends without an exception, and returns its result; None once the store is in fail-stop.
 
     An exception is logged with the name, and the step runs again after so many seconds. One that comes of the fail-stop
     is not logged: the store has logged why.
     """
-    while not store.halted:
+    while not store.stopped:
         try:
             return await step()
         except Exception:
-            if not store.halted:
+            if not store.stopped:
                 log.exception("%s failed; next try in %g s", name, seconds)
                 await sleep(seconds)
     return None
@@ -48,7 +48,7 @@ class Worker:
     def __init__(
         self,
         name: str,
-        store: FailStop,
+        store: Stoppable,
         step: Callable[[], Awaitable[float | None]],
         retry_seconds: float,
         sleep: Sleep = asyncio.sleep,
@@ -66,10 +66,10 @@ class Worker:
 
     async def run(self) -> None:
         """Ends when the store is in fail-stop. Raises nothing but CancelledError."""
-        while not self._store.halted:
+        while not self._store.stopped:
             self._woken.clear()
             seconds = await retry(self._name, self._store, self._step, self.retry_seconds, self._sleep)
-            if not self._store.halted:
+            if not self._store.stopped:
                 await self._rest(seconds)
 
     async def _rest(self, seconds: float | None) -> None:

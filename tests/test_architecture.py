@@ -16,7 +16,7 @@ MAX_FUNCTION_LINES = 60
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
     *("amounts", "clock", "encoding", "endpoints", "errors", "identifiers", "limits", "settings", "slots", "terms"),
-    *("throttle", "urls", "wire", "worker"),
+    *("rate_limiter", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -31,7 +31,7 @@ ROOMS: dict[str, set[str]] = {
     "identifiers": set(),
     "slots": set(),
     "worker": set(),
-    "throttle": {"clock", "errors", "limits"},
+    "rate_limiter": {"clock", "errors", "limits"},
     "urls": {"endpoints", "errors", "limits"},
     "settings": {"errors", "limits", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
@@ -60,7 +60,7 @@ BEGINS_TRANSACTIONS = {
 MONEY = ("payres/amounts.py", "payres/ledger.py", "payres/payments/", "payres/store/")
 LEDGER_WRITES = {
     *("insert_account", "change_account", "change_floor"),
-    *("insert_transfer", "insert_reservation", "reduce_reservation"),
+    *("insert_transfer", "insert_hold", "reduce_hold"),
 }
 ENDS_TRANSACTIONS = {"commit", "rollback", "executescript"}
 STATEMENT_METHODS = ENDS_TRANSACTIONS | {"execute", "executemany", "execute_fetchall", "execute_insert"}

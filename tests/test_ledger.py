@@ -42,7 +42,7 @@ class Books(NamedTuple):
         return accounts.account_by_id(self.tx, account_id)
 
     def transfers(self) -> list[tuple[object, ...]]:
-        columns = "debit_account_id, credit_account_id, amount, kind, reservation_id, outgoing_payment_id"
+        columns = "debit_account_id, credit_account_id, amount, kind, hold_id, outgoing_payment_id"
         rows = self.tx.execute(f"SELECT {columns}, incoming_payment_id, created_at FROM transfer ORDER BY id")
         return rows.fetchall()
 
@@ -166,9 +166,9 @@ def test_transfer_may_use_a_credit_limit_and_no_more(books: Books) -> None:
     assert books.account(peer).balance == -500
 
 
-def test_transfer_leaves_what_is_reserved(books: Books) -> None:
+def test_transfer_leaves_what_is_held(books: Books) -> None:
     deposit(books, 100)
-    ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
     lack = changes_nothing(
         books, NotEnough, lambda: ledger.transfer(books.tx, books.alice, books.bob, 41, "withdrawal", NOW)
     )
@@ -198,12 +198,12 @@ def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
 @pytest.mark.parametrize("amount", [0, -1, MAX_LEDGER + 1, 2**64 - 1, 2**80])
 def test_amount_that_no_figure_holds_is_refused(books: Books, amount: int) -> None:
     deposit(books, 100)
-    reservation = ledger.reserve(books.tx, books.alice, 50, OUTGOING, NOW)
+    hold_id = ledger.hold(books.tx, books.alice, 50, OUTGOING, NOW)
     acts = (
         lambda: ledger.transfer(books.tx, books.alice, books.bob, amount, "payment", NOW),
         lambda: ledger.transfer(books.tx, books.external, books.bob, amount, "deposit", NOW),
-        lambda: ledger.reserve(books.tx, books.alice, amount, OUTGOING, NOW),
-        lambda: ledger.post(books.tx, reservation, books.bob, amount, "payment", NOW),
+        lambda: ledger.hold(books.tx, books.alice, amount, OUTGOING, NOW),
+        lambda: ledger.post(books.tx, hold_id, books.bob, amount, "payment", NOW),
     )
     for act in acts:
         refusal = changes_nothing(books, DomainError, act)
@@ -224,110 +224,110 @@ def test_transfer_between_assets_or_to_itself_is_a_fault(books: Books, target: s
 
 def test_reserve_promises_and_post_moves(books: Books) -> None:
     deposit(books, 1000)
-    reservation = ledger.reserve(books.tx, books.alice, 600, OUTGOING, NOW)
-    assert books.account(books.alice).reserved == 600
+    hold_id = ledger.hold(books.tx, books.alice, 600, OUTGOING, NOW)
+    assert books.account(books.alice).held == 600
     assert ledger.free_balance(books.account(books.alice)) == 400
-    ledger.post(books.tx, reservation, books.bob, 250, "payment", NOW + 1, INCOMING)
-    assert (books.account(books.alice).balance, books.account(books.alice).reserved) == (750, 350)
-    assert accounts.reservation_by_id(books.tx, reservation).remaining == 350
-    ledger.post(books.tx, reservation, books.external, 350, "withdrawal", NOW + 2)
-    assert (books.account(books.alice).balance, books.account(books.alice).reserved) == (400, 0)
+    ledger.post(books.tx, hold_id, books.bob, 250, "payment", NOW + 1, INCOMING)
+    assert (books.account(books.alice).balance, books.account(books.alice).held) == (750, 350)
+    assert accounts.hold_by_id(books.tx, hold_id).remaining == 350
+    ledger.post(books.tx, hold_id, books.external, 350, "withdrawal", NOW + 2)
+    assert (books.account(books.alice).balance, books.account(books.alice).held) == (400, 0)
     assert books.account(books.bob).balance == 250
     assert books.transfers()[1:] == [
-        (books.alice, books.bob, 250, "payment", reservation, OUTGOING, INCOMING, NOW + 1),
-        (books.alice, books.external, 350, "withdrawal", reservation, OUTGOING, None, NOW + 2),
+        (books.alice, books.bob, 250, "payment", hold_id, OUTGOING, INCOMING, NOW + 1),
+        (books.alice, books.external, 350, "withdrawal", hold_id, OUTGOING, None, NOW + 2),
     ]
 
 
 def test_reserve_takes_what_is_free_and_no_more(books: Books) -> None:
     deposit(books, 100)
-    ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
-    lack = changes_nothing(books, NotEnough, lambda: ledger.reserve(books.tx, books.alice, 41, OUTGOING, NOW))
+    ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
+    lack = changes_nothing(books, NotEnough, lambda: ledger.hold(books.tx, books.alice, 41, OUTGOING, NOW))
     assert isinstance(lack, NotEnough)
     assert lack.free == 40
-    ledger.reserve(books.tx, books.alice, 40, OUTGOING, NOW)
-    assert books.account(books.alice).reserved == 100
+    ledger.hold(books.tx, books.alice, 40, OUTGOING, NOW)
+    assert books.account(books.alice).held == 100
 
 
 def test_reserve_past_the_largest_figure_is_refused(books: Books) -> None:
     peer = ledger.open_account(books.tx, "peer", books.euro, floor=-MAX_LEDGER)
     deposit(books, 1000, peer)
-    ledger.reserve(books.tx, peer, MAX_LEDGER, OUTGOING, NOW)
+    ledger.hold(books.tx, peer, MAX_LEDGER, OUTGOING, NOW)
     assert ledger.free_balance(books.account(peer)) == 1000
-    refusal = changes_nothing(books, DomainError, lambda: ledger.reserve(books.tx, peer, 1, OUTGOING, NOW))
+    refusal = changes_nothing(books, DomainError, lambda: ledger.hold(books.tx, peer, 1, OUTGOING, NOW))
     assert isinstance(refusal, DomainError)
     shown = error_response(refusal)
     assert (shown.status, shown.code) == (400, "invalid_amount")
 
 
-def test_post_more_than_is_reserved_is_a_fault(books: Books) -> None:
+def test_post_more_than_is_held_is_a_fault(books: Books) -> None:
     deposit(books, 100)
-    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
-    ledger.post(books.tx, reservation, books.bob, 50, "payment", NOW)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, books.bob, 11, "payment", NOW))
-    ledger.post(books.tx, reservation, books.bob, 10, "payment", NOW)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, books.bob, 1, "payment", NOW))
+    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
+    ledger.post(books.tx, hold_id, books.bob, 50, "payment", NOW)
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, books.bob, 11, "payment", NOW))
+    ledger.post(books.tx, hold_id, books.bob, 10, "payment", NOW)
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, books.bob, 1, "payment", NOW))
 
 
 @pytest.mark.parametrize("target", ["carol_in_dollars", "alice"])
 def test_post_to_another_asset_or_back_is_a_fault(books: Books, target: str) -> None:
     deposit(books, 100)
-    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
+    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
     credit: int = getattr(books, target)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, credit, 1, "payment", NOW))
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, credit, 1, "payment", NOW))
 
 
 def test_post_to_a_full_account_is_refused(books: Books) -> None:
     deposit(books, MAX_LEDGER - 100, books.bob)
     deposit(books, 100)
-    reservation = ledger.reserve(books.tx, books.alice, 100, OUTGOING, NOW)
+    hold_id = ledger.hold(books.tx, books.alice, 100, OUTGOING, NOW)
     peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
     ledger.transfer(books.tx, peer, books.bob, 1, "payment", NOW)
     refusal = changes_nothing(
-        books, DomainError, lambda: ledger.post(books.tx, reservation, books.bob, 100, "payment", NOW)
+        books, DomainError, lambda: ledger.post(books.tx, hold_id, books.bob, 100, "payment", NOW)
     )
     assert isinstance(refusal, DomainError)
     assert error_response(refusal).code == "invalid_amount"
-    ledger.post(books.tx, reservation, books.bob, 99, "payment", NOW)
+    ledger.post(books.tx, hold_id, books.bob, 99, "payment", NOW)
     assert books.account(books.bob).balance == MAX_LEDGER
 
 
 def test_release_gives_back_what_was_not_posted_once(books: Books) -> None:
     deposit(books, 100)
-    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
-    ledger.post(books.tx, reservation, books.bob, 25, "payment", NOW)
-    assert ledger.release(books.tx, reservation) == 35
-    assert ledger.release(books.tx, reservation) == 0
-    assert (books.account(books.alice).balance, books.account(books.alice).reserved) == (75, 0)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, reservation, books.bob, 1, "payment", NOW))
+    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
+    ledger.post(books.tx, hold_id, books.bob, 25, "payment", NOW)
+    assert ledger.void(books.tx, hold_id) == 35
+    assert ledger.void(books.tx, hold_id) == 0
+    assert (books.account(books.alice).balance, books.account(books.alice).held) == (75, 0)
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, books.bob, 1, "payment", NOW))
 
 
 # What the database itself forbids, were the code above wrong
 
 
 @pytest.mark.parametrize(
-    ("balance_change", "reserved_change"), [(-101, 0), (0, 101), (-50, 51), (0, -1), (MAX_LEDGER, 0), (-60, -60)]
+    ("balance_change", "held_change"), [(-101, 0), (0, 101), (-50, 51), (0, -1), (MAX_LEDGER, 0), (-60, -60)]
 )
-def test_database_refuses_figures_that_cannot_be(books: Books, balance_change: int, reserved_change: int) -> None:
+def test_database_refuses_figures_that_cannot_be(books: Books, balance_change: int, held_change: int) -> None:
     deposit(books, 100)
     changes_nothing(
         books,
         sqlite3.IntegrityError,
-        lambda: accounts.change_account(books.tx, books.alice, balance_change, reserved_change),
+        lambda: accounts.change_account(books.tx, books.alice, balance_change, held_change),
     )
 
 
-def test_database_refuses_to_post_more_than_is_reserved(books: Books) -> None:
+def test_database_refuses_to_post_more_than_is_held(books: Books) -> None:
     deposit(books, 100)
-    reservation = ledger.reserve(books.tx, books.alice, 60, OUTGOING, NOW)
-    changes_nothing(books, sqlite3.IntegrityError, lambda: accounts.reduce_reservation(books.tx, reservation, 61))
+    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
+    changes_nothing(books, sqlite3.IntegrityError, lambda: accounts.reduce_hold(books.tx, hold_id, 61))
 
 
 # Against a plain model
 
 
 class Step(NamedTuple):
-    """One operation: `source` is an account for transfers and reservations, a reservation for the others."""
+    """One operation: `source` is an account for transfers and holds, a hold_id for the others."""
 
     operation: str
     source: int
@@ -340,14 +340,14 @@ class Account:
         self.asset = asset
         self.floor = floor
         self.balance = 0
-        self.reserved = 0
+        self.held = 0
 
     def has(self, amount: int) -> bool:
-        return self.floor is None or self.balance - self.reserved - self.floor >= amount
+        return self.floor is None or self.balance - self.held - self.floor >= amount
 
 
 class Model:
-    """The ledger as plain numbers. Accounts and reservations are numbered from 0."""
+    """The ledger as plain numbers. Accounts and holds are numbered from 0."""
 
     def __init__(self) -> None:
         self.accounts = [
@@ -355,23 +355,23 @@ class Model:
             *(Account("EUR", -500), Account("EUR", -MAX_LEDGER)),
             *(Account("USD", None), Account("USD", 0)),
         ]
-        self.reservations: list[tuple[Account, int]] = []  # whose, and how much remains
+        self.holds: list[tuple[Account, int]] = []  # whose, and how much remains
 
     def forbidding(self, step: Step) -> set[type[Exception]]:
         """Every reason against the step; none when it must succeed."""
         reasons: set[type[Exception]] = set()
-        if step.operation != "release" and not 0 < step.amount <= MAX_LEDGER:
+        if step.operation != "void" and not 0 < step.amount <= MAX_LEDGER:
             reasons.add(DomainError)
-        if step.operation == "reserve":
+        if step.operation == "hold":
             source = self.accounts[step.source]
             reasons |= set() if source.has(step.amount) else {NotEnough}
-            reasons |= {DomainError} if source.reserved + step.amount > MAX_LEDGER else set()
+            reasons |= {DomainError} if source.held + step.amount > MAX_LEDGER else set()
         if step.operation == "transfer":
             source = self.accounts[step.source]
             reasons |= set() if source.has(step.amount) else {NotEnough}
             reasons |= self._against_move(source, self.accounts[step.target], step.amount)
         if step.operation == "post":
-            source, remaining = self.reservations[step.source]
+            source, remaining = self.holds[step.source]
             reasons |= {LedgerBroken} if remaining < step.amount else set()
             reasons |= self._against_move(source, self.accounts[step.target], step.amount)
         return reasons
@@ -385,17 +385,17 @@ class Model:
         return reasons
 
     def apply(self, step: Step) -> None:
-        if step.operation == "reserve":
-            self.accounts[step.source].reserved += step.amount
-            self.reservations.append((self.accounts[step.source], step.amount))
+        if step.operation == "hold":
+            self.accounts[step.source].held += step.amount
+            self.holds.append((self.accounts[step.source], step.amount))
         elif step.operation == "transfer":
             self.accounts[step.source].balance -= step.amount
             self.accounts[step.target].balance += step.amount
         else:
-            source, remaining = self.reservations[step.source]
+            source, remaining = self.holds[step.source]
             taken = step.amount if step.operation == "post" else remaining
-            source.reserved -= taken
-            self.reservations[step.source] = (source, remaining - taken)
+            source.held -= taken
+            self.holds[step.source] = (source, remaining - taken)
             if step.operation == "post":
                 source.balance -= taken
                 self.accounts[step.target].balance += taken
@@ -408,35 +408,35 @@ AMOUNTS = st.one_of(
 )
 STEPS = st.builds(
     Step,
-    st.sampled_from(["transfer", "transfer", "reserve", "post", "release"]),
+    st.sampled_from(["transfer", "transfer", "hold", "post", "void"]),
     st.integers(0, 6),
     st.integers(0, 6),
     AMOUNTS,
 )
 
 
-def take(tx: Transaction, ids: Sequence[int], reservations: list[int], step: Step) -> None:
+def take(tx: Transaction, ids: Sequence[int], holds: list[int], step: Step) -> None:
     """Runs the step on the ledger, as a part of a unit that goes on when it is refused."""
     with savepoint(tx):
         if step.operation == "transfer":
             ledger.transfer(tx, ids[step.source], ids[step.target], step.amount, "payment", NOW)
-        elif step.operation == "reserve":
-            reservations.append(ledger.reserve(tx, ids[step.source], step.amount, OUTGOING, NOW))
+        elif step.operation == "hold":
+            holds.append(ledger.hold(tx, ids[step.source], step.amount, OUTGOING, NOW))
         elif step.operation == "post":
-            ledger.post(tx, reservations[step.source], ids[step.target], step.amount, "payment", NOW)
+            ledger.post(tx, holds[step.source], ids[step.target], step.amount, "payment", NOW)
         else:
-            ledger.release(tx, reservations[step.source])
+            ledger.void(tx, holds[step.source])
 
 
-def assert_agreement(tx: Transaction, ids: Sequence[int], reservations: Sequence[int], model: Model) -> None:
+def assert_agreement(tx: Transaction, ids: Sequence[int], holds: Sequence[int], model: Model) -> None:
     for account_id, account in zip(ids, model.accounts, strict=True):
         record = accounts.account_by_id(tx, account_id)
-        assert (record.balance, record.reserved, record.floor) == (account.balance, account.reserved, account.floor)
-        assert record.floor is None or record.balance - record.reserved >= record.floor
-        held = [remaining for holder, remaining in model.reservations if holder is account]
-        assert record.reserved == sum(held)
-    for reservation, (_, remaining) in zip(reservations, model.reservations, strict=True):
-        assert accounts.reservation_by_id(tx, reservation).remaining == remaining
+        assert (record.balance, record.held, record.floor) == (account.balance, account.held, account.floor)
+        assert record.floor is None or record.balance - record.held >= record.floor
+        held = [remaining for holder, remaining in model.holds if holder is account]
+        assert record.held == sum(held)
+    for hold_id, (_, remaining) in zip(holds, model.holds, strict=True):
+        assert accounts.hold_by_id(tx, hold_id).remaining == remaining
     for asset in ("EUR", "USD"):
         assert sum(account.balance for account in model.accounts if account.asset == asset) == 0
 
@@ -452,24 +452,24 @@ def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
             *(ledger.open_account(tx, "peer", books.euro, floor) for floor in (-500, -MAX_LEDGER)),
             *(ledger.operator_account(tx, books.dollar, "external"), books.carol_in_dollars),
         ]
-        reservations: list[int] = []
+        holds: list[int] = []
         for step in steps:
-            if step.operation == "reserve" and model.accounts[step.source].floor is None:
+            if step.operation == "hold" and model.accounts[step.source].floor is None:
                 continue  # nobody reserves money of the world outside
-            if step.operation in ("post", "release") and step.source >= len(reservations):
+            if step.operation in ("post", "void") and step.source >= len(holds):
                 continue
             forbidding = tuple(model.forbidding(step))
             if forbidding:
                 with pytest.raises(forbidding):
-                    take(tx, ids, reservations, step)
+                    take(tx, ids, holds, step)
             else:
-                take(tx, ids, reservations, step)
+                take(tx, ids, holds, step)
                 model.apply(step)
-            assert_agreement(tx, ids, reservations, model)
+            assert_agreement(tx, ids, holds, model)
         assert_audited(tx)
 
 
 def assert_audited(tx: Transaction) -> None:
     findings = {finding.name: finding.breaches for finding in invariants.check(tx)}
-    for name in ("zero_sum", "balances", "transfers", "reserved", "floors", "references", "file"):
+    for name in ("zero_sum", "balances", "transfers", "held", "floors", "references", "file"):
         assert not findings[name]

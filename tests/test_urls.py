@@ -8,8 +8,8 @@ from payres.http.error_responses import error_response
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
     Urls,
+    canonical,
     is_http_url,
-    normalise,
     require_http_url,
     require_wallet_path,
 )
@@ -73,7 +73,7 @@ def test_urls_are_built_from_the_base() -> None:
     ],
 )
 def test_normalise_drops_what_makes_no_difference(url: str, normal: str) -> None:
-    assert normalise(url) == normal
+    assert canonical(url) == normal
 
 
 @pytest.mark.parametrize(
@@ -103,21 +103,21 @@ def test_normalise_drops_what_makes_no_difference(url: str, normal: str) -> None
     ],
 )
 def test_normalise_leaves_what_could_deceive(url: str) -> None:
-    assert normalise(url) == url
+    assert canonical(url) == url
     assert urls.wallet_path(url) != "alice"
 
 
 @given(http_urls)
 def test_normalise_is_stable(url: str) -> None:
-    assert normalise(normalise(url)) == normalise(url) == normalise(f"{url}/")
+    assert canonical(canonical(url)) == canonical(url) == canonical(f"{url}/")
 
 
 @given(st.text(max_size=60))
 def test_normalise_takes_any_text(text: str) -> None:
-    assert isinstance(normalise(text), str)
-    assert isinstance(normalise(f"https://{text}"), str)
+    assert isinstance(canonical(text), str)
+    assert isinstance(canonical(f"https://{text}"), str)
     assert isinstance(is_http_url(f"https://{text}"), bool)
-    assert urls.wallet_path(text) is None or normalise(text).startswith("https://pay.example/")
+    assert urls.wallet_path(text) is None or canonical(text).startswith("https://pay.example/")
 
 
 @pytest.mark.parametrize(

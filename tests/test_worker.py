@@ -11,7 +11,7 @@ from payres.worker import Worker, retry
 
 
 class Store:
-    halted: str | None = None
+    stopped: str | None = None
 
 
 class Steps:
@@ -153,7 +153,7 @@ async def test_worker_ends_without_a_word_when_the_store_halts(
     store = Store()
 
     async def step() -> float | None:
-        store.halted = "The books do not balance"
+        store.stopped = "The books do not balance"
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -181,7 +181,7 @@ async def test_retry_returns_what_the_step_returned_in_the_end() -> None:
 
 async def test_retry_gives_up_when_the_store_halts() -> None:
     store, sleep = Store(), Sleeps()
-    store.halted = "The books do not balance"
+    store.stopped = "The books do not balance"
     steps = Steps(7)
     assert await retry("It", store, steps, 2, sleep) is None
     assert steps.count == 0

@@ -63,7 +63,7 @@ def restore(session: Session, source: Path) -> None:
 def _sentences(failed: str) -> Iterator[None]:
     try:
         yield
-    except backups.BackupRefused as refused:
+    except backups.BackupError as refused:
         raise click.ClickException(str(refused)) from refused
     except sqlite3.Error as error:
         raise click.ClickException(f"{failed}: {error}") from error

@@ -14,7 +14,7 @@ from payres.grants import consent, tokens
 from payres.store import clients, grants, wallets
 from payres.store.grants import GrantRecord
 from payres.store.work import Work
-from payres.urls import normalise
+from payres.urls import canonical
 
 STATES = ("pending", "approved", "issued", "denied", "revoked")
 
@@ -124,7 +124,7 @@ def _find(session: Session, work: Work, ref: str) -> GrantRecord:
                 f"{ref} is not under this server's base_url, which is {session.urls.base} by the settings here. Give"
                 " the id of the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
             )
-        identifier, _, nonce = normalise(ref).removeprefix(f"{session.urls.normal_base}/interact/").partition("/")
+        identifier, _, nonce = canonical(ref).removeprefix(f"{session.urls.canonical_base}/interact/").partition("/")
         return consent.find_pending(work, identifier, nonce).grant
     record = grants.find_grant(work, ref)
     if record is None:

@@ -249,7 +249,7 @@ def describe(tx: Transaction, record: PeerRecord) -> Resource:
         "standing": peers.describe_balance(record),
         "creditLimit": format_decimal(-record.floor, asset),
         "left": format_decimal(left, asset),
-        "reserved": format_decimal(record.reserved, asset),
+        "reserved": format_decimal(record.held, asset),
         "inFlight": {"packets": count, "amount": format_decimal(amount, asset)},
         "inDoubt": {"packets": doubtful, "amount": format_decimal(doubt, asset)},
         "maxPacket": record.max_packet,

@@ -17,7 +17,7 @@ import msgspec
 from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
-from payres.store.halts import Halt
+from payres.store.fail_stop import FailStop
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Transaction, Work, world
 
@@ -119,7 +119,7 @@ def sentences() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
     except (SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error)) from error
-    except Halt as error:
+    except FailStop as error:
         raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
     except BrokenPipeError:
         raise  # whoever read our output has had enough; click ends quietly

@@ -181,7 +181,7 @@ def describe(session: Session, tx: Transaction, record: WalletRecord) -> Resourc
         "assetCode": record.asset_code,
         "assetScale": record.asset_scale,
         "balance": format_decimal(account.balance, asset),
-        "reserved": format_decimal(account.reserved, asset),
+        "reserved": format_decimal(account.held, asset),
         "state": record.state,
         "canSignIn": record.password_hash is not None,
         "createdAt": format_time(record.created_at),

@@ -20,7 +20,7 @@ from payres.federation.http import GuardedClient, Response
 from payres.federation.identity import OwnIdentity
 from payres.federation.targets import origin_of
 from payres.settings import ILP_ADDRESS
-from payres.urls import is_http_url, normalise
+from payres.urls import canonical, is_http_url
 from payres.wire import Amount
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
 
 
 def _checked_wallet(body: _Private, url: str) -> str:
-    if normalise(body.id) != normalise(url):
+    if canonical(body.id) != canonical(url):
         raise ValueError("its id is another URL than the one asked for")
     if not is_http_url(body.wallet_address):
         raise ValueError("its walletAddress is not an http or https URL")

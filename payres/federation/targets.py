@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from payres.federation.failures import FetchFailed
-from payres.urls import DEFAULT_PORTS, is_http_url, normalise
+from payres.urls import DEFAULT_PORTS, canonical, is_http_url
 
 # What stands in a path and in a query as it is, besides letters, digits and - . _ ~ (RFC 3986 section 3.3 and 3.4, and
 # what browsers leave as it is too).
@@ -59,7 +59,7 @@ def parse_target(url: str) -> Target:
 
 def origin_of(url: str) -> str:
     """Scheme, host and port of a URL in canonical form, by which servers are told apart (RFC 6454)."""
-    parts = urlsplit(normalise(url))
+    parts = urlsplit(canonical(url))
     return f"{parts.scheme}://{parts.netloc}"
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from payres.errors import InsufficientAccess, InvalidRequest, NotFound
 from payres.store.tokens import TokenHolder
-from payres.urls import normalise
+from payres.urls import canonical
 from payres.wire import Access, Limits, OutgoingPaymentAccess
 
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
@@ -62,7 +62,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     def wallet_address(self, named: str | None) -> str:
         """The wallet address that a request names, or else the one that the grant names. Raises InvalidRequest."""
-        identifiers = {normalise(item.identifier).lower() if item.identifier else "" for item in self.items}
+        identifiers = {canonical(item.identifier).lower() if item.identifier else "" for item in self.items}
         found = named or (self.items[0].identifier if len(identifiers) == 1 else None)
         if not found:
             raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
@@ -70,8 +70,8 @@ class Caller(msgspec.Struct, frozen=True):
 
     def _covering(self, wallet_address: str) -> Iterator[Access]:
         """Wallet paths do not tell upper from lower case, so their spellings are compared without it."""
-        normal = normalise(wallet_address).lower()
-        return (item for item in self.items if not item.identifier or normalise(item.identifier).lower() == normal)
+        normal = canonical(wallet_address).lower()
+        return (item for item in self.items if not item.identifier or canonical(item.identifier).lower() == normal)
 
 
 def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:

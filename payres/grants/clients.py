@@ -16,7 +16,7 @@ from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
 from payres.store.retention import CLIENT_RETENTION, purge_clients
 from payres.store.work import Work
-from payres.urls import Urls, is_http_url, normalise
+from payres.urls import Urls, canonical, is_http_url
 from payres.wire import ClientInstance
 
 REMOTE_KEY_LIFETIME = 300 * SECOND  # microseconds until a remote key is fetched again
@@ -107,7 +107,7 @@ def local_jwk(kid: str, x: str) -> JWK:
 def _identity(urls: Urls, wallet_address: str) -> str:
     """Our own wallet addresses do not tell upper from lower case; those of another server may."""
     path = urls.wallet_path(wallet_address)
-    return normalise(wallet_address if path is None else urls.wallet(path))
+    return canonical(wallet_address if path is None else urls.wallet(path))
 
 
 def _invalid_client(description: str) -> InvalidClient:

@@ -72,7 +72,7 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     if approve:
         grants.keep_grant(work, grant.id)
     else:
-        grants.set_forget_at(work, grant.id, work.now + DENIED_GRANT_RETENTION)
+        grants.set_purge_at(work, grant.id, work.now + DENIED_GRANT_RETENTION)
     return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
 
 

@@ -1,6 +1,6 @@
 """Limits of outgoing-payment grants: what was spent in the current window, and whether one more payment fits.
 
-Spent is what was reserved or sent under the grant in the window. It is read and added to in the unit that makes the
+Spent is what is held or was sent under the grant in the window. It is read and added to in the unit that makes the
 payment, so no two payments can both take the last of a limit.
 """
 
@@ -14,7 +14,7 @@ from payres.grants.intervals import parse_interval
 from payres.store import grants, incoming, wallets
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
-from payres.urls import normalise
+from payres.urls import canonical
 from payres.wire import Amount, Limits
 
 REQUESTED = "access_token.access.limits"  # where a grant request has them
@@ -33,7 +33,7 @@ def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms)
     """The start of the window that the payment counts in. Raises LimitExceeded, naming the limit."""
     if limits is None:
         return NO_INTERVAL
-    if limits.receiver and normalise(limits.receiver) != normalise(terms.receiver):
+    if limits.receiver and canonical(limits.receiver) != canonical(terms.receiver):
         raise _exceeded("receiver", "The grant allows payments to another receiver only")
     window = current_window(limits, work.now)
     if window is None:
@@ -125,7 +125,7 @@ def _check_requested(amount: Amount, asset: Asset | None, member: str) -> None:
 
 def _receiver_asset(work: Work, receiver: str) -> Asset | None:
     """The asset of the receiver that the limits name; None when it is on another server."""
-    if work.urls.plain_receiver(receiver) is None:
+    if work.urls.canonical_receiver(receiver) is None:
         raise InvalidRequest("limits.receiver must be the URL of an incoming payment", field=f"{REQUESTED}.receiver")
     if not work.urls.is_ours(receiver):
         return None

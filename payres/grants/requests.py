@@ -53,7 +53,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         waits_from=work.now,
         created_at=work.now,
         ended_at=None,
-        forget_at=work.now + usable_for * SECOND + GRANT_RETENTION,
+        purge_at=work.now + usable_for * SECOND + GRANT_RETENTION,
     )
     grants.insert_grant(work, grant)
     follow_up = Continue(
@@ -130,7 +130,7 @@ def _canonical_items(urls: Urls, items: list[Access]) -> list[Access]:
         if item.identifier:
             item = msgspec.structs.replace(item, identifier=_canonical_wallet(urls, item.identifier))
         if isinstance(item, OutgoingPaymentAccess) and item.limits and item.limits.receiver:
-            limits = msgspec.structs.replace(item.limits, receiver=urls.plain_receiver(item.limits.receiver))
+            limits = msgspec.structs.replace(item.limits, receiver=urls.canonical_receiver(item.limits.receiver))
             item = msgspec.structs.replace(item, limits=limits)
         canonical.setdefault(encode(item), item)
     return list(canonical.values())

@@ -53,16 +53,16 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
     return grants.find_grant(work, grant_id) or grant
 
 
-def require_token_in_force(work: Work, caller: Caller) -> None:
+def require_valid_token(work: Work, caller: Caller) -> None:
     """Raises TokenInvalid for a token that has ended since it was checked, by itself or with its grant.
 
     Looking up a client's key at another server can take seconds, and what was revoked may do nothing any more.
     """
     expires_at, revoked_at, grant_state = tokens.token_state(work, caller.token_id)
-    check_in_force(expires_at, revoked_at, grant_state, work.now)
+    check_valid(expires_at, revoked_at, grant_state, work.now)
 
 
-def check_in_force(expires_at: int, revoked_at: int | None, grant_state: str, now: int) -> None:
+def check_valid(expires_at: int, revoked_at: int | None, grant_state: str, now: int) -> None:
     """Raises TokenInvalid for a token that was revoked, with its grant or alone, or has expired."""
     if revoked_at is not None or grant_state != "issued":
         raise TokenInvalid("The access token was revoked; ask for a new grant", reason="revoked_token")

@@ -13,7 +13,7 @@ from payres.amounts import Asset, describe_amount, parse_value
 from payres.clock import DAY, HOUR
 from payres.grants.access import granted_access
 from payres.grants.intervals import Interval, describe, parse_interval
-from payres.urls import normalise
+from payres.urls import canonical
 from payres.wire import Access, Amount, Limits, OutgoingPaymentAccess, Subject
 
 MAX_NAME_LENGTH = 200
@@ -143,7 +143,7 @@ def _name_wallet(item: Access, wallet_address: str) -> str:
     if not item.identifier:
         return "any wallet of this server"
     return (
-        "your wallet" if normalise(item.identifier) == normalise(wallet_address) else visible_url(item.identifier).text
+        "your wallet" if canonical(item.identifier) == canonical(wallet_address) else visible_url(item.identifier).text
     )
 
 

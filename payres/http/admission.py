@@ -7,9 +7,9 @@ from payres.errors import DomainError
 from payres.federation.lookups import requested_by
 from payres.http.rate_limits import PEERS, RateLimits
 from payres.http.request_head import EXTENSION, section_bytes, too_long
-from payres.http.responses import refusal_response
+from payres.http.responses import error_response_of
 from payres.limits import MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
-from payres.throttle import origin_of, too_many
+from payres.rate_limiter import origin_of, too_many
 
 
 class Admission:
@@ -28,7 +28,7 @@ class Admission:
         requested_by.set(address or "")  # names that the request has looked up count for it too
         refusal = self._refusal(address, scope)
         if refusal is not None:
-            await refusal_response(refusal)(scope, receive, send)
+            await error_response_of(refusal)(scope, receive, send)
         elif address is None or scope["path"] == PEERS:  # packets of many payments may come from one address
             await self.app(scope, receive, send)
         else:

@@ -9,7 +9,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.server import ServerState
 
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
-from payres.throttle import origin
+from payres.rate_limiter import origin
 
 
 def most_connections() -> int:

@@ -27,7 +27,7 @@ from payres.http.error_responses import ErrorResponse
 from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_response
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
-from payres.throttle import too_many
+from payres.rate_limiter import too_many
 
 log = logging.getLogger("payres.http")
 

@@ -11,8 +11,8 @@ from starlette.types import Scope
 from payres.clock import Clock
 from payres.endpoints import ENDPOINTS, Kind
 from payres.errors import TooManyRequests
+from payres.rate_limiter import RateLimiter, origin_of, too_many
 from payres.settings import Settings
-from payres.throttle import Throttle, origin_of, too_many
 
 # Where peers post packets: they have a rate of their own, and beyond it are answered with packets.
 [PEERS] = [endpoint.path for endpoint in ENDPOINTS if endpoint.kind is Kind.PEERS]
@@ -26,9 +26,9 @@ class RateLimits:
     """The rate limiters of one server."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._clients = Throttle(settings.rate_limit_per_client, clock)
-        self._addresses = Throttle(settings.rate_limit_per_address, clock)
-        self._strangers = Throttle(settings.rate_limit_of_strangers, clock)
+        self._clients = RateLimiter(settings.rate_limit_per_client, clock)
+        self._addresses = RateLimiter(settings.rate_limit_per_address, clock)
+        self._strangers = RateLimiter(settings.rate_limit_of_strangers, clock)
 
     def refusal_of_address(self, address: str, path: str) -> TooManyRequests | None:
         """Counts a request for its address; the error when it is one too many."""
@@ -44,7 +44,7 @@ class RateLimits:
         if wait:
             raise too_many(wait, "Too many requests of this client. Wait as Retry-After says")
 
-    def check_stranger(self, scope: Scope) -> None:
+    def check_unauthenticated(self, scope: Scope) -> None:
         """Counts for its address what anyone may have kept here. Refuses with 429 one too many, even if it was let in:
         of requests that come at once, many pass the first look before one is counted."""
         key = origin_of(scope)

@@ -18,7 +18,7 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
     return Response(encode(content), status, {"Cache-Control": "no-store"} | (headers or {}), media_type=JSON)
 
 
-def refusal_response(error: DomainError) -> Response:
+def error_response_of(error: DomainError) -> Response:
     """The answer for an error, as far as no request is needed for it."""
     refusal = error_response(error)
     shown = {"code": refusal.code, "description": refusal.description}
@@ -28,7 +28,7 @@ def refusal_response(error: DomainError) -> Response:
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
     """The bytes of the answer for an error that ends its connection; `headers` are those of all answers."""
-    response = refusal_response(error)
+    response = error_response_of(error)
     status = HTTPStatus(response.status_code)
     fields = dict([*headers, *response.raw_headers, (b"connection", b"close")])
     lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(b"%b: %b" % field for field in fields.items())]

@@ -16,9 +16,9 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.interledger.packets import Code, Rejected
 from payres.ledger import NotEnough
-from payres.payments.settlement import promised_reservation
+from payres.payments.settlement import payment_hold
 from payres.store import accounts, outgoing, packets, peers
-from payres.store.accounts import ReservationRecord
+from payres.store.accounts import HoldRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
@@ -39,7 +39,7 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
             source_asset = _hold_of_peer(work, packet)
         if source_asset != peer.asset_id:
             liquidity = ledger.operator_account(work, peer.asset_id, "liquidity")
-            ledger.reserve(work, liquidity, packet.amount, None, work.now, packet.id)
+            ledger.hold(work, liquidity, packet.amount, None, work.now, packet.id)
     except NotEnough as lack:
         if packet.outgoing_payment_id is not None:
             message = "there is not enough liquidity for the exchange"
@@ -63,7 +63,7 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     packet = packets.find_packet(work, packet_id)
     if packet is None or not packets.decide_packet(work, packet_id, "fulfilled"):
         return False
-    source, liquidity = _reservations(work, packet)
+    source, liquidity = _holds(work, packet)
     target = peers.account_of_peer(work, packet.to_peer_id)
     if liquidity is None:
         ledger.post(work, source.id, target, packet.source_amount, "payment", work.now, packet_id=packet.id)
@@ -86,10 +86,10 @@ def set_aside(work: Work, packet_id: str) -> bool:
     packet = packets.find_packet(work, packet_id)
     if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(work, packet_id, "doubtful"):
         return False
-    source, liquidity = _reservations(work, packet)
+    source, liquidity = _holds(work, packet)
     _post_to_liquidity(work, source, packet)
     if liquidity is not None:
-        ledger.release(work, liquidity.id)
+        ledger.void(work, liquidity.id)
     outgoing.add_sent(work, packet.outgoing_payment_id, packet.source_amount, 0)
     return True
 
@@ -98,8 +98,8 @@ def reject(work: Work, packet_id: str) -> bool:
     """Voids the holds of the packet. False when the packet's outcome was known before."""
     if not packets.decide_packet(work, packet_id, "rejected"):
         return False
-    for reservation in accounts.reservations_of_packet(work, packet_id):
-        ledger.release(work, reservation.id)
+    for hold in accounts.holds_of_packet(work, packet_id):
+        ledger.void(work, hold.id)
     return True
 
 
@@ -108,7 +108,7 @@ def _check_payment(work: Work, payment_id: str) -> int:
     payment = outgoing.find_outgoing(work, payment_id)
     if payment is None or payment.state != "sending":
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
-    promised = promised_reservation(work, payment_id)
+    promised = payment_hold(work, payment_id)
     # Whatever replies are lost: what is fulfilled and what may be, never exceed the debit amount less the fee.
     if packets.under_way(work, payment_id) > promised.remaining - payment.terms.fee:
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
@@ -120,19 +120,19 @@ def _hold_of_peer(work: Work, packet: PacketRecord) -> int:
     payer = peers.peer_by_id(work, packet.from_peer_id) if packet.from_peer_id is not None else None
     if payer is None:  # removed since its token was checked
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY)
-    ledger.reserve(work, payer.account_id, packet.source_amount, None, work.now, packet.id)
+    ledger.hold(work, payer.account_id, packet.source_amount, None, work.now, packet.id)
     return payer.asset_id
 
 
-def _post_to_liquidity(work: Work, source: ReservationRecord, packet: PacketRecord) -> None:
+def _post_to_liquidity(work: Work, source: HoldRecord, packet: PacketRecord) -> None:
     """The payer's side of the packet, into the liquidity of its asset."""
     liquidity = ledger.operator_account(work, accounts.account_by_id(work, source.account_id).asset_id, "liquidity")
     ledger.post(work, source.id, liquidity, packet.source_amount, "exchange", work.now, packet_id=packet.id)
 
 
-def _reservations(work: Work, packet: PacketRecord) -> tuple[ReservationRecord, ReservationRecord | None]:
+def _holds(work: Work, packet: PacketRecord) -> tuple[HoldRecord, HoldRecord | None]:
     """What the packet takes from its payer, and from liquidity when the assets differ."""
-    own = list(accounts.reservations_of_packet(work, packet.id))
+    own = list(accounts.holds_of_packet(work, packet.id))
     if packet.outgoing_payment_id is not None:
-        return promised_reservation(work, packet.outgoing_payment_id), own[0] if own else None
+        return payment_hold(work, packet.outgoing_payment_id), own[0] if own else None
     return own[0], own[1] if len(own) > 1 else None

@@ -27,10 +27,10 @@ from payres.interledger.packets import (
 from payres.interledger.receiver import Receiver
 from payres.interledger.responses import NoReply, Request
 from payres.limits import MAX_PACKETS_IN_FLIGHT
+from payres.rate_limiter import RateLimiter
 from payres.slots import Slots
 from payres.store.database import Database
 from payres.store.peers import PeerRecord
-from payres.throttle import Throttle
 
 NEIGHBOURS: Final = "peer."  # addresses under it are for the two ends of a link alone (RFC 15)
 # IL-DCP (RFC 31): a child asks its parent connector for its address and asset.
@@ -51,14 +51,14 @@ class Connector:
         ilp_address: str,
         credentials: CredentialSource,
         forwarder: Forwarder,
-        throttle: Throttle,
+        rate_limiter: RateLimiter,
     ) -> None:
         self._database = database
         self._clock = clock
         self._ilp_address = ilp_address
         self._credentials = credentials
         self._forwarder = forwarder
-        self._throttle = throttle
+        self._rate_limiter = rate_limiter
         self._in_flight = Slots(None, MAX_PACKETS_IN_FLIGHT)
         self._receiver = Receiver(database, ilp_address)
 
@@ -87,7 +87,7 @@ class Connector:
         if not self._in_flight.try_take(peer.id):
             raise Rejected(Code.CONNECTOR_BUSY, f"{MAX_PACKETS_IN_FLIGHT} packets at a time are taken")
         try:
-            if self._throttle.take(peer.id):
+            if self._rate_limiter.take(peer.id):
                 raise Rejected(Code.RATE_LIMITED, "Packets come faster than they are taken")
             self._check(peer, prepare)
             if prepare.destination == CONFIGURATION:

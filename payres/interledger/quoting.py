@@ -22,7 +22,7 @@ from payres.store.database import Database
 from payres.store.wallets import active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
-from payres.urls import Urls, normalise
+from payres.urls import Urls, canonical
 from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest
 
 # What the rate may move between the quote and the payment, or differ from ours at all.
@@ -95,7 +95,7 @@ class RemoteQuotes:
     async def _offer(self, wanted: _Wanted) -> Offer:
         await self._database.read(lambda work: active_wallet(work, wanted.wallet_address))
         try:
-            receiver = await self._receivers.fetch_open(normalise(wanted.receiver))
+            receiver = await self._receivers.fetch_open(canonical(wanted.receiver))
         except RemoteReceiverFailed as error:
             raise unpayable(wanted.field, error.sentence, error.reason) from error
         payer = await self._database.read(lambda work: self._payer(work, wanted.wallet_address, receiver.asset))

@@ -22,7 +22,7 @@ from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, close
 from payres.interledger.sending.path import ProbedPath
 from payres.interledger.sending.payment import Plan, pay
-from payres.payments.settlement import end_elsewhere
+from payres.payments.settlement import end_remote
 from payres.slots import Slots
 from payres.store import outgoing, packets, wallets
 from payres.store.database import Database
@@ -104,7 +104,7 @@ class RemotePayments:
     async def _start(self) -> None:
         """Starts a task for each payment in progress that has none, the first time for those that a crash left."""
         after = ""
-        while found := await self._database.read(partial(outgoing.sending_elsewhere, limit=BATCH, after=after)):
+        while found := await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=after)):
             for payment in found:
                 if payment.id not in self._sending:
                     self._sending[payment.id] = asyncio.create_task(self._send(payment.id))
@@ -203,7 +203,7 @@ class RemotePayments:
             payment = outgoing.find_outgoing(work, payment_id)
             if payment is None or payment.state != "sending" or packets.under_way(work, payment_id):
                 return
-            end_elsewhere(work, payment, None if _arrived(payment) else failure)
+            end_remote(work, payment, None if _arrived(payment) else failure)
 
         await self._database.write(unit)
 

@@ -11,7 +11,7 @@ import msgspec
 from payres.clock import SECOND
 from payres.operator.invariants import check_ledger, first_broken
 from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, rename, side_file
-from payres.store.database_file import refuse_linked, server_lock
+from payres.store.database_file import check_not_linked, server_lock
 from payres.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -24,7 +24,7 @@ from payres.store.migrations import (
 PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
 
 
-class BackupRefused(Exception):
+class BackupError(Exception):
     """Nothing was copied or replaced; the text says why and what to do."""
 
 
@@ -46,19 +46,17 @@ class Restored(msgspec.Struct, frozen=True):
 def make_backup(database: Path, destination: Path, overwrite: bool, now: int) -> Backup:
     """Copies the database, verifies the copy and gives it its name. A directory gets a file named by the time.
 
-    Raises BackupRefused, UnusableDatabase, sqlite3.Error, OSError. A copy that is not sound is kept as `.broken`.
+    Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that is not sound is kept as `.broken`.
     """
     target = destination / f"{database.stem}-{stamp(now)}{database.suffix}" if destination.is_dir() else destination
-    refuse_linked(str(database))  # to read it is to work a log into it, which may be another name's
+    check_not_linked(str(database))  # to read it is to work a log into it, which may be another name's
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
         version, fault = examine(partial, _verify)
         if fault is not None:
             broken = side_file(target, ".broken")
             rename(partial, broken)
-            raise BackupRefused(
-                f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into"
-            )
+            raise BackupError(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
         _require_free(database, target, overwrite)  # again, after what may have been minutes
         rename(partial, target)
         return Backup(target, version, target.stat().st_size)
@@ -67,7 +65,7 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
 def restore_backup(source: Path, database: Path, now: int) -> Restored:
     """Verifies a copy of the backup and puts it in the database's place, in the newest version; keeps what was there.
 
-    Raises BackupRefused, UnusableDatabase when a server has the database, OSError: then it is untouched.
+    Raises BackupError, UnusableDatabase when a server has the database, OSError: then it is untouched.
     """
     database = database.resolve()  # a link to the database goes on leading to it
     _require_replaceable(source, database)
@@ -75,7 +73,7 @@ def restore_backup(source: Path, database: Path, now: int) -> Restored:
         kept = side_file(database, f".replaced-{stamp(now)}")
         for name in (kept, *(side_file(kept, suffix) for suffix in SIDE_FILES)):
             if os.path.lexists(name):
-                raise BackupRefused(f"{name} exists already; try again in a second")
+                raise BackupError(f"{name} exists already; try again in a second")
         try:
             with copied(source, beside=database, still=True) as partial:
                 version, fault = examine(partial, _verify)
@@ -83,12 +81,12 @@ def restore_backup(source: Path, database: Path, now: int) -> Restored:
                     migrate_copy(partial)
                     _, fault = examine(partial, _verify)
                 if fault is not None:
-                    raise BackupRefused(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
+                    raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
                 was_there = exchange(database, partial, kept)
         except (sqlite3.Error, UnusableDatabase) as error:
-            raise BackupRefused(f"{source} cannot be restored: {error}") from error
+            raise BackupError(f"{source} cannot be restored: {error}") from error
         except DatabaseOpen as error:
-            raise BackupRefused(f"{error}; end what uses it (a command, Litestream) and try again") from error
+            raise BackupError(f"{error}; end what uses it (a command, Litestream) and try again") from error
     return Restored(version, kept if was_there else None)
 
 
@@ -98,33 +96,33 @@ def stamp(now: int) -> str:
 
 
 def _require_free(database: Path, target: Path, overwrite: bool) -> None:
-    """Raises BackupRefused for a name that is taken, or that a database in use has."""
+    """Raises BackupError for a name that is taken, or that a database in use has."""
     folder = target.parent
     if not folder.is_dir():
-        raise BackupRefused(f"There is no directory {folder}")
+        raise BackupError(f"There is no directory {folder}")
     own = {side_file(database.resolve(), suffix) for suffix in ("", ".lock", *SIDE_FILES)}
     if target.resolve() in own:
-        raise BackupRefused(f"{target} belongs to the database itself; choose another name")
+        raise BackupError(f"{target} belongs to the database itself; choose another name")
     if os.path.lexists(target) and not stat.S_ISREG(target.lstat().st_mode):
-        raise BackupRefused(f"{target} is not a regular file and is not replaced; choose another name")
+        raise BackupError(f"{target} is not a regular file and is not replaced; choose another name")
     if target.exists() and not overwrite:
-        raise BackupRefused(f"{target} exists already; choose another name, or replace it with --force")
+        raise BackupError(f"{target} exists already; choose another name, or replace it with --force")
     for suffix in SIDE_FILES:
         if side_file(target, suffix).exists():  # it would be taken for part of the copy
-            raise BackupRefused(f"{side_file(target, suffix)} says that {target} is in use; choose another name")
+            raise BackupError(f"{side_file(target, suffix)} says that {target} is in use; choose another name")
 
 
 def _require_replaceable(source: Path, database: Path) -> None:
     if not source.is_file():
-        raise BackupRefused(f"There is no file {source}")
+        raise BackupError(f"There is no file {source}")
     if not database.exists():
         return
     if source.samefile(database):
-        raise BackupRefused(f"{source} is the database itself")
+        raise BackupError(f"{source} is the database itself")
     if not os.access(database, os.W_OK):
-        raise BackupRefused(f"{database} is read-only for this user; make it writable, or move it away, and try again")
+        raise BackupError(f"{database} is read-only for this user; make it writable, or move it away, and try again")
     if database.stat().st_uid != os.geteuid():  # the new file would be this user's, and the server could not open it
-        raise BackupRefused(f"{database} belongs to another user; run this as that user, with `sudo -u` say")
+        raise BackupError(f"{database} belongs to another user; run this as that user, with `sudo -u` say")
 
 
 def _verify(tx: sqlite3.Connection) -> tuple[int, str | None]:

@@ -180,7 +180,7 @@ class BackgroundCheck:
     async def check_all(self) -> None:
         """Checks every invariant once, and stops at the first breach."""
         for scan in await self._database.examine(_short_scans):
-            while not scan.done and not self._database.halted:
+            while not scan.done and not self._database.stopped:
                 began = perf_counter()
                 self._judge(scan.invariant, await self._database.examine(scan.step))
                 await self._sleep(ALL_SHARE * (perf_counter() - began))
@@ -197,4 +197,4 @@ class BackgroundCheck:
 
     def _judge(self, invariant: Invariant, breaches: Sequence[str]) -> None:
         if breaches:
-            self._database.halt(LedgerBroken(f"it no longer holds that {invariant.claim}: {'; '.join(breaches)}"))
+            self._database.fail_stop(LedgerBroken(f"it no longer holds that {invariant.claim}: {'; '.join(breaches)}"))

@@ -135,7 +135,7 @@ def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
     """
     peer = require_peer(tx, name)
     count, _ = packets.in_flight(tx, peer.id)
-    if count or peer.reserved:
+    if count or peer.held:
         raise WrongState(
             f"Packets to or from the peer {name} are under way; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
@@ -265,7 +265,7 @@ def _set_credit_limit(tx: Transaction, peer: PeerRecord, credit_limit: int) -> N
     try:
         ledger.set_floor(tx, peer.account_id, -credit_limit)
     except ledger.NotEnough as lack:
-        used = _decimal(peer, peer.reserved - peer.balance)
+        used = _decimal(peer, peer.held - peer.balance)
         raise WrongState(
             f"The peer {peer.name} uses {used} {peer.asset_code} of its credit, packets under way included; the limit"
             " cannot be lower than that"

@@ -15,7 +15,7 @@ from payres.payments.incoming import credit
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
 from payres.store import grants, incoming, outgoing, quotes, wallets
-from payres.store.halts import RowMissing
+from payres.store.fail_stop import RowMissing
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
@@ -71,7 +71,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         if is_local:
             pay_locally(work, wallet, payment)
         else:
-            ledger.reserve(work, wallet.account_id, payment.terms.debit, payment.id, work.now)
+            ledger.hold(work, wallet.account_id, payment.terms.debit, payment.id, work.now)
     except NotEnough as lack:
         raise _insufficient(lack, payment) from lack
     return Created(wallet, payment, spent)

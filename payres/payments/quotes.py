@@ -34,7 +34,7 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
         terms=offer.terms,
         created_at=work.now,
         expires_at=expires_at,
-        forget_at=expires_at + QUOTE_RETENTION,
+        purge_at=expires_at + QUOTE_RETENTION,
     )
     purge_quotes(work, work.now)
     quotes.insert_quote(work, quote)

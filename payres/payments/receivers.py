@@ -33,7 +33,7 @@ def open_receiver(work: Work, url: str, field: str) -> LocalReceiver:
 
     The reasons are those of a receiver on another server.
     """
-    canonical = work.urls.plain_receiver(url)
+    canonical = work.urls.canonical_receiver(url)
     if canonical is None:
         raise unpayable(field, "it must be the URL of an incoming payment")
     payment_id = work.urls.resource_id("incoming-payments", canonical)
@@ -54,7 +54,7 @@ def open_receiver(work: Work, url: str, field: str) -> LocalReceiver:
 
 def is_remote(urls: Urls, url: str) -> bool:
     """Whether a URL can be an incoming payment of another server."""
-    return urls.plain_receiver(url) is not None and not urls.is_ours(url)
+    return urls.canonical_receiver(url) is not None and not urls.is_ours(url)
 
 
 def unpayable(field: str, why: str, reason: str | None = None) -> InvalidReceiver:

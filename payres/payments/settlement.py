@@ -7,28 +7,28 @@ from payres.errors import DomainError
 from payres.ledger import NotEnough
 from payres.payments.outgoing import pay_locally
 from payres.store import accounts, grants, incoming, outgoing, wallets
-from payres.store.accounts import ReservationRecord
+from payres.store.accounts import HoldRecord
 from payres.store.database import savepoint
-from payres.store.halts import RowMissing
+from payres.store.fail_stop import RowMissing
 from payres.store.outgoing import OutgoingRecord
 from payres.store.work import Transaction, Work
 
 
-def promised_reservation(tx: Transaction, payment_id: str) -> ReservationRecord:
+def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
     """What the payer's wallet holds for a payment in progress. Raises RowMissing."""
-    found = accounts.reservations_of_payment(tx, payment_id)
+    found = accounts.holds_of_payment(tx, payment_id)
     if not found:
         raise RowMissing(f"outgoing payment {payment_id} has no hold")
     return found[0]
 
 
-def end_elsewhere(work: Work, payment: OutgoingRecord, failure: str | None) -> None:
+def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None:
     """Ends a payment to a receiver on another server with what its packets have sent; the rest goes back.
 
     The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
     sent all it had has not failed, whatever the receiver says arrived.
     """
-    promised, terms = promised_reservation(work, payment.id), payment.terms
+    promised, terms = payment_hold(work, payment.id), payment.terms
     spendable = terms.debit - terms.fee
     fee = terms.fee if failure is None else -(-terms.fee * payment.sent // spendable)
     if fee and payment.sent:
@@ -44,7 +44,7 @@ def end_elsewhere(work: Work, payment: OutgoingRecord, failure: str | None) -> N
 
 def settle_interrupted(work: Work) -> int:
     """Pays or fails what versions before 0.2 left unsettled between wallets here; returns how many there were."""
-    found: Sequence[OutgoingRecord] = outgoing.sending_here(work)
+    found: Sequence[OutgoingRecord] = outgoing.sending_local(work)
     for payment in found:
         _void_holds(work, payment)
         failure = _attempt(work, payment)
@@ -72,8 +72,8 @@ def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
 
 
 def _void_holds(work: Work, payment: OutgoingRecord) -> None:
-    for hold in accounts.reservations_of_payment(work, payment.id):
-        ledger.release(work, hold.id)
+    for hold in accounts.holds_of_payment(work, payment.id):
+        ledger.void(work, hold.id)
 
 
 @ledger.movement

@@ -16,7 +16,7 @@ from payres.federation.keys import fetch_keys
 from payres.grants import clients
 from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client
-from payres.grants.tokens import check_in_force, require_token_in_force
+from payres.grants.tokens import check_valid, require_valid_token
 from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.identifiers import hash_secret
 from payres.routes.context import Context, context_of
@@ -45,13 +45,13 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     holder, keys = await context.database.read(unit)
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
-    check_in_force(holder.expires_at, holder.revoked_at, holder.grant_state, now)
-    has_asked_elsewhere = await _prove(context, _client_of(holder), unverified, keys)
+    check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
+    has_asked_remote = await _prove(context, _client_of(holder), unverified, keys)
     if action == "create" and holder.client_jwk is not None:
-        context.rate_limits.check_stranger(request.scope)  # anyone can have a key, and what is created is kept
+        context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is kept
     caller = permit(holder, kind, action)
-    if has_asked_elsewhere:
-        await context.database.read(partial(require_token_in_force, caller=caller))
+    if has_asked_remote:
+        await context.database.read(partial(require_valid_token, caller=caller))
     return caller
 
 
@@ -89,19 +89,19 @@ def _client_of(holder: TokenHolder) -> Client:
 async def _prove(context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK]) -> bool:
     """Checks the signature with the client's keys; whether another server had to be asked for one."""
     verified = verify_with(unverified, keys)
-    asks_elsewhere = (
+    asks_remote = (
         isinstance(verified, Rejected)
         and not keys.keys() >= set(unverified.keyids)
         and clients.is_remote(context.urls, client)
     )
-    if asks_elsewhere:
+    if asks_remote:
         verified = verify_with(unverified, await _fetch_keys(context, client))
     if isinstance(verified, Rejected):
         raise _rejection(verified)
     context.rate_limits.check_client(client.identity)
     if verified.nonce is not None:
         await _use_nonce(context, client, verified, unverified.now)
-    return asks_elsewhere
+    return asks_remote
 
 
 async def _fetch_keys(context: Context, client: Client) -> dict[str, JWK]:

@@ -19,11 +19,11 @@ from payres.grants.intervals import describe_moment
 from payres.grants.owner_session import ConsentRequest, OwnerDecision
 from payres.grants.sign_in import Guesser
 from payres.http.error_responses import ErrorResponse, error_response
+from payres.rate_limiter import origin_of
 from payres.routes.context import context_of
-from payres.routes.pages import keep_session, read_form, redirect, refusal_page, render, session_cookie
+from payres.routes.pages import error_page, keep_session, read_form, redirect, render, session_cookie
 from payres.store.sessions import REMEMBERED
 from payres.store.work import Work
-from payres.throttle import origin_of
 
 log = logging.getLogger("payres.routes")
 
@@ -35,11 +35,11 @@ async def serve(request: Request) -> Response:
     except DomainError as error:
         refusal = error_response(error)
         context_of(request).rate_limits.count_failure(request.scope, refusal.status)
-        return refusal_page(request, refusal)
+        return error_page(request, refusal)
     except Exception:
         log.exception("%s of a consent page failed", request.method)  # its address is a secret
         fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
-        return refusal_page(request, fault)
+        return error_page(request, fault)
 
 
 async def _answer(request: Request) -> Response:
@@ -87,7 +87,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     except SignInFailed as error:
         return _show_sign_in(request, found, str(error), 401)
     except DomainError as error:
-        return refusal_page(request, error_response(error), _path(request))
+        return error_page(request, error_response(error), _path(request))
     response = redirect(_path(request))
     # The server ends the session much earlier; until then the cookie tells this browser from a stranger's.
     keep_session(request, response, session, REMEMBERED // SECOND)
@@ -129,7 +129,7 @@ async def _explain(request: Request, refusal: ErrorResponse) -> Response:
         return _show_decided(request, found, refusal.status)
     if refusal.status == 401:
         return _show_sign_in(request, found, refusal.description, 401)
-    return refusal_page(request, refusal, _path(request))
+    return error_page(request, refusal, _path(request))
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:

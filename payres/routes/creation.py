@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from payres.errors import InvalidRequest
 from payres.grants.access import AccessType, Caller
-from payres.grants.tokens import require_token_in_force
+from payres.grants.tokens import require_valid_token
 from payres.http.responses import json_response
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
@@ -83,7 +83,7 @@ class Creation(msgspec.Struct, Generic[A, R]):
 
     def find_cached(self, work: Work) -> bytes | None:
         """The body that answered this request before. Raises TokenInvalid, KeyReused."""
-        require_token_in_force(work, self.caller)
+        require_valid_token(work, self.caller)
         return None if self.keyed is None else find_response(work, self.keyed)
 
 

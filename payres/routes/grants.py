@@ -29,7 +29,7 @@ CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)
 async def request(request: Request) -> Response:
     """POST /: a token at once, or where the wallet's owner must consent."""
     context = context_of(request)
-    context.rate_limits.check_stranger(request.scope)  # anyone with a key can ask, and each request is kept
+    context.rate_limits.check_unauthenticated(request.scope)  # anyone with a key can ask, and each request is kept
     body = await read_json_body(request)
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)

@@ -50,7 +50,7 @@ class Readiness:
             if now >= self._asked_at + CACHE_SECONDS:
                 self._problem = self._no_room() or await self._no_commit()
                 self._asked_at = now
-        return self._database.halted or self._problem
+        return self._database.stopped or self._problem
 
     def _no_room(self) -> str | None:
         try:

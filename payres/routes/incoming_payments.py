@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.grants.access import Caller
-from payres.grants.tokens import require_token_in_force
+from payres.grants.tokens import require_valid_token
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
 from payres.routes import bodies, creation, reading
@@ -66,7 +66,7 @@ CREATION = creation.Kind(KIND.type, msgspec.json.Decoder(IncomingPaymentRequest)
 
 
 def _complete(work: Work, caller: Caller, payment_id: str) -> tuple[WalletRecord, IncomingRecord]:
-    require_token_in_force(work, caller)
+    require_valid_token(work, caller)
     wallet, payment = reading.find_visible(work, KIND, caller, payment_id)
     return wallet, rules.complete(work, payment)
 

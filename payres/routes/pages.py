@@ -23,9 +23,9 @@ from payres.grants import owner_session
 from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
+from payres.routes.errors import where_to_ask
 from payres.routes.messages import read_body
-from payres.routes.refusals import where_to_ask
-from payres.urls import normalise
+from payres.urls import canonical
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
     from jinja2 import Environment
@@ -86,7 +86,7 @@ def redirect(url: str) -> Response:
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
-def refusal_page(request: Request, refusal: ErrorResponse, again: str | None = None) -> Response:
+def error_page(request: Request, refusal: ErrorResponse, again: str | None = None) -> Response:
     """The page for an error; `again` is where the owner can look at the request once more."""
     title = TITLES.get(refusal.code, "This did not work")
     values = {"title": title, "text": refusal.description, "again": again}
@@ -186,7 +186,7 @@ def _check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin", "null")
     if site not in {"same-origin", "none"} or (
-        origin != "null" and normalise(origin) != context_of(request).urls.normal_base
+        origin != "null" and canonical(origin) != context_of(request).urls.canonical_base
     ):
         raise InsufficientAccess("It came from another site. Nothing was decided", reason="cross_site")
 

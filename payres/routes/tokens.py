@@ -54,7 +54,7 @@ async def _prove_holder(request: Request, token_id: str, missing: DomainError) -
         if token is None or grant is None:
             raise missing
         holder = tokens.find_holder(work, sent) if sent != token.value_hash else None
-        return clients.client_by_id(work, grant.client_id), holder is not None and holder.in_force(work.now)
+        return clients.client_by_id(work, grant.client_id), holder is not None and holder.is_valid(work.now)
 
     client, is_other_token = await context.database.read(unit)
     await prove_client(context, unverified, client)

@@ -1,11 +1,11 @@
-"""SQL of ledger accounts, reservations and transfers. Only `payres.ledger` calls what writes here."""
+"""SQL of ledger accounts, holds and transfers. Only `payres.ledger` calls what writes here."""
 
 from collections.abc import Sequence
 
 import msgspec
 
 from payres.store.database import Transaction
-from payres.store.halts import RowMissing
+from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table, insert_row
 
 
@@ -16,12 +16,12 @@ class AccountRecord(msgspec.Struct, frozen=True):
     kind: str
     asset_id: int
     balance: int
-    reserved: int
+    held: int
     floor: int | None
 
 
-class ReservationRecord(msgspec.Struct, frozen=True):
-    """A row of `reservation`: what is held for a payment or a packet."""
+class HoldRecord(msgspec.Struct, frozen=True):
+    """A row of `hold`: what is held for a payment or a packet."""
 
     id: int
     account_id: int
@@ -32,7 +32,7 @@ class ReservationRecord(msgspec.Struct, frozen=True):
 
 
 ACCOUNTS = Table(AccountRecord, "account")
-RESERVATIONS = Table(ReservationRecord, "reservation")
+HOLDS = Table(HoldRecord, "hold")
 
 
 def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
@@ -52,10 +52,10 @@ def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None)
     return insert_row(tx, "account", kind=kind, asset_id=asset_id, floor=floor)
 
 
-def change_account(tx: Transaction, account_id: int, balance_change: int, reserved_change: int) -> None:
+def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int) -> None:
     tx.execute(
-        "UPDATE account SET balance = balance + ?, reserved = reserved + ? WHERE id = ?",
-        (balance_change, reserved_change, account_id),
+        "UPDATE account SET balance = balance + ?, held = held + ? WHERE id = ?",
+        (balance_change, held_change, account_id),
     )
 
 
@@ -69,7 +69,7 @@ def insert_transfer(
     credit_account_id: int,
     amount: int,
     kind: str,
-    reservation_id: int | None,
+    hold_id: int | None,
     outgoing_payment_id: str | None,
     incoming_payment_id: str | None,
     now: int,
@@ -82,7 +82,7 @@ def insert_transfer(
         credit_account_id=credit_account_id,
         amount=amount,
         kind=kind,
-        reservation_id=reservation_id,
+        hold_id=hold_id,
         outgoing_payment_id=outgoing_payment_id,
         incoming_payment_id=incoming_payment_id,
         packet_id=packet_id,
@@ -90,12 +90,12 @@ def insert_transfer(
     )
 
 
-def insert_reservation(
+def insert_hold(
     tx: Transaction, account_id: int, outgoing_payment_id: str | None, packet_id: str | None, amount: int, now: int
 ) -> int:
     return insert_row(
         tx,
-        "reservation",
+        "hold",
         account_id=account_id,
         outgoing_payment_id=outgoing_payment_id,
         packet_id=packet_id,
@@ -105,23 +105,23 @@ def insert_reservation(
     )
 
 
-def reservation_by_id(tx: Transaction, reservation_id: int) -> ReservationRecord:
+def hold_by_id(tx: Transaction, hold_id: int) -> HoldRecord:
     """Raises RowMissing."""
-    reservation = RESERVATIONS.find(tx, "WHERE id = ?", reservation_id)
-    if reservation is None:
-        raise RowMissing(f"reservation {reservation_id} does not exist")
-    return reservation
+    hold = HOLDS.find(tx, "WHERE id = ?", hold_id)
+    if hold is None:
+        raise RowMissing(f"hold {hold_id} does not exist")
+    return hold
 
 
-def reservations_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[ReservationRecord]:
+def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:
     """In the order in which they were made."""
-    return RESERVATIONS.list(tx, "WHERE outgoing_payment_id = ? ORDER BY id", outgoing_payment_id)
+    return HOLDS.list(tx, "WHERE outgoing_payment_id = ? ORDER BY id", outgoing_payment_id)
 
 
-def reservations_of_packet(tx: Transaction, packet_id: str) -> Sequence[ReservationRecord]:
+def holds_of_packet(tx: Transaction, packet_id: str) -> Sequence[HoldRecord]:
     """In the order in which they were made."""
-    return RESERVATIONS.list(tx, "WHERE packet_id = ? ORDER BY id", packet_id)
+    return HOLDS.list(tx, "WHERE packet_id = ? ORDER BY id", packet_id)
 
 
-def reduce_reservation(tx: Transaction, reservation_id: int, amount: int) -> None:
-    tx.execute("UPDATE reservation SET remaining = remaining - ? WHERE id = ?", (amount, reservation_id))
+def reduce_hold(tx: Transaction, hold_id: int, amount: int) -> None:
+    tx.execute("UPDATE hold SET remaining = remaining - ? WHERE id = ?", (amount, hold_id))

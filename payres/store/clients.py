@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.database import Transaction
-from payres.store.halts import RowMissing
+from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table
 
 # Microseconds that a nonce is kept after its signature has ceased to be fresh: longer than a request that came in time
@@ -52,16 +52,16 @@ def ensure_client(
     wallet_address: str | None,
     jwk: str | None,
     now: int,
-    forget_at: int | None = None,
+    purge_at: int | None = None,
 ) -> ClientRecord:
     """The client, remembered from its first request on; of a key that came with another kid, the newest counts.
 
-    `forget_at` is when to see whether a new one is needed any more; None when nobody need look before it had a grant.
+    `purge_at` is when to see whether a new one is needed any more; None when nobody need look before it had a grant.
     """
     tx.execute(
-        "INSERT INTO client (identity, wallet_address, jwk, created_at, forget_at) VALUES (?, ?, ?, ?, ?)"
+        "INSERT INTO client (identity, wallet_address, jwk, created_at, purge_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET jwk = excluded.jwk WHERE jwk <> excluded.jwk",
-        (identity, wallet_address, jwk, now, forget_at),
+        (identity, wallet_address, jwk, now, purge_at),
     )
     client = find_client(tx, identity)
     assert client is not None

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from payres.store.database_file import DatabaseServed, refuse_linked, server_lock
-from payres.store.migrations import is_outdated, migrate, refuse_altered, refuse_unusable
+from payres.store.database_file import DatabaseServed, check_not_linked, server_lock
+from payres.store.migrations import check_unaltered, check_usable, is_outdated, migrate
 
 BUSY_TIMEOUT_SECONDS: Final = 5
 
@@ -19,7 +19,7 @@ def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
     Raises DatabaseServed when a server has it, UnusableDatabase, sqlite3.Error.
     """
     if path != ":memory:":
-        refuse_linked(path)
+        check_not_linked(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if not Path(path).exists():
             Path(path).touch(mode=0o600)  # it will hold secrets: never world-readable, not even for a moment
@@ -47,7 +47,7 @@ def _connect(path: str, prepare: Callable[[sqlite3.Connection], object]) -> sqli
 
 
 def _prepare_writer(path: str, is_locked: bool, connection: sqlite3.Connection) -> None:
-    refuse_unusable(connection)  # before anything touches a file that is not for us
+    check_usable(connection)  # before anything touches a file that is not for us
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
     connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -56,7 +56,7 @@ def _prepare_writer(path: str, is_locked: bool, connection: sqlite3.Connection) 
     else:
         _migrate_unserved(path, connection)
     if is_locked:
-        refuse_altered(connection)
+        check_unaltered(connection)
     connection.execute("PRAGMA foreign_keys = ON")
 
 

@@ -20,7 +20,7 @@ from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.settings import Settings
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database_file import Presence
-from payres.store.halts import Halt, damage
+from payres.store.fail_stop import FailStop, damage
 from payres.store.work import Transaction as Transaction
 from payres.store.work import Work, World, world
 
@@ -30,7 +30,7 @@ Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 READERS = 2
 NOT_STORED = "The server could not store this; nothing was changed. Try again shortly"
-HALTED_SECONDS = 60  # until a caller may ask whether an operator has looked
+STOPPED_SECONDS = 60  # until a caller may ask whether an operator has looked
 
 log = logging.getLogger("payres.store")
 
@@ -45,13 +45,13 @@ class Database:
         self._examiner = examiner
 
     @property
-    def halted(self) -> str | None:
+    def stopped(self) -> str | None:
         """Why nothing more is written, in words for callers; None as long as things are right."""
-        return self._writer.halted
+        return self._writer.stopped
 
-    def halt(self, cause: Halt) -> None:
+    def fail_stop(self, cause: FailStop) -> None:
         """Writes nothing from now on: every unit is refused, and the file stays as it is. Reading goes on."""
-        self._writer.halt(cause)
+        self._writer.fail_stop(cause)
 
     @classmethod
     async def open(cls, path: str, around: World | None = None) -> "Database":
@@ -70,7 +70,7 @@ class Database:
             presence.note()
             for _ in range(READERS + 1):
                 connection = await OwnedConnection.open(partial(connect_reader, path))
-                lanes.append(Lane(connection, partial(run_reads, around=around), writer.halt))
+                lanes.append(Lane(connection, partial(run_reads, around=around), writer.fail_stop))
         except BaseException:
             for lane in lanes:
                 await lane.close()
@@ -80,8 +80,8 @@ class Database:
     async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
 
-        What the unit raises is raised here and only its own work is undone. Raises Unavailable,
-        with nothing kept, when the commit fails, when too many units wait, and for ever after a unit has raised Halt.
+        What the unit raises is raised here and only its own work is undone. Raises Unavailable, with nothing kept, when
+        the commit fails, when too many units wait, and always after a unit has raised FailStop.
         """
         result: T = await self._writer.submit(unit)
         return result
@@ -139,23 +139,23 @@ class Lane:
     def __init__(
         self,
         connection: OwnedConnection,
-        run_together: Callable[[Sequence[Unit], sqlite3.Connection], "list[Any] | Halt | NotBegun"],
-        on_halt: Callable[[Halt], None] | None = None,
+        run_together: Callable[[Sequence[Unit], sqlite3.Connection], "list[Any] | FailStop | NotBegun"],
+        on_stop: Callable[[FailStop], None] | None = None,
     ) -> None:
         self._connection = connection
         self._run_together = run_together
-        self._on_halt = on_halt or self.halt
+        self._on_stop = on_stop or self.fail_stop
         self._waiting: list[Waiting] = []
         self._drain: asyncio.Task[None] | None = None
         self._running = False
         self._closing: asyncio.Task[None] | None = None
-        self.halted: str | None = None
+        self.stopped: str | None = None
 
-    def halt(self, cause: Halt) -> None:
+    def fail_stop(self, cause: FailStop) -> None:
         """Runs nothing from now on."""
-        if self.halted is None:
+        if self.stopped is None:
             log.critical("WRITING HAS STOPPED, and an operator must look before it goes on: %s", cause)
-            self.halted = cause.refusal
+            self.stopped = cause.message
 
     def delay(self) -> int:
         """How long a new unit would wait, in units, to choose a lane by; below zero when it joins some about to run.
@@ -168,8 +168,8 @@ class Lane:
         """The unit's result, or what it raised."""
         if self._closing is not None:
             raise Unavailable("The server is stopping; try again shortly", retry_after=5)
-        if self.halted is not None:
-            raise Unavailable(self.halted, retry_after=HALTED_SECONDS)
+        if self.stopped is not None:
+            raise Unavailable(self.stopped, retry_after=STOPPED_SECONDS)
         if len(self._waiting) >= MAX_WAITING_UNITS:
             raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -190,10 +190,10 @@ class Lane:
                     outcomes = [Raised(error)] * len(batch)
                 finally:
                     self._running = False
-                if isinstance(outcomes, Halt):
-                    self.halt(outcomes)
+                if isinstance(outcomes, FailStop):
+                    self.fail_stop(outcomes)
                     batch, self._waiting = batch + self._waiting, []
-                    outcomes = [Raised(Unavailable(self.halted or "", retry_after=HALTED_SECONDS)) for _ in batch]
+                    outcomes = [Raised(Unavailable(self.stopped or "", retry_after=STOPPED_SECONDS)) for _ in batch]
                 elif isinstance(outcomes, NotBegun):  # those behind would wait for the same again, beyond all patience
                     batch, self._waiting = batch + self._waiting, []
                     outcomes = [Raised(Unavailable(NOT_STORED)) for _ in batch]
@@ -204,10 +204,10 @@ class Lane:
 
     def _reported(self, outcome: Any) -> Any:
         """The outcome; a halt, which a reader comes upon too, as what callers may know of it."""
-        if not isinstance(outcome, Raised) or not isinstance(outcome.error, Halt):
+        if not isinstance(outcome, Raised) or not isinstance(outcome.error, FailStop):
             return outcome
-        self._on_halt(outcome.error)
-        return Raised(Unavailable(outcome.error.refusal, retry_after=HALTED_SECONDS))
+        self._on_stop(outcome.error)
+        return Raised(Unavailable(outcome.error.message, retry_after=STOPPED_SECONDS))
 
     async def close(self) -> None:
         """Lets the queue run dry, then closes the connection. Closing again waits for the same end."""
@@ -245,11 +245,11 @@ def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
 
 def run_units(
     units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence | None = None
-) -> list[Any] | Halt | NotBegun:
+) -> list[Any] | FailStop | NotBegun:
     """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
     A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. When a unit
-    raises Halt or comes upon damage, or the database is not present any more, nothing of any is kept, and the halt is
+    raises FailStop or comes upon damage, or the database is not present any more, nothing of any is kept, and that is
     the result.
     """
     try:
@@ -262,7 +262,7 @@ def run_units(
         if presence is not None:
             presence.check()
         connection.execute("COMMIT")
-    except Halt as halt:
+    except FailStop as halt:
         _empty_frames(halt)
         _roll_back(connection)
         return halt
@@ -296,11 +296,11 @@ def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
         outcome = _checked(unit(Work(connection, around)))
-    except Halt:
+    except FailStop:
         raise
     except BaseException as error:  # even what would end a program must not end the thread with the work half done
         outcome = _raised(error)
-        if isinstance(outcome.error, Halt):
+        if isinstance(outcome.error, FailStop):
             raise outcome.error from error
         # Some failures (disk full, I/O) end the whole transaction; then there is no savepoint and this raises in turn.
         connection.execute("ROLLBACK TO unit")
@@ -349,7 +349,7 @@ def _checked(result: Any) -> Any:
 
 
 def _raised(error: BaseException) -> Raised:
-    """A failure of storage as Unavailable or Halt; any other as it is: a broken constraint stays our fault."""
+    """A failure of storage as Unavailable or FailStop; any other as it is: a broken constraint stays our fault."""
     _empty_frames(error)
     if halt := damage(error):
         return Raised(halt)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from payres.store.halts import FileGone
+from payres.store.fail_stop import FileGone
 from payres.store.migrations import UnusableDatabase
 
 BESIDE: Final = ("-wal", "-shm")  # what SQLite keeps beside a database as long as someone has it open
@@ -32,7 +32,7 @@ def server_lock(database: str) -> Iterator[None]:
     if database == ":memory:":
         yield
         return
-    refuse_linked(database)
+    check_not_linked(database)
     real = Path(os.path.realpath(database))  # so that there is one lock by whatever symbolic link it is called
     real.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(f"{real}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -47,7 +47,7 @@ def server_lock(database: str) -> Iterator[None]:
         os.close(descriptor)  # the file stays: whoever removes it may remove the one that the next has just locked
 
 
-def refuse_linked(database: str) -> None:
+def check_not_linked(database: str) -> None:
     """Raises UnusableDatabase when the file has hard links.
 
     By each name it has another lock and another write-ahead log, and a log that one name left would undo, when it is

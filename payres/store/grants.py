@@ -12,7 +12,7 @@ from payres.store.rows import Table
 class GrantRecord(msgspec.Struct, frozen=True):
     """A row of `grant`. access and subject are JSON texts; wallet_address_id is whose owner must consent.
 
-    forget_at is None for a grant that stays.
+    purge_at is None for a grant that stays.
     """
 
     id: str
@@ -26,7 +26,7 @@ class GrantRecord(msgspec.Struct, frozen=True):
     waits_from: int
     created_at: int
     ended_at: int | None
-    forget_at: int | None = None
+    purge_at: int | None = None
 
 
 class InteractionRecord(msgspec.Struct, frozen=True):
@@ -90,17 +90,17 @@ def set_waits_from(tx: Transaction, grant_id: str, now: int) -> None:
 
 def keep_grant(tx: Transaction, grant_id: str) -> None:
     """From now on the grant stays, whatever becomes of it."""
-    tx.execute('UPDATE "grant" SET forget_at = NULL WHERE id = ? AND forget_at IS NOT NULL', (grant_id,))
+    tx.execute('UPDATE "grant" SET purge_at = NULL WHERE id = ? AND purge_at IS NOT NULL', (grant_id,))
 
 
 def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
     """Sets another time from which the grant may be purged, unless it stays."""
-    tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ? AND forget_at IS NOT NULL', (time, grant_id))
+    tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ? AND purge_at IS NOT NULL', (time, grant_id))
 
 
-def set_forget_at(tx: Transaction, grant_id: str, time: int) -> None:
+def set_purge_at(tx: Transaction, grant_id: str, time: int) -> None:
     """Sets when the grant may be purged."""
-    tx.execute('UPDATE "grant" SET forget_at = ? WHERE id = ?', (time, grant_id))
+    tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ?', (time, grant_id))
 
 
 def insert_interaction(tx: Transaction, interaction: InteractionRecord) -> None:

@@ -173,17 +173,17 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
         recent=f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
     ),
     Invariant(
-        name="reserved",
-        claim="what each account has reserved is what its open reservations hold",
-        unit="open reservations",
-        counted="SELECT count(*) FROM reservation WHERE remaining > 0",
+        name="held",
+        claim="what each account holds back is what its open holds say",
+        unit="open holds",
+        counted="SELECT count(*) FROM hold WHERE remaining > 0",
         breaches=f"""
-            SELECT 'account ' || account_id || ' has ' || sum(reserved) || ' reserved, its open reservations hold '
-              || cast(total(held) AS integer)
+            SELECT 'account ' || account_id || ' holds back ' || sum(kept) || ', its open holds sum to '
+              || cast(total(open) AS integer)
             FROM (
-              SELECT id AS account_id, reserved, 0 AS held FROM account WHERE reserved <> 0
-              UNION ALL SELECT account_id, 0, remaining FROM reservation WHERE remaining > 0
-            ) GROUP BY account_id HAVING NOT {sums_to("reserved - held", "0")}
+              SELECT id AS account_id, held AS kept, 0 AS open FROM account WHERE held <> 0
+              UNION ALL SELECT account_id, 0, remaining FROM hold WHERE remaining > 0
+            ) GROUP BY account_id HAVING NOT {sums_to("kept - open", "0")}
         """,
     ),
     Invariant(
@@ -192,9 +192,9 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
         unit="accounts with a floor",
         counted="SELECT count(*) FROM account WHERE floor IS NOT NULL",
         breaches="""
-            SELECT 'account ' || id || ' (' || kind || ') has a balance of ' || balance || ' with ' || reserved
-              || ' reserved, its floor is ' || floor
-            FROM account WHERE balance - reserved < floor OR reserved < 0
+            SELECT 'account ' || id || ' (' || kind || ') has a balance of ' || balance || ' with ' || held
+              || ' held, its floor is ' || floor
+            FROM account WHERE balance - held < floor OR held < 0
         """,
     ),
     Invariant(
@@ -244,13 +244,13 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
     ),
     Invariant(
         name="ended",
-        claim="no reservation of an ended payment is open",
-        unit="open reservations",
-        counted="SELECT count(*) FROM reservation WHERE remaining > 0",
+        claim="no hold of an ended payment is open",
+        unit="open holds",
+        counted="SELECT count(*) FROM hold WHERE remaining > 0",
         breaches="""
-            SELECT 'reservation ' || r.id || ' still holds ' || r.remaining || ' for the ended outgoing payment '
+            SELECT 'hold ' || r.id || ' still has ' || r.remaining || ' for the ended outgoing payment '
               || p.id
-            FROM reservation r JOIN outgoing_payment p ON p.id = r.outgoing_payment_id
+            FROM hold r JOIN outgoing_payment p ON p.id = r.outgoing_payment_id
             WHERE r.remaining > 0 AND p.state <> 'sending'
         """,
     ),
@@ -263,7 +263,7 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
             SELECT 'outgoing payment ' || p.id || ' in flight neither holds nor has sent its whole ' || p.debit
             FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             WHERE p.state = 'sending' AND p.debit <> (
-              SELECT coalesce(sum(r.remaining), 0) FROM reservation r
+              SELECT coalesce(sum(r.remaining), 0) FROM hold r
               WHERE r.outgoing_payment_id = p.id AND r.account_id = w.account_id
             ) + (
               SELECT coalesce(sum(t.amount), 0) FROM transfer t
@@ -273,13 +273,13 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
     ),
     Invariant(
         name="decided",
-        claim="no reservation of a packet with a known outcome is open",
-        unit="open reservations",
-        counted="SELECT count(*) FROM reservation WHERE remaining > 0",
+        claim="no hold of a packet with a known outcome is open",
+        unit="open holds",
+        counted="SELECT count(*) FROM hold WHERE remaining > 0",
         breaches="""
-            SELECT 'reservation ' || r.id || ' still holds ' || r.remaining || ' for the ' || k.state || ' packet '
+            SELECT 'hold ' || r.id || ' still has ' || r.remaining || ' for the ' || k.state || ' packet '
               || k.id
-            FROM reservation r JOIN packet k ON k.id = r.packet_id
+            FROM hold r JOIN packet k ON k.id = r.packet_id
             WHERE r.remaining > 0 AND k.state <> 'prepared'
         """,
     ),
@@ -298,10 +298,10 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
             JOIN account taken ON taken.id = coalesce(source.account_id, w.account_id)
             WHERE k.state = 'prepared' AND (
               iif(source.id IS NULL, 0, k.source_amount) <> (
-                SELECT coalesce(sum(r.remaining), 0) FROM reservation r
+                SELECT coalesce(sum(r.remaining), 0) FROM hold r
                 WHERE r.packet_id = k.id AND r.account_id = taken.id
               ) OR iif(taken.asset_id = given.asset_id, 0, k.amount) <> (
-                SELECT coalesce(sum(r.remaining), 0) FROM reservation r JOIN account a ON a.id = r.account_id
+                SELECT coalesce(sum(r.remaining), 0) FROM hold r JOIN account a ON a.id = r.account_id
                 WHERE r.packet_id = k.id AND r.account_id <> taken.id AND a.asset_id = given.asset_id
               )
             )
@@ -309,17 +309,17 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
     ),
     Invariant(
         name="promised",
-        claim="what each payment in flight has reserved covers its packets in flight",
+        claim="what each payment in flight holds covers its packets in flight",
         unit="outgoing payments in flight",
         counted="SELECT count(*) FROM outgoing_payment WHERE state = 'sending'",
         breaches="""
-            SELECT 'outgoing payment ' || p.id || ' has more in packets in flight than it has reserved'
+            SELECT 'outgoing payment ' || p.id || ' has more in packets in flight than it holds'
             FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
             WHERE p.state = 'sending' AND (
               SELECT coalesce(sum(k.source_amount), 0) FROM packet k
               WHERE k.outgoing_payment_id = p.id AND k.state = 'prepared'
             ) > (
-              SELECT coalesce(sum(r.remaining), 0) FROM reservation r
+              SELECT coalesce(sum(r.remaining), 0) FROM hold r
               WHERE r.outgoing_payment_id = p.id AND r.account_id = w.account_id
             ) - p.fee
         """,

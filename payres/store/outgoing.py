@@ -58,12 +58,12 @@ def page_of_outgoing(
     return select_page(tx, OUTGOING, wallet_id, client_id, query)
 
 
-def sending_here(tx: Transaction) -> Sequence[OutgoingRecord]:
+def sending_local(tx: Transaction) -> Sequence[OutgoingRecord]:
     """Payments to receivers on this server that an earlier version has not settled, oldest first."""
     return OUTGOING.list(tx, "WHERE state = 'sending' AND incoming_payment_id IS NOT NULL ORDER BY id")
 
 
-def sending_elsewhere(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
+def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
     """Payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
     remote = "WHERE state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
     return OUTGOING.list(tx, remote, after, limit)

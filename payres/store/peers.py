@@ -35,7 +35,7 @@ class PeerRecord(msgspec.Struct, frozen=True):
     last_error_at: int | None
     created_at: int
     balance: int
-    reserved: int
+    held: int
     floor: int
     repeats_answers: int
 
@@ -65,7 +65,7 @@ PEERS = Table(
     asset_code="s.code",
     asset_scale="s.scale",
     balance="a.balance",
-    reserved="a.reserved",
+    held="a.held",
     floor="a.floor",
 )
 ACTIVE = "p.removed_at IS NULL"

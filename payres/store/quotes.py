@@ -9,7 +9,7 @@ from payres.terms import Terms
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
-    """A row of `quote`. forget_at (microseconds) is when to see whether it was used; None once that was seen."""
+    """A row of `quote`. purge_at (microseconds) is when to see whether it was used; None once that was seen."""
 
     id: str
     wallet_address_id: int
@@ -17,7 +17,7 @@ class QuoteRecord(msgspec.Struct, frozen=True):
     terms: Terms
     created_at: int
     expires_at: int
-    forget_at: int | None
+    purge_at: int | None
 
 
 QUOTES = Table(QuoteRecord, "quote", terms=TERMS_AS_TEXT)

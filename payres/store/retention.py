@@ -3,7 +3,7 @@
 A grant that no owner has approved and with which nothing was created is deleted a day after it could last be used, a
 quote that was not used a day after it has expired, and a client when nothing of it is left. Each new grant, quote and
 client purges a few old ones, more than it adds, so no unit of work is long and what is kept is bounded by what comes in
-a day. `forget_at` of a row is when to look at it.
+a day. `purge_at` of a row is when to look at it.
 """
 
 from typing import Final
@@ -39,7 +39,7 @@ NEEDS_CLIENT = " OR ".join(
 def purge_grants(tx: Transaction, now: int) -> None:
     """Deletes a few grants whose time has come, and their clients when that was all there was of them."""
     for grant_id, client_id in tx.execute(
-        'SELECT id, client_id FROM "grant" WHERE forget_at <= ? ORDER BY forget_at LIMIT ?', (now, GRANTS_PER_PURGE)
+        'SELECT id, client_id FROM "grant" WHERE purge_at <= ? ORDER BY purge_at LIMIT ?', (now, GRANTS_PER_PURGE)
     ).fetchall():
         found = tx.execute(
             "SELECT id FROM access_token WHERE grant_id = ? LIMIT ?", (grant_id, TOKENS_PER_PURGE + 1)
@@ -55,10 +55,10 @@ def purge_quotes(tx: Transaction, now: int) -> None:
     """Looks at a few quotes whose time has come, and deletes those that no payment was made of, and their clients when
     that was all there was of them."""
     for quote_id, client_id in tx.execute(
-        "SELECT id, client_id FROM quote WHERE forget_at <= ? ORDER BY forget_at LIMIT ?", (now, QUOTES_PER_PURGE)
+        "SELECT id, client_id FROM quote WHERE purge_at <= ? ORDER BY purge_at LIMIT ?", (now, QUOTES_PER_PURGE)
     ).fetchall():
         if outgoing.quote_used(tx, quote_id):
-            tx.execute("UPDATE quote SET forget_at = NULL WHERE id = ?", (quote_id,))
+            tx.execute("UPDATE quote SET purge_at = NULL WHERE id = ?", (quote_id,))
         else:
             tx.execute("DELETE FROM quote WHERE id = ?", (quote_id,))
             _purge_client(tx, client_id, now)
@@ -67,7 +67,7 @@ def purge_quotes(tx: Transaction, now: int) -> None:
 def purge_clients(tx: Transaction, now: int) -> None:
     """Looks at a few clients whose time has come, and deletes those that have no grants and made nothing."""
     for (client_id,) in tx.execute(
-        "SELECT id FROM client WHERE forget_at <= ? ORDER BY forget_at LIMIT ?", (now, CLIENTS_PER_PURGE)
+        "SELECT id FROM client WHERE purge_at <= ? ORDER BY purge_at LIMIT ?", (now, CLIENTS_PER_PURGE)
     ).fetchall():
         _purge_client(tx, client_id, now)
 
@@ -86,10 +86,10 @@ def _purge_client(tx: Transaction, client_id: int, now: int) -> None:
     client = {"client": client_id}
     if tx.execute(f"SELECT {NEEDS_CLIENT}", client).fetchone()[0]:
         # It is looked at again when one of its grants or quotes goes.
-        tx.execute("UPDATE client SET forget_at = NULL WHERE id = :client", client)
+        tx.execute("UPDATE client SET purge_at = NULL WHERE id = :client", client)
     elif tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = :client)", client).fetchone()[0]:
         # Its nonces go by themselves; until then nobody may repeat its signatures.
-        tx.execute("UPDATE client SET forget_at = :later WHERE id = :client", client | {"later": now + HOUR})
+        tx.execute("UPDATE client SET purge_at = :later WHERE id = :client", client | {"later": now + HOUR})
     else:
         tx.execute("DELETE FROM client_key WHERE client_id = :client", client)
         tx.execute("DELETE FROM client WHERE id = :client", client)

@@ -35,7 +35,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_jwk: str | None
     grant_stays: int = 0
 
-    def in_force(self, now: int) -> bool:
+    def is_valid(self, now: int) -> bool:
         """Whether the token is valid: neither it nor its grant has ended."""
         return self.revoked_at is None and self.grant_state == "issued" and now < self.expires_at
 
@@ -52,7 +52,7 @@ HOLDERS = Table(
     client_identity="c.identity",
     client_wallet_address="c.wallet_address",
     client_jwk="c.jwk",
-    grant_stays="g.forget_at IS NULL",
+    grant_stays="g.purge_at IS NULL",
 )
 
 

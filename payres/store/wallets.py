@@ -6,7 +6,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.errors import InvalidRequest
-from payres.store.halts import RowMissing
+from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction, Work
 

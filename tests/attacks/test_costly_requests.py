@@ -16,12 +16,12 @@ from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.http.accept import check_accept, takes
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
+from payres.rate_limiter import origin
 from payres.routes.creation import idempotency_key
 from payres.routes.page_query import page_query
 from payres.routes.pages import session_cookie
 from payres.testing.instance import Instance
-from payres.throttle import origin
-from payres.urls import Urls, is_http_url, plain_url
+from payres.urls import Urls, canonical_url, is_http_url
 from payres.wire import UNPAIRED_SURROGATE
 from tests.attacks.conftest import Exchange
 
@@ -115,7 +115,7 @@ def test_costly_hosts(host: str) -> None:
     """No host that is longer than a name can be is looked at, and one that is as long costs little to make ASCII."""
     assert not is_http_url(f"https://{host}/pay")
     for shown in (f"https://{host}/pay", f"https://{host[:MAX_HOST_LENGTH]}/pay"):
-        assert cost(partial(plain_url, shown)) < MOST
+        assert cost(partial(canonical_url, shown)) < MOST
         assert cost(partial(made_ascii, shown)) < MOST
 
 

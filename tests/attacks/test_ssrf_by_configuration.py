@@ -325,7 +325,7 @@ def begin_payment(server: Instance) -> str:
             ),
         )
         outgoing.insert_outgoing(tx, payment)
-        ledger.reserve(tx, wallet.account_id, payment.terms.debit, payment_id, now)
+        ledger.hold(tx, wallet.account_id, payment.terms.debit, payment_id, now)
 
     server.write(unit)
     return payment_id

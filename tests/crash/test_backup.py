@@ -20,7 +20,7 @@ from time import monotonic
 import pytest
 
 from payres.clock import SECOND
-from payres.operator.backups import BackupRefused, make_backup, restore_backup
+from payres.operator.backups import BackupError, make_backup, restore_backup
 from payres.operator.wallets import create_wallet, deposit
 from payres.store.connections import connect_writer
 from payres.testing.client import Client
@@ -186,7 +186,7 @@ def kept_of(database: Path) -> list[Path]:
 def go_on_after(database: Path, backup: Path) -> None:
     """What an operator does next: tries again, which may be in the same second."""
     if kept_of(database) or list(database.parent.glob("payres.db.replaced-*")):
-        with pytest.raises(BackupRefused, match="exists already; try again in a second"):
+        with pytest.raises(BackupError, match="exists already; try again in a second"):
             restore_backup(backup, database, NOW)
     restore_backup(backup, database, NOW + SECOND)
     assert balance(database) == IN_BACKUP

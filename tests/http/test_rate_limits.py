@@ -10,11 +10,11 @@ import pytest
 from payres.clock import SECOND, MovableClock
 from payres.http.rate_limits import RateLimits
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
+from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from payres.throttle import Throttle
 
 FROM_A = {"x-forwarded-for": "203.0.113.1"}
 FROM_B = {"x-forwarded-for": "203.0.113.2"}
@@ -160,7 +160,7 @@ def token_of(client: Client) -> str:
 def test_what_a_stranger_creates_counts_for_its_address(
     limited: Instance, still: MovableClock, strange_client: Client
 ) -> None:
-    limited.context.rate_limits._clients = limited.context.rate_limits._addresses = Throttle(0, still)
+    limited.context.rate_limits._clients = limited.context.rate_limits._addresses = RateLimiter(0, still)
     body = {"walletAddress": limited.wallet("bob")}
 
     def create(client: Client, token: str, headers: dict[str, str]) -> int:
@@ -184,7 +184,7 @@ def test_strangers_that_create_at_once_are_counted_too(
 ) -> None:
     """As if all had been let in before the first of them was counted."""
     limits = limited.context.rate_limits
-    limits._clients = Throttle(0, still)
+    limits._clients = RateLimiter(0, still)
     token = token_of(strange_client)
     monkeypatch.setattr(limits, "refusal_of_address", lambda *_: None)
     body = {"walletAddress": limited.wallet("bob")}

@@ -154,7 +154,7 @@ def wallet_money(instance: Instance, path: str) -> tuple[int, int]:
         return accounts.account_by_id(tx, require_wallet(tx, path).account_id)
 
     account = instance.read(unit)
-    return account.balance, account.reserved
+    return account.balance, account.held
 
 
 def check_books(*instances: Instance) -> None:
@@ -172,5 +172,5 @@ def check_books(*instances: Instance) -> None:
                 and (one.asset_code, one.asset_scale) == (peer.asset_code, peer.asset_scale)
             ]
             assert peer.balance == -mirrored.balance, f"{address} and {peer.ilp_address} differ"
-            assert peer.reserved == 0
+            assert peer.held == 0
             assert peer.packets_sent == mirrored.packets_received

@@ -22,6 +22,7 @@ from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
 from payres.operator import invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
+from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
 from payres.store import accounts, clients, incoming, packets
 from payres.store.database import Database, Transaction
@@ -29,7 +30,6 @@ from payres.store.incoming import IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import world
-from payres.throttle import Throttle
 
 T = TypeVar("T")
 OWN = "test.node"
@@ -48,7 +48,7 @@ class Node:
         self.recovery = Recovery(database, clock, link)
         self.identifiers = SystemIdentifiers()
         forwarder = Forwarder(database, clock, own, link, self.recovery)
-        self.connector = Connector(database, clock, own, self.credentials, forwarder, Throttle(0, clock))
+        self.connector = Connector(database, clock, own, self.credentials, forwarder, RateLimiter(0, clock))
 
     async def write(self, unit: Callable[[Transaction], T]) -> T:
         return await self.database.write(unit)

@@ -17,7 +17,7 @@ from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
 from payres.operator import assets, invariants, liquidity, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
-from payres.payments.settlement import end_elsewhere
+from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, outgoing, packets
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction, savepoint
@@ -119,7 +119,7 @@ def _fill(tx: Transaction) -> None:
             ),
         )
         outgoing.insert_outgoing(tx, payment)
-        ledger.reserve(tx, wallet.account_id, DEBIT, payment_id, NOW)
+        ledger.hold(tx, wallet.account_id, DEBIT, payment_id, NOW)
 
 
 class Machine:
@@ -175,7 +175,7 @@ class Machine:
             return
         payment = outgoing.find_outgoing(self.tx, payment_id)
         assert payment is not None
-        end_elsewhere(self.work(), payment, failure or ("nothing was sent" if not payment.sent else None))
+        end_remote(self.work(), payment, failure or ("nothing was sent" if not payment.sent else None))
         self.oracle.over.add(payment_id)
 
     def compare(self) -> None:
@@ -188,7 +188,7 @@ class Machine:
             assert packets.in_flight(self.tx, peer.id)[1] == self.oracle.onward({"prepared"}, to_peer_id=peer.id)
         payer = require_peer(self.tx, INBOUND)
         assert payer.balance == -self.oracle.total(PAID, from_peer_id=payer.id) >= -CREDIT
-        assert payer.reserved == self.oracle.total({"prepared"}, from_peer_id=payer.id)
+        assert payer.held == self.oracle.total({"prepared"}, from_peer_id=payer.id)
 
     def _compare_payment(self, payment_id: str) -> None:
         payment = outgoing.find_outgoing(self.tx, payment_id)
@@ -197,7 +197,7 @@ class Machine:
         under_way = self.oracle.total({"prepared"}, outgoing_payment_id=payment_id)
         assert packets.under_way(self.tx, payment_id) == under_way
         assert sent + under_way <= DEBIT - FEE
-        (reservation, *_) = accounts.reservations_of_payment(self.tx, payment_id)
+        (reservation, *_) = accounts.holds_of_payment(self.tx, payment_id)
         if payment_id not in self.oracle.over:
             assert (payment.sent, reservation.remaining) == (sent, DEBIT - sent)
             return

@@ -27,10 +27,10 @@ from payres.interledger.responses import KEPT_FOR, NoReply
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import liquidity, wallets
 from payres.operator.assets import set_rate
+from payres.rate_limiter import RateLimiter
 from payres.store import peers
 from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
-from payres.throttle import Throttle
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
@@ -441,7 +441,7 @@ async def test_packet_that_fails_is_no_longer_in_flight(node: Node, monkeypatch:
 
 async def test_packets_a_second_are_limited_for_each_peer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = await node.peer("one"), await node.peer("other")
-    monkeypatch.setattr(node.connector, "_throttle", Throttle(3, node.clock))
+    monkeypatch.setattr(node.connector, "_rate_limiter", RateLimiter(3, node.clock))
     sender = node.sender(await node.payment(await node.wallet()))
     for _ in range(3 * BURST_SECONDS):
         assert isinstance(await node.send(one, sender.prepare(0)), Fulfill)

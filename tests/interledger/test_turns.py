@@ -248,7 +248,12 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
     """So many payments from the wallet at `path`, made at once; their ids."""
     now = instance.clock.now()
     anew: dict[str, Any] = {"quote_id": None, "grant_id": None, "sent": 0, "delivered": 0, "attempts": 0}
-    anew |= {"state": "sending", "created_at": now, "ended_at": None, "receiver": receiver}
+    anew |= {
+        "state": "sending",
+        "created_at": now,
+        "ended_at": None,
+        "terms": msgspec.structs.replace(like.terms, receiver=receiver),
+    }
 
     def unit(tx: Transaction) -> list[str]:
         wallet, made = require_wallet(tx, path), []
@@ -256,7 +261,7 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
             payment_id = instance.context.identifiers.resource()
             payment = msgspec.structs.replace(like, id=payment_id, wallet_address_id=wallet.id, **anew)
             outgoing.insert_outgoing(tx, payment)
-            ledger.reserve(tx, wallet.account_id, payment.terms.debit, payment_id, now)
+            ledger.hold(tx, wallet.account_id, payment.terms.debit, payment_id, now)
             made.append(payment_id)
         return made
 

@@ -50,7 +50,7 @@ def check_totals(node: Node, name: str, payment: Json, result: Json) -> Json:
     assert int(read["receivedAmount"]["value"]) == result["amountDelivered"]
     assert node.balance(payment["walletAddress"]) == result["amountDelivered"]
     assert -node.peer(name).balance == result["amountSent"]
-    assert node.peer(name).reserved == 0
+    assert node.peer(name).held == 0
     node.instance.check_ledger()
     return read
 

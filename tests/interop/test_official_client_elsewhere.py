@@ -90,7 +90,7 @@ def test_payment_to_another_server(pair: Pair, run_story: RunStory, terms: Terms
     assert pair.second.balance(bob) == terms.paid + terms.tip
     owed, owing = pair.first.peer("test.second"), pair.second.peer("test.first")
     assert owed.balance == -owing.balance > before
-    assert (owed.reserved, owing.reserved) == (0, 0)
+    assert (owed.held, owing.held) == (0, 0)
     assert (owed.last_error, owing.last_error) == (None, None)
     for node in (pair.first, pair.second):
         node.instance.check_ledger()

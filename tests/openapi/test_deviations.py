@@ -14,8 +14,8 @@ from payres.errors import Unavailable
 from payres.http import admission, protocol
 from payres.http.rate_limits import RateLimits
 from payres.limits import MAX_HEADER_BYTES
+from payres.rate_limiter import too_many
 from payres.testing.instance import Instance, run_instance
-from payres.throttle import too_many
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
 from tests.openapi.deviations import (

@@ -78,7 +78,7 @@ async def test_sound_ledger_goes_on(database: Database) -> None:
     check = BackgroundCheck(database, Pauses(1000))
     await check.check_recent()
     await check.check_all()
-    assert database.halted is None
+    assert database.stopped is None
     await database.write(lambda tx: wallets.deposit(tx, "alice", "10.00", NOW))
 
 
@@ -87,10 +87,10 @@ async def test_sound_ledger_goes_on(database: Database) -> None:
     [
         ("balance = balance + 1", "in USD with scale 2 sum to 2 minor units"),
         ("balance = balance - 1", "in USD with scale 2 sum to -2 minor units"),
-        ("reserved = balance + 1", "has 1001 reserved, its open reservations hold 0"),
-        ("reserved = -1", "has -1 reserved, its open"),
-        ("reserved = 5", "has 5 reserved, its open"),
-        ("floor = 1001", "has a balance of 1000 with 0 reserved, its floor is 1001"),
+        ("held = balance + 1", "holds back 1001, its open holds sum to 0"),
+        ("held = -1", "holds back -1, its open"),
+        ("held = 5", "holds back 5, its open"),
+        ("floor = 1001", "has a balance of 1000 with 0 held, its floor is 1001"),
     ],
 )
 async def test_recent_check_halts_what_does_not_balance(
@@ -98,7 +98,7 @@ async def test_recent_check_halts_what_does_not_balance(
 ) -> None:
     corrupt(database.path, f"UPDATE account SET {change} WHERE kind = 'wallet'")
     await BackgroundCheck(database).check_recent()
-    assert database.halted == "The server takes no more work: its books do not balance, and an operator must look"
+    assert database.stopped == "The server takes no more work: its books do not balance, and an operator must look"
     assert found in caplog.text
 
 
@@ -126,9 +126,9 @@ async def test_full_check_halts_what_the_recent_one_does_not_see(
     corrupt(database.path, *statements)
     check = BackgroundCheck(database, Pauses(1000))
     await check.check_recent()
-    assert not database.halted
+    assert not database.stopped
     await check.check_all()
-    assert "an operator must look" in (database.halted or "")
+    assert "an operator must look" in (database.stopped or "")
     assert found in caplog.text
 
 
@@ -136,7 +136,7 @@ async def test_lost_table_halts(database: Database, caplog: pytest.LogCaptureFix
     corrupt(database.path, "DROP TABLE transfer")
     async with asyncio.timeout(10):
         await BackgroundCheck(database, Pauses(1000)).run()
-    assert database.halted == "The server takes no more work: its database is damaged, and an operator must look"
+    assert database.stopped == "The server takes no more work: its database is damaged, and an operator must look"
     assert "no such table: transfer" in caplog.text
 
 
@@ -153,7 +153,7 @@ async def test_run_checks_at_once_and_ends_when_writing_has_stopped(database: Da
     pauses = Pauses(1000)
     async with asyncio.timeout(10):
         await BackgroundCheck(database, pauses).run()
-    assert database.halted
+    assert database.stopped
     assert PAUSE_SECONDS not in pauses.seconds
 
 
@@ -186,6 +186,6 @@ async def test_large_file_is_not_read_in_one_step(database: Database, monkeypatc
     with monkeypatch.context() as patched:
         patched.setattr("payres.operator.invariants.MAX_PAGES", 1)
         await BackgroundCheck(database, Pauses(1000)).check_all()
-        assert not database.halted
+        assert not database.stopped
     await BackgroundCheck(database, Pauses(1000)).check_all()
-    assert database.halted
+    assert database.stopped

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from payres.clock import SECOND
-from payres.operator.backups import BackupRefused, make_backup, restore_backup, stamp
+from payres.operator.backups import BackupError, make_backup, restore_backup, stamp
 from payres.operator.wallets import create_wallet, deposit
 from payres.store import copies, migrations
 from payres.store.connections import connect_writer
@@ -79,7 +79,7 @@ def test_backup_into_a_directory_is_named_by_the_time(database: Path, tmp_path: 
     folder = tmp_path / "backups"
     folder.mkdir()
     assert make_backup(database, folder, False, NOW).path == folder / "payres-20260101T000000Z.db"
-    with pytest.raises(BackupRefused, match="exists already"):
+    with pytest.raises(BackupError, match="exists already"):
         make_backup(database, folder, False, NOW)
     assert stamp(NOW + SECOND - 1) == "20260101T000000Z"
 
@@ -87,7 +87,7 @@ def test_backup_into_a_directory_is_named_by_the_time(database: Path, tmp_path: 
 def test_backup_replaces_only_when_told_to(database: Path, backup: Path) -> None:
     before = backup.read_bytes()
     deposit_more(database)
-    with pytest.raises(BackupRefused, match="exists already; choose another name, or replace it with --force"):
+    with pytest.raises(BackupError, match="exists already; choose another name, or replace it with --force"):
         make_backup(database, backup, False, NOW)
     assert backup.read_bytes() == before
     make_backup(database, backup, True, NOW)
@@ -99,13 +99,13 @@ def test_backup_never_replaces_what_the_database_is_made_of(database: Path, suff
     link = tmp_path / "link.db"
     link.symlink_to(f"{database}{suffix}")
     for target in (Path(f"{database}{suffix}"), link):
-        with pytest.raises(BackupRefused, match="belongs to the database itself"):
+        with pytest.raises(BackupError, match="belongs to the database itself"):
             make_backup(database, target, True, NOW)
 
 
 def test_backup_does_not_go_where_a_log_would_be_taken_for_its_own(database: Path, backup: Path) -> None:
     Path(f"{backup}-wal").write_bytes(b"")
-    with pytest.raises(BackupRefused, match=r"backup\.db-wal says that .* is in use"):
+    with pytest.raises(BackupError, match=r"backup\.db-wal says that .* is in use"):
         make_backup(database, backup, True, NOW)
 
 
@@ -124,7 +124,7 @@ def test_backup_replaces_nothing_but_a_file(
     else:
         target.symlink_to(backup if kind == "link" else tmp_path / "nothing")
     before = target.lstat()
-    with pytest.raises(BackupRefused, match="is not a regular file and is not replaced"):
+    with pytest.raises(BackupError, match="is not a regular file and is not replaced"):
         make_backup(database, target, overwrite, NOW)
     assert target.lstat() == before
 
@@ -136,14 +136,14 @@ def test_backup_through_one_of_two_names_is_refused(database: Path, tmp_path: Pa
 
 
 def test_backup_needs_a_directory(database: Path, tmp_path: Path) -> None:
-    with pytest.raises(BackupRefused, match=r"There is no directory .*missing"):
+    with pytest.raises(BackupError, match=r"There is no directory .*missing"):
         make_backup(database, tmp_path / "missing" / "backup.db", False, NOW)
 
 
 def test_backup_of_broken_books_is_kept_under_another_name(database: Path, backup: Path, tmp_path: Path) -> None:
     before = backup.read_bytes()
     change(database, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
-    with pytest.raises(BackupRefused, match=rf"`{LEDGER_INVARIANTS[0].name}` is broken: .*There is no backup"):
+    with pytest.raises(BackupError, match=rf"`{LEDGER_INVARIANTS[0].name}` is broken: .*There is no backup"):
         make_backup(database, backup, True, NOW)
     assert backup.read_bytes() == before
     assert balance(tmp_path / "backup.db.broken") == 1001
@@ -181,9 +181,7 @@ def test_backup_of_an_altered_database_is_kept_under_another_name(tmp_path: Path
             execute_script(connection, migrations.migrations()[step])
         connection.execute(f"PRAGMA user_version = {number}")
     change(path, "DROP INDEX account_of_operator")
-    with pytest.raises(
-        BackupRefused, match=r"not sound: the index 'account_of_operator' is missing.*There is no backup"
-    ):
+    with pytest.raises(BackupError, match=r"not sound: the index 'account_of_operator' is missing.*There is no backup"):
         make_backup(path, tmp_path / "backup.db", False, NOW)
     assert names(tmp_path) == {"payres.db", "backup.db.broken"}
 
@@ -321,20 +319,20 @@ def test_restore_of_what_is_no_sound_backup_changes_nothing(
 ) -> None:
     spoil(backup)
     before = database.read_bytes()
-    with pytest.raises(BackupRefused, match=sentence):
+    with pytest.raises(BackupError, match=sentence):
         restore_backup(backup, database, NOW)
     assert database.read_bytes() == before
     assert names(tmp_path) <= {"payres.db", "payres.db.lock", "backup.db"}
 
 
 def test_restore_of_the_database_itself_is_refused(database: Path) -> None:
-    with pytest.raises(BackupRefused, match="is the database itself"):
+    with pytest.raises(BackupError, match="is the database itself"):
         restore_backup(database, database, NOW)
 
 
 def test_restore_does_not_overwrite_what_it_kept_before(database: Path, backup: Path) -> None:
     restore_backup(backup, database, NOW)
-    with pytest.raises(BackupRefused, match="exists already; try again in a second"):
+    with pytest.raises(BackupError, match="exists already; try again in a second"):
         restore_backup(backup, database, NOW)
 
 
@@ -344,7 +342,7 @@ def test_restore_does_not_put_what_it_keeps_beside_a_log_of_another(
 ) -> None:
     left = tmp_path / f"payres.db.replaced-20260101T000000Z{suffix}"
     left.write_bytes(b"left by one that was killed")
-    with pytest.raises(BackupRefused, match=rf"Z{suffix} exists already; try again in a second"):
+    with pytest.raises(BackupError, match=rf"Z{suffix} exists already; try again in a second"):
         restore_backup(backup, database, NOW)
     assert restore_backup(backup, database, NOW + SECOND).replaced is not None
 
@@ -367,7 +365,7 @@ def test_restore_over_a_database_that_may_not_be_written_is_refused(
 ) -> None:
     before = names(tmp_path)
     monkeypatch.setattr(os, "access", lambda path, right: (path, right) != (database, os.W_OK))  # root may all
-    with pytest.raises(BackupRefused, match=r"payres\.db is read-only for this user; make it writable"):
+    with pytest.raises(BackupError, match=r"payres\.db is read-only for this user; make it writable"):
         restore_backup(backup, database, NOW)
     assert names(tmp_path) == before
 
@@ -377,7 +375,7 @@ def test_restore_over_the_database_of_another_user_is_refused(
 ) -> None:
     before = names(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: database.stat().st_uid + 1)
-    with pytest.raises(BackupRefused, match=r"payres\.db belongs to another user; run this as that user"):
+    with pytest.raises(BackupError, match=r"payres\.db belongs to another user; run this as that user"):
         restore_backup(backup, database, NOW)
     assert names(tmp_path) == before
 
@@ -405,7 +403,7 @@ def test_restore_is_refused_while_another_program_has_the_database(
     database: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "LOCK_TIMEOUT_SECONDS", 0.01)
-    with closing(connect_writer(str(database))), pytest.raises(BackupRefused, match="open; end what uses it"):
+    with closing(connect_writer(str(database))), pytest.raises(BackupError, match="open; end what uses it"):
         restore_backup(backup, database, NOW)
     assert balance(database) == 1000
 

@@ -92,15 +92,16 @@ def keep_books(tx: Transaction) -> None:
 def _start(
     tx: Transaction, sender: WalletRecord, identifier: str, code: str = "USD", receiver: str = "1-open"
 ) -> OutgoingRecord:
-    payment = msgspec.structs.replace(SENDING, id=identifier, receive_code=code, incoming_payment_id=receiver)
+    terms = msgspec.structs.replace(SENDING.terms, asset=Asset(code, 2), incoming_payment_id=receiver)
+    payment = msgspec.structs.replace(SENDING, id=identifier, terms=terms)
     outgoing.insert_outgoing(tx, payment)
-    ledger.reserve(tx, sender.account_id, payment.terms.debit, identifier, NOW)
+    ledger.hold(tx, sender.account_id, payment.terms.debit, identifier, NOW)
     grants.add_spending(tx, "grant", 0, code, 2, payment.terms.debit, payment.terms.receive, NOW)
     return payment
 
 
 def _complete(tx: Transaction, payment: OutgoingRecord, sender: WalletRecord, receiver: WalletRecord) -> None:
-    (promised,) = accounts.reservations_of_payment(tx, payment.id)
+    (promised,) = accounts.holds_of_payment(tx, payment.id)
     fees = ledger.operator_account(tx, sender.asset_id, "fees")
     ledger.post(tx, promised.id, fees, payment.terms.fee, "fee", NOW)
     ledger.post(
@@ -112,8 +113,8 @@ def _complete(tx: Transaction, payment: OutgoingRecord, sender: WalletRecord, re
 
 
 def _fail(tx: Transaction, payment: OutgoingRecord) -> None:
-    (promised,) = accounts.reservations_of_payment(tx, payment.id)
-    ledger.release(tx, promised.id)
+    (promised,) = accounts.holds_of_payment(tx, payment.id)
+    ledger.void(tx, promised.id)
     grants.add_spending(tx, "grant", 0, payment.terms.asset.code, 2, -payment.terms.debit, -payment.terms.receive, NOW)
     outgoing.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
 
@@ -126,7 +127,7 @@ def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> Non
     assert examined["zero_sum"] == 2
     assert examined["balances"] == 7
     assert examined["transfers"] == 5
-    assert examined["reserved"] == examined["sending"] == 1
+    assert examined["held"] == examined["sending"] == 1
     assert examined["received"] == examined["sent"] == examined["delivered"] == examined["spending"] == 2
 
 
@@ -169,8 +170,8 @@ CROSSED = """
         ),
         ("balances", "account", ["DELETE FROM transfer WHERE kind = 'deposit'"]),
         ("transfers", "of another asset", [CROSSED.format(1, 3), CROSSED.format(3, 1)]),
-        ("reserved", "account 1 has 111 reserved, its open", ["UPDATE account SET reserved = 111 WHERE id = 1"]),
-        ("reserved", "hold 0", ["UPDATE reservation SET remaining = 0"]),
+        ("held", "account 1 holds back 111, its open", ["UPDATE account SET held = 111 WHERE id = 1"]),
+        ("held", "sum to 0", ["UPDATE hold SET remaining = 0"]),
         ("floors", "its floor is 900", ["UPDATE account SET floor = 900 WHERE id = 1"]),
         (
             "received",
@@ -183,7 +184,7 @@ CROSSED = """
         ("delivered", "1-completed", ["UPDATE outgoing_payment SET delivered = 99 WHERE id = '1-completed'"]),
         (
             "ended",
-            "still holds 110 for the ended outgoing payment 3-sending",
+            "still has 110 for the ended outgoing payment 3-sending",
             ["UPDATE outgoing_payment SET state = 'failed', failure = 'x', ended_at = 1 WHERE state = 'sending'"],
         ),
         ("sending", "3-sending", ["UPDATE outgoing_payment SET debit = 111 WHERE state = 'sending'"]),

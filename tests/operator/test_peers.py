@@ -52,7 +52,7 @@ def test_added_peer_is_as_agreed(tx: Transaction) -> None:
     peer = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100_000, routes=["g", "test.far"]), OWN, NOW)
     assert (peer.name, peer.ilp_address, peer.url) == ("first-bank", "test.first-bank", TERMS["url"])
     assert (peer.asset_code, peer.asset_scale, peer.max_packet, peer.created_at) == ("USD", 2, 5_000, NOW)
-    assert (peer.balance, peer.reserved, peer.floor) == (0, 0, -100_000)
+    assert (peer.balance, peer.held, peer.floor) == (0, 0, -100_000)
     assert accounts.account_by_id(tx, peer.account_id).kind == "peer"
     assert peer_store.routes_of_peer(tx, peer.id) == ["g", "test.far", "test.first-bank"]
     assert peers.require_peer(tx, "first-bank") == peer
@@ -68,7 +68,7 @@ def test_outgoing_token_can_be_read_and_incoming_token_recognised(tx: Transactio
 def test_peer_without_a_credit_limit_may_owe_nothing(tx: Transaction) -> None:
     peer = peers.add_peer(tx, terms(), OWN, NOW)
     with pytest.raises(ledger.NotEnough):
-        ledger.reserve(tx, peer.account_id, 1, None, NOW)
+        ledger.hold(tx, peer.account_id, 1, None, NOW)
     peers.deposit(tx, "first-bank", "0.01", NOW)
     assert ledger.free_balance(accounts.account_by_id(tx, peer.account_id)) == 1
 
@@ -301,8 +301,8 @@ def test_remove_waits_for_packets_from_and_to_the_peer(tx: Transaction, name: st
         peers.remove_peer(tx, name, NOW)
     assert error_response(refusal.value).code == "wrong_state"
     packets.decide_packet(tx, packet.id, "rejected")
-    for reservation in accounts.reservations_of_packet(tx, packet.id):
-        ledger.release(tx, reservation.id)
+    for reservation in accounts.holds_of_packet(tx, packet.id):
+        ledger.void(tx, reservation.id)
     peers.remove_peer(tx, name, NOW)
     check_books(tx)
 
@@ -312,5 +312,5 @@ def _prepare(tx: Transaction, payer: str, amount: int) -> PacketRecord:
     source, target = peers.require_peer(tx, payer), peers.require_peer(tx, "second")
     packet = PacketRecord("p", target.id, None, source.id, None, amount, amount, b"prepare", NOW, "prepared")
     packets.insert_packet(tx, packet)
-    ledger.reserve(tx, source.account_id, amount, None, NOW, packet.id)
+    ledger.hold(tx, source.account_id, amount, None, NOW, packet.id)
     return packet

@@ -31,7 +31,7 @@ from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.outgoing import Created
-from payres.payments.settlement import end_elsewhere
+from payres.payments.settlement import end_remote
 from payres.settings import Settings
 from payres.store import accounts
 from payres.store.clients import ensure_client
@@ -225,7 +225,7 @@ class Books:
 
     def fail(self, payment: OutgoingRecord) -> None:
         """Ends a payment to another server of which nothing arrived."""
-        end_elsewhere(self.work, payment, "the receiver went away")
+        end_remote(self.work, payment, "the receiver went away")
 
     def spent(self, code: str) -> tuple[int, int]:
         """What the rules say was spent in the window of now."""

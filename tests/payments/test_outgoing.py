@@ -72,7 +72,7 @@ class Spender:
 
         def unit(tx: Transaction) -> tuple[int, int]:
             account = accounts.account_by_id(tx, wallets.require_wallet(tx, self.path).account_id)
-            return account.reserved, ledger.free_balance(account)
+            return account.held, ledger.free_balance(account)
 
         assert (self.payments(), self.balance(), self.spent()) == ([], balance, (None, None))
         assert self.instance.read(unit) == (0, round(Decimal(balance) * 100))

@@ -90,9 +90,9 @@ def begin(work: Work, receiver: IncomingRecord) -> OutgoingRecord:
         ),
     )
     outgoing.insert_outgoing(work, payment)
-    ledger.reserve(work, payer.account_id, payment.terms.debit, payment.id, NOW)
+    ledger.hold(work, payer.account_id, payment.terms.debit, payment.id, NOW)
     if payee.asset_id != payer.asset_id:
-        ledger.reserve(
+        ledger.hold(
             work, ledger.operator_account(work, payee.asset_id, "liquidity"), payment.terms.receive, payment.id, NOW
         )
     grants.add_spending(work, GRANT, WINDOW, payee.asset_code, 2, payment.terms.debit, payment.terms.receive, NOW)
@@ -199,7 +199,9 @@ def test_payment_to_another_server_is_left_alone(work: Work) -> None:
     payment = begin(work, bill(work, "bob"))
     work.execute("UPDATE outgoing_payment SET incoming_payment_id = NULL")
     assert settle_interrupted(work) == 0
-    assert ended(work, payment) == msgspec.structs.replace(payment, incoming_payment_id=None)
+    assert ended(work, payment) == msgspec.structs.replace(
+        payment, terms=msgspec.structs.replace(payment.terms, incoming_payment_id=None)
+    )
     assert free(work)["alice"] == 1000_00 - 105
 
 
@@ -234,7 +236,7 @@ async def test_server_starts_and_writes_nothing_when_one_cannot_be_settled_for_w
     app = create_app(Settings(database=path))
     async with app.router.lifespan_context(app):
         context = app.state.context
-        assert context.database.halted
+        assert context.database.stopped
         assert await context.database.read(lambda work: ended_state(work, payment_id)) == "sending"
 
 

@@ -688,7 +688,7 @@ async def test_fault_is_a_page_that_says_nothing_of_the_inside(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = await site.ask()
-    monkeypatch.setattr(owner_session, "find_request", lambda *_: 1 // 0)
+    monkeypatch.setattr(owner_session, "find_request", lambda *_, **__: 1 // 0)
 
     with caplog.at_level(logging.ERROR):
         answer = await site.browser.get(path)

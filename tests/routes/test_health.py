@@ -12,7 +12,7 @@ from payres.limits import MIN_FREE_BYTES
 from payres.routes import health
 from payres.routes.health import Readiness
 from payres.store.database import Database, Transaction
-from payres.store.halts import Halt
+from payres.store.fail_stop import FailStop
 from payres.testing.instance import Instance
 from tests.traces import trace
 
@@ -95,5 +95,5 @@ async def test_readiness_does_not_wait_long_for_a_commit(database: Database, mon
 async def test_readiness_ends_at_once_when_writing_halts(database: Database) -> None:
     found = Readiness(database)
     assert await found.problem() is None
-    database.halt(Halt("something"))
+    database.fail_stop(FailStop("something"))
     assert "an operator must look" in (await found.problem() or "")

@@ -114,7 +114,7 @@ def failed_elsewhere(world: World) -> httpx2.Response:
         assert holder is not None
         caller = permit(holder, "outgoing-payment", "create")
         payment = outgoing.create(work, caller, asked, Offer(payee, None)).payment
-        settlement.end_elsewhere(work, payment, "no packet arrived")
+        settlement.end_remote(work, payment, "no packet arrived")
         return work.urls.resource("outgoing-payments", payment.id)
 
     payment = world.instance.write(unit)

@@ -695,7 +695,7 @@ def test_first_change_to_write_ahead_logging_waits_for_other_programs(
             other.execute("COMMIT")
             waited.set()
 
-    monkeypatch.setattr(connections, "refuse_unusable", lambda connection: connection.set_trace_callback(trace))
+    monkeypatch.setattr(connections, "check_usable", lambda connection: connection.set_trace_callback(trace))
     with closing(other), closing(connect_writer(path)) as connection:
         assert waited.is_set()
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -96,7 +96,7 @@ def tx() -> Iterator[Transaction]:
     wallets.deposit(connection, "alice", "10.00", 0)
     client = clients.ensure_client(connection, "https://shop.example/x", "https://shop.example/x", None, 0)
     outgoing.insert_outgoing(connection, a_payment(wallet.id, client.id))
-    ledger.reserve(connection, wallet.account_id, 510, "payment", 0)
+    ledger.hold(connection, wallet.account_id, 510, "payment", 0)
     work = work_at(connection, 0)
     for packet, peer in (
         (a_packet("same", far, from_peer_id=near.id), far),
@@ -162,9 +162,7 @@ def test_packets_in_flight_are_checked(tx: Transaction) -> None:
     assert count(tx, named("promised")) == 1
 
 
-OF_PACKET = (
-    "FROM reservation WHERE packet_id = '{}' AND account_id {} (SELECT account_id FROM peer WHERE name = 'near')"
-)
+OF_PACKET = "FROM hold WHERE packet_id = '{}' AND account_id {} (SELECT account_id FROM peer WHERE name = 'near')"
 
 
 @pytest.mark.parametrize(
@@ -195,11 +193,11 @@ OF_PACKET = (
         (
             "under_way",
             "packet across ",
-            "UPDATE reservation SET remaining = 89 WHERE packet_id = 'across' AND remaining = 90",
+            "UPDATE hold SET remaining = 89 WHERE packet_id = 'across' AND remaining = 90",
         ),
         ("under_way", "packet same ", "UPDATE packet SET source_amount = 101 WHERE id = 'same'"),
         ("promised", "payment has more in packets", "UPDATE packet SET source_amount = 501 WHERE id = 'own'"),
-        ("promised", "payment has more in packets", "UPDATE reservation SET remaining = 509 WHERE remaining = 510"),
+        ("promised", "payment has more in packets", "UPDATE hold SET remaining = 509 WHERE remaining = 510"),
     ],
 )
 def test_broken_packet_is_found(tx: Transaction, name: str, breach: str, statement: str) -> None:

@@ -44,8 +44,8 @@ def objects(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
 
 
 def laid_out(sql: str) -> str:
-    """One line without comments; a column that was added later has no line break before what follows it."""
-    return re.sub(r"\s*([(),])\s*", r"\1 ", " ".join(re.sub("--.*", "", sql).split()))
+    """One line without comments and quotes; a column that was added later has no line break before what follows it."""
+    return re.sub(r"\s*([(),])\s*", r"\1 ", " ".join(re.sub('--.*|"', "", sql).split()))
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -484,9 +484,9 @@ def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> 
             " VALUES ('o', 1, 3, 'used', '', 1, 1, 'EUR', 2, 0, 'sending', 1)"
         )
     with closing(connect_writer(path)) as connection:
-        due = dict(connection.execute('SELECT id, forget_at FROM "grant" WHERE forget_at IS NOT NULL').fetchall())
-        looks = dict(connection.execute("SELECT identity, forget_at FROM client").fetchall())
-        quotes = dict(connection.execute("SELECT id, forget_at FROM quote").fetchall())
+        due = dict(connection.execute('SELECT id, purge_at FROM "grant" WHERE purge_at IS NOT NULL').fetchall())
+        looks = dict(connection.execute("SELECT identity, purge_at FROM client").fetchall())
+        quotes = dict(connection.execute("SELECT id, purge_at FROM quote").fetchall())
     assert due == {
         "free": 600 + day,
         "free, revoked": 600 + day,

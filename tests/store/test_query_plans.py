@@ -48,8 +48,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
     "accounts.find_operator_account": lambda tx: accounts.find_operator_account(tx, 1, "fees"),
     "accounts.change_account": lambda tx: accounts.change_account(tx, 1, 0, 0),
-    "accounts.reservations_of_payment": lambda tx: accounts.reservations_of_payment(tx, "1"),
-    "accounts.reduce_reservation": lambda tx: accounts.reduce_reservation(tx, 1, 0),
+    "accounts.holds_of_payment": lambda tx: accounts.holds_of_payment(tx, "1"),
+    "accounts.reduce_hold": lambda tx: accounts.reduce_hold(tx, 1, 0),
     "assets.find_asset": lambda tx: assets.find_asset(tx, "EUR", 2),
     "assets.asset_by_id": lambda tx: assets.asset_by_id(tx, 1),
     "assets.find_rate": lambda tx: assets.find_rate(tx, "EUR", "USD"),
@@ -72,7 +72,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.use_reference": lambda tx: grants.use_reference(tx, "1"),
     "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
     "grants.postpone_purge": lambda tx: grants.postpone_purge(tx, "1", 1),
-    "grants.set_forget_at": lambda tx: grants.set_forget_at(tx, "1", 1),
+    "grants.set_purge_at": lambda tx: grants.set_purge_at(tx, "1", 1),
     "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, "key"),
     "idempotency.delete_responses_until": lambda tx: idempotency.delete_responses_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
@@ -88,7 +88,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "packets.under_way": lambda tx: packets.under_way(tx, "1"),
     "packets.decide_packet": lambda tx: packets.decide_packet(tx, "1", "rejected"),
     "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
-    "accounts.reservations_of_packet": lambda tx: accounts.reservations_of_packet(tx, "1"),
+    "accounts.holds_of_packet": lambda tx: accounts.holds_of_packet(tx, "1"),
     "peers.find_peer": lambda tx: peers.find_peer(tx, "peer"),
     "peers.peer_by_id": lambda tx: peers.peer_by_id(tx, 1),
     "peers.peer_by_token": lambda tx: peers.peer_by_token(tx, b"1"),
@@ -154,16 +154,16 @@ def connection() -> Iterator[RecordingConnection]:
             "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1)"
         )
         original.execute(
-            "INSERT INTO client (id, identity, wallet_address, created_at, forget_at)"
+            "INSERT INTO client (id, identity, wallet_address, created_at, purge_at)"
             " VALUES (1, 'client', 'https://a.example', 1, 1), (2, 'unneeded', 'https://b.example', 1, 1)"
         )
         original.execute(
-            'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, forget_at)'
+            'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, purge_at)'
             " VALUES ('1', 1, 'issued', '[]', x'00', 1, 1, 1)"
         )
         original.execute(
             "INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,"
-            " receive_scale, fee_value, created_at, expires_at, forget_at)"
+            " receive_scale, fee_value, created_at, expires_at, purge_at)"
             " VALUES ('1', 1, 1, '', '1', '1', 'EUR', 2, '0', 1, 1, 1)"
         )
         original.execute("INSERT INTO account (id, kind, asset_id) VALUES (2, 'peer', 1)")
@@ -222,9 +222,9 @@ def test_whole_list_is_walked_in_its_order(connection: RecordingConnection, name
 
 
 def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: outgoing.sending_elsewhere(tx, 5)).values()
+    (plan,) = plans(connection, lambda tx: outgoing.sending_remote(tx, 5)).values()
     assert plan == ["SEARCH outgoing_payment USING INDEX outgoing_payment_sending (id>?)"]
-    (plan,) = plans(connection, outgoing.sending_here).values()
+    (plan,) = plans(connection, outgoing.sending_local).values()
     assert plan == ["SCAN outgoing_payment USING INDEX outgoing_payment_sending"]
     partial = connection.execute("SELECT partial FROM pragma_index_list('outgoing_payment') WHERE name LIKE '%sending'")
     assert partial.fetchall() == [(1,)], "it holds the payments under way and no others"
@@ -262,7 +262,7 @@ def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: Record
 
 def test_what_stays_is_not_in_the_indexes_of_what_goes(connection: RecordingConnection) -> None:
     for table in ("grant", "client", "quote"):
-        partial = f"SELECT partial FROM pragma_index_list('{table}') WHERE name = '{table}_to_forget'"
+        partial = f"SELECT partial FROM pragma_index_list('{table}') WHERE name = '{table}_to_purge'"
         assert connection.execute(partial).fetchall() == [(1,)]
 
 

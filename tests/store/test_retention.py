@@ -235,7 +235,7 @@ def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None
         ask(tx, stranger(number), START)
     create(tx, clients.remember(work_at(tx, START), stranger(1)).id, START)
     purge_all(tx, START + 10 * DAY)
-    assert tx.execute("SELECT identity, forget_at FROM client").fetchall() == [("thumbprint-1", None)]
+    assert tx.execute("SELECT identity, purge_at FROM client").fetchall() == [("thumbprint-1", None)]
     assert count(tx, "client_key") == 1
 
 

@@ -130,7 +130,7 @@ def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receive
     payment_id = pay(tx, used, START + SECOND)
     purge_all(tx, START + 10 * DAY)
     assert ids(tx) == [used.id]
-    assert tx.execute("SELECT forget_at FROM quote").fetchall() == [(None,)]
+    assert tx.execute("SELECT purge_at FROM quote").fetchall() == [(None,)]
     assert tx.execute("SELECT id, quote_id FROM outgoing_payment").fetchall() == [(payment_id, used.id)]
     with pytest.raises(DomainError, match="not a quote of this client"):
         pay(tx, unused, START + 10 * DAY)
@@ -142,7 +142,7 @@ def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None
     client_id = client_of(tx, 1, START)
     quote(tx, receiver, client_id, START)
     purge_clients(tx, START + CLIENT_RETENTION)
-    assert tx.execute("SELECT forget_at FROM client WHERE id = ?", (client_id,)).fetchone() == (None,)
+    assert tx.execute("SELECT purge_at FROM client WHERE id = ?", (client_id,)).fetchone() == (None,)
     purge_quotes(tx, START + HOLDS * SECOND + QUOTE_RETENTION)
     assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is None
 

@@ -18,7 +18,7 @@ log = logging.getLogger("payres.store")
 
 Schema = dict[tuple[str, str], str]  # definitions by kind and name
 _OF_LITESTREAM = {("table", "_litestream_seq"), ("table", "_litestream_lock")}  # added to what it replicates
-_COMMENT = re.compile("--.*")
+_NO_MATTER = re.compile('--.*|"')  # comments, and the quotes that SQLite puts around a table that was renamed
 _STEP = re.compile(r"(\d{4})_\w+\.sql")
 
 
@@ -43,9 +43,9 @@ def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
     connection.execute("BEGIN IMMEDIATE")
     kept: Path | None = None
     try:
-        refuse_unusable(connection)
+        check_usable(connection)
         found = version_of(connection)  # again, now that no other process can be migrating
-        refuse_altered(connection)
+        check_unaltered(connection)
         if keep_copy and 0 < found < newest:
             kept = _keep_copy(connection, newest)
         for script in [schema()] if found == 0 else [steps[n] for n in range(found + 1, newest + 1)]:
@@ -71,7 +71,7 @@ def migrate_copy(path: Path) -> None:
         migrate(connection, keep_copy=False)
 
 
-def refuse_unusable(connection: sqlite3.Connection) -> None:
+def check_usable(connection: sqlite3.Connection) -> None:
     """Raises UnusableDatabase when a later payres or another program wrote the file; changes nothing."""
     # One statement, one snapshot: another payres may be making the tables at this moment.
     is_foreign = connection.execute(
@@ -91,13 +91,13 @@ def refuse_unusable(connection: sqlite3.Connection) -> None:
 
 def require_payres(connection: sqlite3.Connection) -> None:
     """Raises UnusableDatabase unless this payres or an earlier one made the database."""
-    refuse_unusable(connection)
+    check_usable(connection)
     tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('account', 'transfer', 'wallet_address')"
     if version_of(connection) == 0 or connection.execute(tables).fetchone() != (3,):
         raise UnusableDatabase("The file is not a database of payres")
 
 
-def refuse_altered(connection: sqlite3.Connection) -> None:
+def check_unaltered(connection: sqlite3.Connection) -> None:
     """Raises UnusableDatabase unless the database, which is not newer, has the schema of its version."""
     difference = first_difference(connection)
     if difference is not None:
@@ -183,7 +183,7 @@ def _schema_of(connection: sqlite3.Connection) -> Schema:
         "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )
     ours = (row for row in rows if row[:2] not in _OF_LITESTREAM)
-    return {(kind, name): "".join(_COMMENT.sub("", sql).split()) for kind, name, sql in ours}
+    return {(kind, name): "".join(_NO_MATTER.sub("", sql).split()) for kind, name, sql in ours}
 
 
 def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path | None:

@@ -1,4 +1,4 @@
-"""Halts: what is found in storage that no further try can mend, so that nothing more may be written."""
+"""Fail-stop: what is found in storage that no retry can fix, so that nothing more may be written."""
 
 import re
 import sqlite3
@@ -8,40 +8,40 @@ BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no code of its own for it
 
 
-class Halt(Exception):
+class FailStop(Exception):
     """What a unit raises when what is stored cannot be right: nothing more may be written until someone has looked.
 
-    The text is for the operator's log; `told` is what callers may know.
+    The text is for the operator's log; `reason` is what callers may know.
     """
 
-    told = "what it has stored cannot be right"
+    reason = "what it has stored cannot be right"
 
     @property
-    def refusal(self) -> str:
-        """What callers are told."""
-        return f"The server takes no more work: {self.told}, and an operator must look"
+    def message(self) -> str:
+        """What callers get to read."""
+        return f"The server takes no more work: {self.reason}, and an operator must look"
 
 
-class Damaged(Halt):
+class Damaged(FailStop):
     """The database file cannot be read any more, or lacks a table or a column."""
 
-    told = "its database is damaged"
+    reason = "its database is damaged"
 
 
-class RowMissing(Halt):
+class RowMissing(FailStop):
     """A row that others refer to does not exist."""
 
-    told = "its database is damaged"
+    reason = "its database is damaged"
 
 
-class FileGone(Halt):
+class FileGone(FailStop):
     """The path does not name the database that is open: whatever is written would be lost with the process."""
 
-    told = "its database has been moved, removed or replaced"
+    reason = "its database has been moved, removed or replaced"
 
 
 def damage(error: BaseException) -> Damaged | None:
-    """The halt that an error of SQLite asks for; None for one that may pass: a full or failing disk, a lock."""
+    """The fail-stop that an error of SQLite asks for; None for one that may pass: a full or failing disk, a lock."""
     if not isinstance(error, sqlite3.DatabaseError):
         return None
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest of it says where

@@ -9,13 +9,13 @@ from payres.errors import DomainError, NotFound
 from payres.http.cross_origin import answer_headers
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.rate_limits import rate_limits_of
-from payres.http.responses import refusal_response
+from payres.http.responses import error_response_of
 from payres.routes.context import context_of
 
 log = logging.getLogger("payres.routes")
 
 
-async def render_refusal(request: Request, error: Exception) -> Response:
+async def render_error(request: Request, error: Exception) -> Response:
     """The answer for a domain error. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
     assert isinstance(error, DomainError)
     refusal = error_response(error)
@@ -23,7 +23,7 @@ async def render_refusal(request: Request, error: Exception) -> Response:
     if refusal.status == 405 and request.method == "OPTIONS":
         # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=refusal.headers)
-    response = refusal_response(refusal)
+    response = error_response_of(refusal)
     if refusal.status == 401 and "WWW-Authenticate" not in refusal.headers:
         response.headers.update(where_to_ask(request))
     return response
@@ -36,7 +36,7 @@ def where_to_ask(request: Request) -> dict[str, str]:
 
 async def render_nothing(request: Request, _: Exception) -> Response:
     """The answer at an address that is no route's."""
-    return await render_refusal(request, NotFound("There is nothing at this address"))
+    return await render_error(request, NotFound("There is nothing at this address"))
 
 
 async def render_fault(request: Request, exception: Exception) -> Response:
@@ -46,4 +46,4 @@ async def render_fault(request: Request, exception: Exception) -> Response:
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
     headers = {"Connection": "close", **answer_headers(request)}
-    return await render_refusal(request, ErrorResponse(500, "internal_error", sentence, headers=headers))
+    return await render_error(request, ErrorResponse(500, "internal_error", sentence, headers=headers))

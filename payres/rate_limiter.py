@@ -21,7 +21,7 @@ UNREADABLE: Final = "unreadable"
 MAX_ADDRESS_LENGTH: Final = 45
 
 
-class Throttle:
+class RateLimiter:
     """So many a second for each key, and a few seconds' worth at once; a `rate` of 0 takes everything.
 
     It counts in memory and forgets the least recent of too many keys, for which that is a full bucket.

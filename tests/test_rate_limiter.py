@@ -2,7 +2,7 @@ import pytest
 
 from payres.clock import SECOND, MovableClock
 from payres.limits import BURST_SECONDS
-from payres.throttle import UNREADABLE, Throttle, _origin, origin, origin_of, too_many
+from payres.rate_limiter import UNREADABLE, RateLimiter, _origin, origin, origin_of, too_many
 
 START = 1_800_000_000 * SECOND
 
@@ -12,70 +12,70 @@ def clock() -> MovableClock:
     return MovableClock(START, frozen=True)
 
 
-def taken(throttle: Throttle, tries: int, key: str = "a") -> int:
-    return sum(throttle.take(key) == 0 for _ in range(tries))
+def taken(limiter: RateLimiter, tries: int, key: str = "a") -> int:
+    return sum(limiter.take(key) == 0 for _ in range(tries))
 
 
 @pytest.mark.parametrize("rate", [1, 7, 600, 1_000_000])
 def test_take_gives_a_burst_and_then_the_rate(clock: MovableClock, rate: int) -> None:
-    throttle = Throttle(rate, clock)
+    limiter = RateLimiter(rate, clock)
     burst = rate * BURST_SECONDS
-    assert taken(throttle, min(burst, 5000)) == min(burst, 5000)
+    assert taken(limiter, min(burst, 5000)) == min(burst, 5000)
     if burst <= 5000:
-        assert taken(throttle, 10) == 0
+        assert taken(limiter, 10) == 0
         clock.advance(2)
-        assert taken(throttle, 5 * rate) == 2 * rate
+        assert taken(limiter, 5 * rate) == 2 * rate
         clock.advance(3600)
-        assert taken(throttle, 2 * burst) == burst
+        assert taken(limiter, 2 * burst) == burst
 
 
 def test_take_says_when_there_is_one_again(clock: MovableClock) -> None:
-    throttle = Throttle(10, clock)
-    taken(throttle, 50)
-    wait = throttle.take("a")
-    assert wait == SECOND // 10 == throttle.wait("a")
+    limiter = RateLimiter(10, clock)
+    taken(limiter, 50)
+    wait = limiter.take("a")
+    assert wait == SECOND // 10 == limiter.wait("a")
     clock.advance((wait - 1) / SECOND)
-    assert throttle.take("a") == 1
+    assert limiter.take("a") == 1
     clock.advance(1 / SECOND)
-    assert throttle.wait("a") == 0
-    assert (throttle.take("a"), throttle.take("a")) == (0, wait)
+    assert limiter.wait("a") == 0
+    assert (limiter.take("a"), limiter.take("a")) == (0, wait)
 
 
 def test_wait_takes_nothing(clock: MovableClock) -> None:
-    throttle = Throttle(1, clock)
-    assert [throttle.wait("a") for _ in range(100)] == [0] * 100
-    assert taken(throttle, 100) == BURST_SECONDS
+    limiter = RateLimiter(1, clock)
+    assert [limiter.wait("a") for _ in range(100)] == [0] * 100
+    assert taken(limiter, 100) == BURST_SECONDS
 
 
 def test_keys_are_counted_apart(clock: MovableClock) -> None:
-    throttle = Throttle(1, clock)
-    assert [taken(throttle, 10, key) for key in "ab"] == [BURST_SECONDS] * 2
+    limiter = RateLimiter(1, clock)
+    assert [taken(limiter, 10, key) for key in "ab"] == [BURST_SECONDS] * 2
 
 
 def test_rate_of_zero_takes_everything_and_remembers_nothing(clock: MovableClock) -> None:
-    throttle = Throttle(0, clock)
-    assert taken(throttle, 10_000) == 10_000
-    assert throttle.wait("a") == 0
-    assert not throttle._full_at
+    limiter = RateLimiter(0, clock)
+    assert taken(limiter, 10_000) == 10_000
+    assert limiter.wait("a") == 0
+    assert not limiter._full_at
 
 
 def test_clock_that_is_set_back_locks_nobody_out_for_long(clock: MovableClock) -> None:
-    throttle = Throttle(1, clock)
-    taken(throttle, 3)
+    limiter = RateLimiter(1, clock)
+    taken(limiter, 3)
     clock.advance(-3600)
-    assert throttle.wait("a") <= SECOND
+    assert limiter.wait("a") <= SECOND
     clock.advance(1)
-    assert throttle.take("a") == 0
+    assert limiter.take("a") == 0
 
 
 def test_least_recent_of_too_many_keys_is_forgotten(clock: MovableClock) -> None:
-    throttle = Throttle(1, clock, keys=2)
-    taken(throttle, 10, "a")
-    taken(throttle, 10, "b")
-    assert throttle.take("a")
-    throttle.take("c")
-    assert list(throttle._full_at) == ["a", "c"]
-    assert throttle.take("b") == 0
+    limiter = RateLimiter(1, clock, keys=2)
+    taken(limiter, 10, "a")
+    taken(limiter, 10, "b")
+    assert limiter.take("a")
+    limiter.take("c")
+    assert list(limiter._full_at) == ["a", "c"]
+    assert limiter.take("b") == 0
 
 
 @pytest.mark.parametrize(("wait", "shown"), [(1, "1"), (SECOND, "1"), (SECOND + 1, "2")])

@@ -20,14 +20,14 @@ from payres.routes.health import Readiness
 from payres.settings import Settings
 from payres.store import accounts, wallets
 from payres.store.database import Database, Transaction, run_reads, run_units, touch
-from payres.store.halts import Halt
+from payres.store.fail_stop import FailStop
 from payres.store.work import world
 
 Unit = Callable[[Transaction], Any]
 
 
-class Found(Halt):
-    told = "the sky has fallen"
+class Found(FailStop):
+    reason = "the sky has fallen"
 
 
 def keep(tx: Transaction) -> None:
@@ -44,7 +44,7 @@ def find_fault(tx: Transaction) -> None:
     raise Found("account 7 has 1 and should have 2")
 
 
-def check_halted(error: object) -> None:
+def check_stopped(error: object) -> None:
     assert isinstance(error, DomainError)
     shown = error_response(error)
     assert (shown.status, shown.code, shown.headers) == (
@@ -78,12 +78,12 @@ async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
     with caplog.at_level(logging.CRITICAL):
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for outcome in outcomes:
-        check_halted(outcome)
+        check_stopped(outcome)
     assert len({id(outcome) for outcome in outcomes}) == len(units)
     assert await database.read(count) == 1, "reading goes on"
     with pytest.raises(DomainError) as caught:
         await database.write(keep)
-    check_halted(caught.value)
+    check_stopped(caught.value)
     [record] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
     assert "account 7 has 1 and should have 2" in record.getMessage()
     with closing(sqlite3.connect(database.path)) as other:
@@ -91,17 +91,17 @@ async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
 
 
 async def test_halt_from_outside_says_so_once(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    assert not database.halted
-    database.halt(Found("the first"))
-    database.halt(Halt("the second"))
+    assert not database.stopped
+    database.fail_stop(Found("the first"))
+    database.fail_stop(FailStop("the second"))
     with pytest.raises(DomainError) as caught:
         await database.write(touch)
-    check_halted(caught.value)
+    check_stopped(caught.value)
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
 
 
 async def test_halt_ends_with_the_process(database: Database) -> None:
-    database.halt(Found("something"))
+    database.fail_stop(Found("something"))
     again = await Database.open(database.path)
     await again.write(keep)
     assert await again.read(count) == 1
@@ -174,7 +174,7 @@ DAMAGES = {
     "no table": lambda tx: tx.execute("SELECT * FROM lost").fetchone(),
     "no column": lambda tx: tx.execute("SELECT lost FROM secret").fetchone(),
     "no account": lambda tx: accounts.account_by_id(tx, 99),
-    "no reservation": lambda tx: accounts.reservation_by_id(tx, 99),
+    "no reservation": lambda tx: accounts.hold_by_id(tx, 99),
     "no wallet address": lambda tx: wallets.wallet_by_id(tx, 99),
 }
 
@@ -189,7 +189,7 @@ async def test_damage_halts_whoever_comes_upon_it(
     assert (error_response(first.value).code, error_response(first.value).description) == ("unavailable", DAMAGED)
     with pytest.raises(DomainError, match="damaged"):
         await database.write(keep)
-    assert database.halted == DAMAGED
+    assert database.stopped == DAMAGED
     assert [record.levelno for record in caplog.records].count(logging.CRITICAL) == 1
     assert await database.read(count) == 0
 
@@ -197,7 +197,7 @@ async def test_damage_halts_whoever_comes_upon_it(
 async def test_column_that_an_insert_names_and_is_not_there_halts(database: Database) -> None:
     with pytest.raises(DomainError, match="damaged"):
         await database.write(lambda tx: tx.execute("INSERT INTO secret (name, lost) VALUES ('a', 'b')") and None)
-    assert database.halted == DAMAGED
+    assert database.stopped == DAMAGED
 
 
 PASSING = ("FULL", "IOERR", "IOERR_READ", "IOERR_FSYNC", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "ERROR", "NOMEM")
@@ -209,7 +209,7 @@ async def test_what_may_pass_does_not_halt(database: Database, name: str, reads:
     with pytest.raises(DomainError) as refused:
         await (database.read if reads else database.write)(raising(getattr(sqlite3, f"SQLITE_{name}")))
     assert error_response(refused.value).code == "unavailable"
-    assert database.halted is None
+    assert database.stopped is None
     await database.write(keep)
     assert await database.read(count) == 1
 
@@ -228,10 +228,10 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
     for statement in ("BEGIN", "COMMIT"):
         with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
             connection.fails_at = statement
-            assert isinstance(run_units([lambda tx: None], connection, world(Settings())), Halt)
+            assert isinstance(run_units([lambda tx: None], connection, world(Settings())), FailStop)
             connection.fails_at = "BEGIN"
             [outcome] = run_reads([lambda tx: None], connection, world(Settings()))
-            assert isinstance(outcome.error, Halt)
+            assert isinstance(outcome.error, FailStop)
 
 
 def overwritten(path: str) -> None:
@@ -251,7 +251,7 @@ async def test_noise_in_the_file_halts(path: str) -> None:
     overwritten(path)
     with pytest.raises(DomainError, match="damaged"):
         await database.write(lambda tx: tx.execute("SELECT * FROM asset").fetchall())
-    assert database.halted == DAMAGED
+    assert database.stopped == DAMAGED
     await database.close()
 
 
@@ -275,7 +275,7 @@ async def test_file_that_is_not_the_open_one_any_more_halts_before_anything_is_a
     lose(Path(path + suffix))
     with pytest.raises(DomainError) as refused:
         await database.write(keep)
-    assert error_response(refused.value).description == database.halted == MOVED
+    assert error_response(refused.value).description == database.stopped == MOVED
     assert f"{path}{suffix} is " in caplog.text
     assert await database.read(count) == 1
     await database.close()
@@ -318,7 +318,7 @@ async def test_path_that_goes_up_out_of_a_symbolic_link_is_followed_as_the_syste
     (tmp_path / "real" / "payres.db").rename(tmp_path / "elsewhere.db")
     with pytest.raises(DomainError):
         await database.write(touch)
-    assert database.halted is not None
+    assert database.stopped is not None
     await database.close()
 
 
@@ -344,6 +344,6 @@ async def test_presence_that_cannot_be_told_refuses_and_recovers(
         patch.setattr("payres.store.database_file._identity", fail)
         with pytest.raises(DomainError, match="nothing was changed"):
             await database.write(keep)
-    assert database.halted is None
+    assert database.stopped is None
     await database.write(keep)
     assert await database.read(count) == 1
