@@ -1,5 +1,6 @@
 """What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -11,11 +12,15 @@ from hypothesis import settings
 
 from payres.errors import CODES, REASONS
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import PATIENCE
 from tests.openapi.conformance import Answer, check_answer
 
-# No deadline: on a machine that does several things at once it measures the others.
-settings.register_profile("payres", deadline=None, max_examples=100)
-settings.load_profile("payres")
+# The examples are the same in each run, so that a change fails for what it changes. `make torture` explores: it sets
+# PROPERTY_EXAMPLES, and draws from its seed. No deadline: on a busy machine it would measure the others.
+EXAMPLES = os.environ.get("PROPERTY_EXAMPLES")
+settings.register_profile("make test", deadline=None, max_examples=100, derandomize=True, database=None)
+settings.register_profile("make torture", deadline=None, max_examples=int(EXAMPLES or 1), database=None)
+settings.load_profile("make torture" if EXAMPLES else "make test")
 
 
 Refused = Callable[..., dict[str, Any]]
@@ -83,7 +88,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 @pytest.fixture(scope="session")
 def stranger() -> Iterator[httpx2.Client]:
     """Sends requests without a signature."""
-    with httpx2.Client(timeout=10, verify=False) as client:
+    with httpx2.Client(timeout=PATIENCE, verify=False) as client:
         yield client
 
 

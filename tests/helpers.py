@@ -1,0 +1,82 @@
+"""What tests of several rooms share: amounts as the wire has them, waiting for other threads, and child processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).parents[1]
+# Seconds after which whatever a test waits for counts as hanging. No test expects it to pass: a machine that does many
+# other things besides takes longer for everything, so nothing shorter tells a fault from a busy machine.
+PATIENCE = 60.0
+POLL_SECONDS = 0.005
+
+
+def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:
+    """An amount as the wire has it; `value` counts the asset's smallest unit."""
+    return {"value": str(value), "assetCode": code, "assetScale": scale}
+
+
+def usd(value: int | str) -> Json:
+    """An amount of US dollars as the wire has it, in cents."""
+    return amount(value)
+
+
+def wait_until(happens: Callable[[], Any], otherwise: object = "it has not happened") -> None:
+    """Waits for what another thread or process does in its own time. Raises AssertionError when it never does."""
+    end = time.monotonic() + PATIENCE
+    while not happens():
+        assert time.monotonic() < end, otherwise() if callable(otherwise) else otherwise
+        time.sleep(POLL_SECONDS)
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """What comes on a connection until the other side closes it."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def free_of_settings(**variables: str) -> dict[str, str]:
+    """The environment of the tests without PAYRES_* settings and with this checkout on the path, and `variables`."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+    return inherited | {"PYTHONPATH": str(ROOT)} | variables
+
+
+@contextmanager
+def child(command: Sequence[str], **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    """A program in a process group of its own, killed with all that it has started when the block ends.
+
+    So a test that fails, or that a timeout ends, leaves nothing behind that could fail the next. `options` are those
+    of subprocess.Popen.
+    """
+    process = subprocess.Popen(command, text=True, start_new_session=True, **options)
+    with process:
+        try:
+            yield process
+        finally:
+            kill_group(process)
+
+
+def kill_group(process: "subprocess.Popen[Any]") -> None:
+    """Kills a process that leads a process group, and the group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def announced(process: "subprocess.Popen[str]") -> Json:
+    """The JSON object that `payres serve --json` prints when it listens. Raises AssertionError when it ends before."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if line == "}\n":
+            found: Json = json.loads("".join(lines))
+            return found
+    raise AssertionError(process.communicate())
