@@ -20,6 +20,7 @@ from payres.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
     SLOW_LOOKUP_SECONDS,
 )
+from tests.helpers import PATIENCE
 
 ANSWER = ["93.184.216.34"]
 A, B, NOBODY = "203.0.113.1", "203.0.113.2", ""
@@ -296,5 +297,7 @@ async def main():
             print(error.reason, [thread.name for thread in threading.enumerate()])
 {loop}.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "timeout ['MainThread', 'lookup']\n", "")
