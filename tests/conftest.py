@@ -74,6 +74,14 @@ def checked(send: Callable[..., httpx2.Response]) -> Callable[..., httpx2.Respon
     return send_and_check
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patient() -> Iterator[None]:
+    """Waits for a payment as long as for anything else, and not for the plugin's 10 seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Instance.wait_for, "__defaults__", (PATIENCE,))
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """One instance for many tests, which is quicker than one for each.

@@ -31,7 +31,7 @@ from payres.store.database import Transaction
 from payres.testing.client import Client, Json
 
 T = TypeVar("T")
-START_SECONDS = 10
+START_SECONDS = 60
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
 # Tests do at once what takes people and programs a while, and from one address.

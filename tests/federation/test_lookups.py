@@ -47,7 +47,7 @@ class NameServers:
 
     def wait_for(self, count: int) -> None:
         """Returns once they have been asked so often."""
-        assert all(self._heard.acquire(timeout=10) for _ in range(count))
+        assert all(self._heard.acquire(timeout=PATIENCE) for _ in range(count))
 
     def lookups(self, bounds_requests: bool = True) -> Lookups:
         return Lookups(bounds_requests, self, lambda: self.now)

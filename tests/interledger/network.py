@@ -22,6 +22,7 @@ from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import PATIENCE
 
 Json = dict[str, Any]
 USD = Asset("USD", 2)
@@ -29,7 +30,7 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = PATIENCE
 
 
 class Paid(msgspec.Struct, frozen=True):

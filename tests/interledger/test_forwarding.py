@@ -27,6 +27,7 @@ from payres.operator import liquidity
 from payres.operator.assets import set_rate
 from payres.store import peers
 from payres.store.peers import PeerRecord
+from tests.helpers import PATIENCE
 from tests.interledger.node import (
     LIFETIME,
     OWN,
@@ -393,7 +394,7 @@ async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link
 ) -> None:
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON_OF_PEER)
-    async with FakePeer(holding) as far, asyncio.timeout(10):
+    async with FakePeer(holding) as far, asyncio.timeout(PATIENCE):
         near, other = await pair(node, far), await node.peer("other")
         prepare = far_prepare(node, 500, FULFILLMENT)
         held = begin(node, near, prepare)
@@ -411,7 +412,7 @@ async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link
 async def test_packets_passed_on_to_one_peer_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON)
-    async with FakePeer(holding) as far, asyncio.timeout(10):
+    async with FakePeer(holding) as far, asyncio.timeout(PATIENCE):
         near, other, third = await pair(node, far), await node.peer("other"), await node.peer("third")
         prepare = far_prepare(node, 500, FULFILLMENT)
         held = [*begin(node, near, prepare), *begin(node, other, prepare)]

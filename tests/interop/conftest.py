@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import sync_playwright
 
+from tests.helpers import PATIENCE
+
 HERE = Path(__file__).parent
 PASSWORD = "correct horse battery staple"
 CONTINUE_WAIT = "1"  # seconds; the default of 5 would only make the tests slow
@@ -57,7 +59,7 @@ class Receiver(NamedTuple):
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Json:
         request = urllib.request.Request(self.url.removesuffix("ilp") + path, body, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             told: Json = json.load(answer)
         return told
 
@@ -102,7 +104,7 @@ def payres(base_url: str, environment: Mapping[str, str]) -> Command:
     def run(*arguments: str) -> Json:
         command = [sys.executable, "-m", "payres", *arguments, "--json"]
         directory = Path(environment["PAYRES_DATABASE"]).parent
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         resource: Json = json.loads(done.stdout)
         return resource
@@ -215,7 +217,7 @@ def owner_at_command_line(payres: Command) -> Decide:
     def decide(url: str, choice: str) -> None:
         redirect = payres("grant", choice, url)["redirect"]
         if redirect is not None:
-            with urllib.request.urlopen(redirect, timeout=30) as page:
+            with urllib.request.urlopen(redirect, timeout=PATIENCE) as page:
                 assert page.status == 200
 
     return decide

@@ -110,7 +110,7 @@ def test_fixed_delivery(
 def test_wallet_address_is_paid_by_spsp(node: Node, run_node: RunProgram, sender: str) -> None:
     name, wallet = mark(), node.open_wallet("EUR")
     request = urllib.request.Request(wallet, headers={"Accept": "application/spsp4+json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         assert answer.headers["Content-Type"] == "application/spsp4+json"
         details = json.load(answer)
     where = {"destination": details["destination_account"], "sharedSecret": details["shared_secret"]}

@@ -14,6 +14,7 @@ from payres.operator import wallets
 from payres.operator.watch import BALANCES_SHARE, PAUSE_SECONDS, PROOFS_SHARE, BooksWatch
 from payres.store.database import Database, Transaction
 from payres.store.ledger_proofs import LEDGER_PROOFS
+from tests.helpers import PATIENCE
 
 NOW = 1_800_000_000_000_000
 
@@ -121,7 +122,7 @@ async def test_going_through_halts_what_one_look_at_the_balances_does_not_see(
 
 async def test_lost_table_halts(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     corrupt(database.path, "DROP TABLE transfer")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await BooksWatch(database, Pauses(1000)).run()
     assert database.halted == "The server takes no more work: its database is damaged, and an operator must look"
     assert "no such table: transfer" in caplog.text
@@ -138,7 +139,7 @@ async def test_going_through_rests_most_of_the_time(database: Database, monkeypa
 async def test_run_looks_at_once_and_ends_when_there_is_nothing_left_to_watch(database: Database) -> None:
     corrupt(database.path, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
     pauses = Pauses(1000)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await BooksWatch(database, pauses).run()
     assert database.halted
     assert pauses.seconds.count(PAUSE_SECONDS) == 2

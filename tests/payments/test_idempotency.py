@@ -23,6 +23,7 @@ from payres.payments.idempotency import (
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
+from tests.helpers import PATIENCE
 
 ASKED = KeyedRequest(1, "key", "/quotes", b'{"walletAddress": "https://pay.example/alice"}')
 
@@ -189,7 +190,7 @@ async def test_requests_under_one_key_take_turns() -> None:
             (other(client_id=2), "4th"),
         ]
     ]
-    await asyncio.wait(passing[2:], timeout=5)
+    await asyncio.wait(passing[2:], timeout=PATIENCE)
     assert order == ["first begins", "third begins", "third ends", "4th begins", "4th ends"]
     may_end.set()
     await asyncio.gather(*passing)

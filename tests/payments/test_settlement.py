@@ -25,6 +25,7 @@ from payres.store.grants import GrantRecord, insert_grant
 from payres.testing.instance import Instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
+from tests.helpers import PATIENCE
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -267,7 +268,7 @@ async def states(database: Database, ids: list[str]) -> set[str]:
 
 async def run_until_settled(worker: SettlementWorker, database: Database, ids: list[str]) -> None:
     running = asyncio.create_task(worker.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while "sending" in await states(database, ids):
             pass
     running.cancel()

@@ -26,6 +26,7 @@ from payres.signatures.digest import content_digest
 from payres.store import tokens
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import PATIENCE
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -152,7 +153,7 @@ def test_copies_at_once_create_one_thing_and_have_its_answer(shared: Instance, k
     barrier = Barrier(COPIES)
 
     def copy(_: int) -> httpx2.Response:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=PATIENCE)
         return send(shared, asked, key)
 
     with ThreadPoolExecutor(COPIES) as threads:

@@ -1,13 +1,13 @@
 """Parts 2.4, 3, 4.3 and 4.9: outgoing payments."""
 
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
 import httpx2
 
+from tests.helpers import wait_until
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import CREATED_OUTGOING_PAYMENT, OUTGOING_PAYMENT
 from tests.specification.world import RACERS, Json, World, money, usd
@@ -15,7 +15,6 @@ from tests.specification.world import RACERS, Json, World, money, usd
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f-]{36}")
 ANY_URL = re.compile(r"http://.+")
-PATIENCE = 5  # seconds that the worker may take
 
 
 def with_members(**members: Any) -> Send:
@@ -67,11 +66,8 @@ def settled_by_itself(world: World) -> httpx2.Response:
     """The payment as read when the worker was done with it, without anybody's further doing."""
     created = world.send(world.incoming(), usd(100))
     token = world.token("outgoing-payment", "read", wallet=world.payer)
-    deadline = time.monotonic() + PATIENCE
-    read = world.client.get(created.json()["id"], token)
-    while read.json()["sentAmount"] != usd(100) and time.monotonic() < deadline:
-        read = world.client.get(created.json()["id"], token)
-    return read
+    wait_until(lambda: world.client.get(created.json()["id"], token).json()["sentAmount"] == usd(100))
+    return world.client.get(created.json()["id"], token)
 
 
 def with_fee(world: World) -> httpx2.Response:

@@ -21,6 +21,7 @@ from payres.store.migrations import (
     first_difference,
     migrate,
 )
+from tests.helpers import PATIENCE
 
 SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
 NEWEST = max(migrations.migrations())
@@ -366,7 +367,7 @@ def test_programs_that_open_a_fresh_file_at_once_all_succeed(path: str, expected
         assert program.stdin is not None
         program.stdin.write("go\n")
         program.stdin.flush()
-    ends = [program.communicate(timeout=30) for program in programs]
+    ends = [program.communicate(timeout=PATIENCE) for program in programs]
     assert ends == [(f"{NEWEST}\n", "")] * 2
     with closing(connect_writer(path)) as connection:
         assert objects(connection) == expected
@@ -380,7 +381,7 @@ def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) 
 
     def open_each() -> None:
         for turn in range(rounds):
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=PATIENCE)
             with closing(connect_writer(str(tmp_path / f"{turn}.db"))) as connection:
                 found.append(version(connection))
 
