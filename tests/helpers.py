@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[1]
 # Seconds after which whatever a test waits for counts as hanging. No test expects it to pass: a machine that does many
 # other things besides takes longer for everything, so nothing shorter tells a fault from a busy machine.
 PATIENCE = 60.0
-POLL_SECONDS = 0.005
 
 
 def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:
@@ -30,12 +29,29 @@ def usd(value: int | str) -> Json:
     return amount(value)
 
 
-def wait_until(happens: Callable[[], Any], otherwise: object = "it has not happened") -> None:
-    """Waits for what another thread or process does in its own time. Raises AssertionError when it never does."""
-    end = time.monotonic() + PATIENCE
+def wait_until(
+    happens: Callable[[], Any],
+    otherwise: str | Callable[[], str] = "it does not happen",
+    seconds: float = PATIENCE,
+    pause: float = 0.005,
+) -> None:
+    """Waits for what another thread or process does in its own time, looking after each pause.
+
+    Raises AssertionError, with `otherwise`, when it still has not happened after these seconds.
+    """
+    end = time.monotonic() + seconds
     while not happens():
         assert time.monotonic() < end, otherwise() if callable(otherwise) else otherwise
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause)
+
+
+def is_refused(port: int) -> bool:
+    """Whether nobody listens on a port of this machine any more."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except (ConnectionRefusedError, ConnectionResetError):
+        return True
+    return False
 
 
 def read_to_end(connection: socket.socket) -> bytes:
@@ -49,22 +65,26 @@ def free_of_settings(**variables: str) -> dict[str, str]:
     return inherited | {"PYTHONPATH": str(ROOT)} | variables
 
 
+def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[str]":
+    """Starts a program that leads a process group, to be ended by `kill`. `options` are those of subprocess.Popen."""
+    return subprocess.Popen(command, text=True, start_new_session=True, **options)
+
+
 @contextmanager
 def child(command: Sequence[str], **options: Any) -> Iterator["subprocess.Popen[str]"]:
-    """A program in a process group of its own, killed with all that it has started when the block ends.
+    """A program that is killed, with all that it has started, when the block ends.
 
-    So a test that fails, or that a timeout ends, leaves nothing behind that could fail the next. `options` are those
-    of subprocess.Popen.
+    So a test that fails, or that a timeout ends, leaves nothing behind that could fail the next.
     """
-    process = subprocess.Popen(command, text=True, start_new_session=True, **options)
+    process = spawn(command, **options)
     with process:
         try:
             yield process
         finally:
-            kill_group(process)
+            kill(process)
 
 
-def kill_group(process: "subprocess.Popen[Any]") -> None:
+def kill(process: "subprocess.Popen[Any]") -> None:
     """Kills a process that leads a process group, and the group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

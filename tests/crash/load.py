@@ -12,14 +12,14 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
 from payres.testing.client import FINISH_URI, Client
-from tests.crash.server import PATIENCE_SECONDS, CommandFailed, Json, Server
+from tests.crash.server import CommandFailed, Server
+from tests.helpers import PATIENCE, Json, wait_until
 
 CLIENTS = 16
 DEPOSIT = 10_000_000  # dollars
@@ -128,7 +128,7 @@ class Load:
         while self._answers.acquire(blocking=False):
             pass  # what was acknowledged before does not count
         for _ in range(number):
-            assert self._answers.acquire(timeout=PATIENCE_SECONDS), "the server does not answer"
+            assert self._answers.acquire(timeout=PATIENCE), "the server does not answer"
 
     def answered(self, kind: str) -> None:
         """Something was acknowledged."""
@@ -153,12 +153,11 @@ class Load:
         for shopper in self.shoppers:
             shopper.journal = Journal()
 
-    def wait_until_ended(self, which: str, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait_until_ended(self, which: str) -> None:
         """Returns when no such payment is under way."""
-        deadline = monotonic() + seconds
-        while self.server.select(f"SELECT 1 FROM outgoing_payment WHERE state = 'sending' AND {which} LIMIT 1"):
-            assert monotonic() < deadline, f"payments are still under way; {self.server.log.read_text()[-4000:]}"
-            assert httpx2.get(f"{self.server.base_url}/healthz").status_code == 200
+        query = f"SELECT 1 FROM outgoing_payment WHERE state = 'sending' AND {which} LIMIT 1"
+        wait_until(lambda: not self.server.select(query), lambda: self.server.log.read_text()[-4000:])
+        assert httpx2.get(f"{self.server.base_url}/healthz", timeout=PATIENCE).status_code == 200
 
     def _check_numbers(self) -> None:
         """What is stored was asked for and not refused, once each; payments, asked for again, are all stored."""

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.timeout(180)  # a payment takes a second or two, and many times that on a busy machine
-
 Json = dict[str, Any]
 RunNode = Callable[[str, Json], Json]
 OpenReceiver = Callable[..., Any]

@@ -13,8 +13,6 @@ from payres.testing.peering import peer
 from tests.helpers import PATIENCE
 from tests.interop.node import Json, Node, amount, run_node
 
-pytestmark = pytest.mark.timeout(180)  # a story takes a few seconds, and many times that on a busy machine
-
 RunStory = Callable[..., dict[str, Json]]
 
 

@@ -15,7 +15,7 @@ from payres.store import connections
 from payres.store.connections import connect_writer
 from payres.store.migrations import execute_script, migrate, migrations, version_of
 from payres.store.server_lock import DatabaseServed, LinkedDatabase, server_lock
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, child
 
 NEWEST = max(migrations())
 HOLD_UNTIL_KILLED = """
@@ -97,7 +97,7 @@ def test_lock_that_root_makes_is_the_databases_users(tmp_path: Path) -> None:
 def test_killed_process_lets_go(tmp_path: Path) -> None:
     database = str(tmp_path / "payres.db")
     command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         with pytest.raises(DatabaseServed):
@@ -133,13 +133,10 @@ async def test_application_that_starts_holds_it_and_one_that_cannot_does_not_ope
 def served_by_another(database: str) -> Iterator[None]:
     """Another process holds the lock, as a server does."""
     command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        try:
-            yield
-        finally:
-            process.kill()
+        yield
 
 
 def of_version(database: str, number: int) -> str:
