@@ -1,6 +1,5 @@
 """What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -12,15 +11,14 @@ from hypothesis import settings
 
 from payres.errors import CODES, REASONS
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, PROPERTY_EXAMPLES
 from tests.openapi.conformance import Answer, check_answer
 
-# The examples are the same in each run, so that a change fails for what it changes. `make torture` explores: it sets
-# PROPERTY_EXAMPLES, and draws from its seed. No deadline: on a busy machine it would measure the others.
-EXAMPLES = os.environ.get("PROPERTY_EXAMPLES")
-settings.register_profile("make test", deadline=None, max_examples=100, derandomize=True, database=None)
-settings.register_profile("make torture", deadline=None, max_examples=int(EXAMPLES or 1), database=None)
-settings.load_profile("make torture" if EXAMPLES else "make test")
+# The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
+# PROPERTY_EXAMPLES, and draws others from its seed. No deadline: on a busy machine it would measure the others.
+settings.register_profile("repeated", deadline=None, max_examples=100, derandomize=True, database=None)
+settings.register_profile("explored", deadline=None, max_examples=max(PROPERTY_EXAMPLES, 1), database=None)
+settings.load_profile("explored" if PROPERTY_EXAMPLES else "repeated")
 
 
 Refused = Callable[..., dict[str, Any]]

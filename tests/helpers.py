@@ -11,12 +11,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from hypothesis import settings
+
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 # Seconds after which whatever a test waits for counts as hanging. No test expects it to pass: a machine that does many
 # other things besides takes longer for everything, so nothing shorter tells a fault from a busy machine.
 PATIENCE = 60.0
+# How many examples `make torture` makes of each property; 0 in `make test`, where each property has its own few.
+PROPERTY_EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "0"))
+
+
+def examples(number: int) -> settings:
+    """A property is tried with so many examples, and with more of them where more are asked for."""
+    return settings(max_examples=max(number, PROPERTY_EXAMPLES))
 
 
 def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:

@@ -19,11 +19,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.federation.http import Bounds, FetchFailed, GuardedClient
 from tests.federation.conftest import Elapse
+from tests.helpers import examples
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 OK_ONCE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
@@ -336,7 +337,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(FRAGMENTS | st.binary(max_size=8), max_size=12), st.booleans())
 def test_get_json_raises_nothing_but_fetch_failed(fragments: list[bytes], plausible: bool) -> None:
     answer = (b"HTTP/1.1 302 Found\r\n" if plausible else b"") + b"".join(fragments)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from dateutil.relativedelta import relativedelta
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -42,6 +42,7 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, Limits, OutgoingPaymentRequest, QuoteRequest
+from tests.helpers import examples
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -338,7 +339,7 @@ MONTHLY = Repeats(datetime(2026, 1, 31, tzinfo=UTC), relativedelta(months=1), 11
 ENDS_OF_MONTHS = [("edge", 0), ("pay", "direct", 0, 600), ("edge", -1), ("pay", "direct", 0, 401), ("edge", 1)]
 
 
-@settings(max_examples=150)
+@examples(150)
 @example(plan=Plan(("R11/2026-01-31T00:00Z/P1M", MONTHLY), "debitAmount", 1000, "USD", None, 0.0, ENDS_OF_MONTHS))
 @given(plan=plans)
 def test_history_of_a_grant_agrees_with_the_reckoning(memory: Transaction, plan: Plan) -> None:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.errors import Refusal, not_found
@@ -19,7 +19,7 @@ from payres.store import connections
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import READERS, Database, Lane, OwnedConnection, Transaction, run_units, savepoint
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, examples
 
 Unit = Callable[[Transaction], object]
 
@@ -369,7 +369,7 @@ def take_lock(path: str) -> sqlite3.Connection:
 Doing = tuple[str, int]
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["keep", "raise first", "raise last", "collide"]), st.integers(0, 4)), max_size=25
