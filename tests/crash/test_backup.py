@@ -175,7 +175,7 @@ def deaths(template: Path, memory: Path, request: pytest.FixtureRequest) -> list
     command = [sys.executable, str(here / "restore_and_die.py"), str(template), str(memory / "backup.db")]
     folder, environment = memory / "deaths", {**os.environ, "LD_PRELOAD": str(library)}
     folder.mkdir()
-    subprocess.run([*command, str(folder), str(NOW)], check=True, env=environment, timeout=PATIENCE)
+    subprocess.run([*command, str(folder), str(NOW)], check=True, env=environment)
     found = sorted(folder.iterdir(), key=lambda death: int(death.name))
     assert len(found) > 30
     return [death / "payres.db" for death in found]

@@ -40,7 +40,7 @@ def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
     ):
         peer(a, b)
         change(b, "a", max_packet=50)
-        hurried(a, packet_lifetime=2 * SECOND, idle_timeout=SECOND, probe_timeout=SECOND)
+        hurried(a, packet_lifetime=2 * SECOND, idle_timeout=30 * SECOND, probe_timeout=30 * SECOND)
         yield a, b
 
 

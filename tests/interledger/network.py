@@ -44,19 +44,18 @@ class Paid(msgspec.Struct, frozen=True):
 
 @contextmanager
 def network(folder: Path, *names: str) -> Iterator[Sequence[Instance]]:
-    """Servers with the ILP addresses `test.NAME`, peers of nobody yet, whose payments give up soon."""
+    """Servers with the ILP addresses `test.NAME`, peers of nobody yet, which are patient."""
     with ExitStack() as stack:
-        yield [
-            hurried(stack.enter_context(run_instance(folder / f"{name}.db", ilp_address=f"test.{name}")))
-            for name in names
+        servers = [
+            stack.enter_context(run_instance(folder / f"{name}.db", ilp_address=f"test.{name}")) for name in names
         ]
+        yield [hurried(server, idle_timeout=30 * SECOND, probe_timeout=30 * SECOND) for server in servers]
 
 
 def hurried(instance: Instance, **timing: int) -> Instance:
-    """The same server with other times (microseconds) for its own packets; without any, it is soon tired of waiting."""
+    """The same server with other times (microseconds) for its own packets; without any, it soon gives payments up."""
     outbounds = instance.context.remote_payments.outbounds
-    changed = timing or {"idle_timeout": SECOND // 2, "probe_timeout": 5 * SECOND}
-    outbounds.timing = msgspec.structs.replace(outbounds.timing, **changed)
+    outbounds.timing = msgspec.structs.replace(outbounds.timing, **(timing or {"idle_timeout": SECOND}))
     return instance
 
 

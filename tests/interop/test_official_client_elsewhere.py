@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import PATIENCE
-from tests.interop.node import Json, Node, amount, run_node
+from tests.helpers import PATIENCE, Json, amount
+from tests.interop.node import Node, run_node
 
 RunStory = Callable[..., dict[str, Json]]
 
