@@ -13,6 +13,7 @@ from payres.federation import lookups
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
+from tests.helpers import PATIENCE
 from tests.interledger.network import (
     amount,
     bill,
@@ -33,6 +34,8 @@ VALUE = 3_000
 
 Pair = tuple[Instance, Instance, FaultyLink]
 
+UNHURRIED = {"idle_timeout": 30 * SECOND, "probe_timeout": 30 * SECOND}
+
 
 @pytest.fixture
 def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
@@ -47,7 +50,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
         link.beyond = b._server._listener.getsockname()[1]
         peer(a, b)
         change(b, "a", max_packet=50)
-        hurried(a, packet_lifetime=2 * SECOND, idle_timeout=SECOND, probe_timeout=2 * SECOND)
+        hurried(a, packet_lifetime=2 * SECOND, **UNHURRIED)
         yield a, b, link
 
 
@@ -91,6 +94,7 @@ def test_payment_fails_and_its_money_is_free_when_the_way_stays_wrong(mode: Mode
     receiver = bill(b, b.wallet("bob"), 500)
     quote = a.client.create_quote(a.wallet("alice"), receiver)
     link.become(mode)
+    hurried(a, idle_timeout=SECOND)
     created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
     a.wait_for(created)
     paid = ended(a, created)
@@ -99,6 +103,7 @@ def test_payment_fails_and_its_money_is_free_when_the_way_stays_wrong(mode: Mode
     assert wallet_money(a, "alice") == (FUNDS, 0)
     check_well(a)
     link.become("fine")
+    hurried(a, **UNHURRIED)
     again = a.client.pay(a.wallet("alice"), receiver, receiveAmount=amount(500))
     check_paid(a, b, ended_at_last(a, again), receiver, 500)
 
@@ -121,6 +126,6 @@ def check_paid(a: Instance, b: Instance, state: str, receiver: str, value: int =
 def check_well(a: Instance) -> None:
     """A server is none the worse for what happens elsewhere, and says so."""
     for path in ("/healthz", "/readyz"):
-        answer = httpx2.get(a.base_url + path)
+        answer = httpx2.get(a.base_url + path, timeout=PATIENCE)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
     assert received(a, bill(a, a.wallet("bob"), 1)).received == 0
