@@ -59,7 +59,7 @@ class Terms(msgspec.Struct, frozen=True):
     fee: int
 
 
-class TooSmall(ValueError):  # noqa: N818 - says what the amount is, as a refusal does
+class TooSmall(ValueError):
     """Not one unit would arrive; `minimum` is the smallest debit that delivers one."""
 
     def __init__(self, minimum: int) -> None:
@@ -67,7 +67,7 @@ class TooSmall(ValueError):  # noqa: N818 - says what the amount is, as a refusa
         self.minimum = minimum
 
 
-class TooLarge(ValueError):  # noqa: N818 - says what the amount is, as a refusal does
+class TooLarge(ValueError):
     """One side of the exchange would not fit into a 64-bit amount."""
 
     def __init__(self) -> None:

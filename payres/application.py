@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import Clock, SystemClock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import Identity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -57,8 +57,9 @@ from payres.settings import Settings
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret
 from payres.store.server_lock import server_lock
+from payres.store.work import world
 from payres.throttle import Throttle
-from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH, Urls
+from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
 
 
 class WalletPath(PathConvertor):
@@ -125,7 +126,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
             Middleware(TrailingSlash),
         ],
         exception_handlers={
-            Refusal: refusals.render_refusal,
+            DomainError: refusals.render_refusal,
             HTTPException: refusals.render_routing,
             Exception: refusals.render_fault,
         },
@@ -140,7 +141,8 @@ async def _open(
 ) -> Context:
     """The context, with what it holds opened; the stack closes it in turn."""
     stack.enter_context(server_lock(settings.database))
-    database = await Database.open(settings.database)
+    around = world(settings, clock, identifiers)
+    database = await Database.open(settings.database, around)
     stack.push_async_callback(database.close)
     http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
     stack.push_async_callback(http.aclose)
@@ -154,7 +156,7 @@ async def _open(
         stack.push_async_callback(_stop, asyncio.create_task(rates.run()))
     stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
     client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
-    urls = Urls(settings.base_url)
+    urls = around.urls
     identity = Identity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
     receivers_http = GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS)
     stack.push_async_callback(receivers_http.aclose)

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
 from payres.amounts import MAX_LEDGER
-from payres.errors import Refusal
+from payres.errors import InvalidAmount
 from payres.store import accounts
 from payres.store.accounts import AccountRecord
 from payres.store.database import Transaction
@@ -30,7 +30,7 @@ class LedgerBroken(Halt):
     told = "its books do not balance"
 
 
-class NotEnough(Exception):  # noqa: N818 - a state, found
+class NotEnough(Exception):
     """The account does not have the amount free. `free` is what it has, in the minor unit."""
 
     def __init__(self, account: AccountRecord, free: int) -> None:
@@ -94,7 +94,10 @@ def transfer(
     incoming_payment_id: str | None = None,
     packet_id: str | None = None,
 ) -> None:
-    """Moves `amount` from account `debit` to account `credit` at once. Raises NotEnough, Refusal (past 2^63-1)."""
+    """Moves `amount` from account `debit` to account `credit` at once.
+
+    Raises NotEnough, InvalidAmount (past 2^63-1).
+    """
     _check_amount(amount)
     source = _sound_account(tx, debit)
     if source.floor is not None and free_balance(source) < amount:
@@ -116,7 +119,7 @@ def reserve(
 ) -> int:
     """Phase one: promises `amount` of the account to a payment or to a packet; returns the reservation's id.
 
-    Raises NotEnough, Refusal (past 2^63-1).
+    Raises NotEnough, InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
     account = _sound_account(tx, account_id)
@@ -125,7 +128,7 @@ def reserve(
     if free_balance(account) < amount:
         raise NotEnough(account, free_balance(account))
     if account.reserved + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
-        raise Refusal(400, "invalid_amount", f"The account cannot reserve more than {MAX_LEDGER} minor units")
+        raise InvalidAmount(f"The account cannot reserve more than {MAX_LEDGER} minor units")
     accounts.change_account(tx, account_id, 0, amount)
     return accounts.insert_reservation(tx, account_id, outgoing_payment_id, packet_id, amount, now)
 
@@ -141,7 +144,10 @@ def post(
     incoming_payment_id: str | None = None,
     packet_id: str | None = None,
 ) -> None:
-    """Phase two: moves `amount`, part or all of what is reserved, to account `credit`. Raises Refusal (past 2^63-1)."""
+    """Phase two: moves `amount`, part or all of what is reserved, to account `credit`.
+
+    Raises InvalidAmount (past 2^63-1).
+    """
     _check_amount(amount)
     reservation = accounts.reservation_by_id(tx, reservation_id)
     if reservation.remaining < amount:
@@ -188,7 +194,7 @@ def check_sum(what: str, kept: int, parts: Sequence[int], are_all: bool) -> None
 
 def _check_amount(amount: int) -> None:
     if not 0 < amount <= MAX_LEDGER:
-        raise Refusal(400, "invalid_amount", f"The ledger moves amounts from 1 to {MAX_LEDGER} minor units")
+        raise InvalidAmount(f"The ledger moves amounts from 1 to {MAX_LEDGER} minor units")
 
 
 def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount: int, from_reserved: int) -> None:
@@ -196,7 +202,7 @@ def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount:
     if source.asset_id != target.asset_id or source.id == target.id:
         raise LedgerBroken(f"accounts {source.id} and {target.id} cannot be the two sides of one transfer")
     if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
-        raise Refusal(400, "invalid_amount", f"The account cannot hold more than {MAX_LEDGER} minor units")
+        raise InvalidAmount(f"The account cannot hold more than {MAX_LEDGER} minor units")
     accounts.change_account(tx, source.id, -amount, -from_reserved)
     accounts.change_account(tx, target.id, amount, 0)
     source_after = _sound_account(tx, source.id)

@@ -12,7 +12,7 @@ from typing import Final
 from starlette.types import Scope
 
 from payres.clock import SECOND, Clock
-from payres.errors import Refusal
+from payres.errors import TooManyRequests
 from payres.limits import BURST_SECONDS, MAX_COUNTED
 
 # The key of all whose address cannot be read, which no address is written as.
@@ -61,9 +61,9 @@ class Throttle:
         return max(-(-(full_at + SECOND - now - self._burst) // self._rate), 0)
 
 
-def too_many(wait: int, description: str) -> Refusal:
+def too_many(wait: int, description: str) -> TooManyRequests:
     """The refusal of what comes too often; `wait` is the microseconds until it is taken again, rounded up."""
-    return Refusal(429, "too_many_requests", description, headers={"Retry-After": str(-(-wait // SECOND))})
+    return TooManyRequests(description, retry_after=-(-wait // SECOND))
 
 
 def origin_of(scope: Scope) -> str | None:

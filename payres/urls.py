@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
-from payres.errors import Refusal, invalid_request
+from payres.errors import InvalidRequest
 from payres.limits import MAX_HOST_LENGTH, MAX_URL_LENGTH, MAX_WALLET_PATH_LENGTH
 
 # First path segments that belong to the API; a wallet may not shadow them (contract: URLs).
@@ -115,7 +115,7 @@ def require_http_url(field: str, url: str) -> str:
     """`url` itself when it is an absolute http or https URL; refuses with 400 naming `field` otherwise."""
     if is_http_url(url):
         return url
-    raise invalid_request(f"{field} must be an absolute http or https URL", field=field)
+    raise InvalidRequest(f"{field} must be an absolute http or https URL", field=field)
 
 
 def is_http_url(url: str) -> bool:
@@ -131,12 +131,10 @@ def require_wallet_path(path: str) -> str:
     allowed = all(c.isalnum() or c in "-._~/" for c in clean) and clean.isascii()
     segments = clean.split("/")
     if not clean or not allowed or len(clean) > MAX_WALLET_PATH_LENGTH or any(s in {"", ".", ".."} for s in segments):
-        raise Refusal(
-            400, "invalid_request", f"{path!r} cannot be a wallet path: use letters, digits and - . _ ~, such as alice"
-        )
+        raise InvalidRequest(f"{path!r} cannot be a wallet path: use letters, digits and - . _ ~, such as alice")
     collections = {"incoming-payments", "outgoing-payments", "quotes"}  # a wallet below one would look like a resource
     if segments[0] in RESERVED_SEGMENTS or segments[-1] in {"jwks.json", "did.json"} or collections & set(segments):
-        raise Refusal(400, "invalid_request", f"{path!r} is reserved by the server; choose another wallet path")
+        raise InvalidRequest(f"{path!r} is reserved by the server; choose another wallet path")
     return clean
 
 

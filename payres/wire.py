@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from payres.errors import Refusal, invalid_request
+from payres.errors import InvalidRequest
 from payres.limits import (
     MAX_ACCESS_ITEMS,
     MAX_INTERVAL_LENGTH,
@@ -291,17 +291,17 @@ encode = msgspec.json.Encoder().encode
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """The struct in a body. Refuses malformed JSON and wrong members with 400, naming the field."""
     if not body:
-        raise invalid_request("There is no body: send a JSON object, {} if it has no members", field="body")
+        raise InvalidRequest("There is no body: send a JSON object, {} if it has no members", field="body")
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
-        raise invalid_request(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
+        raise InvalidRequest(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if UNPAIRED_SURROGATE.match(body):  # of one near its end, the decoder says that the body was truncated
             says = "The body has an unpaired surrogate such as \\ud800, which stands for no character"
-            raise invalid_request(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
-        raise invalid_request(f"The body is not valid JSON: {error}", field="body") from error
+            raise InvalidRequest(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
+        raise InvalidRequest(f"The body is not valid JSON: {error}", field="body") from error
 
 
 def metadata_text(raw: Raw) -> str | None:
@@ -316,10 +316,10 @@ def metadata_text(raw: Raw) -> str | None:
         return None
     if len(data) > MAX_METADATA_BYTES:
         sentence = f"metadata may have at most {MAX_METADATA_BYTES} bytes as it is written, and this has {len(data)}"
-        raise invalid_request(sentence, field="metadata")
+        raise InvalidRequest(sentence, field="metadata")
     if not _is_shallow(data):
         sentence = f"metadata may have at most {MAX_METADATA_DEPTH} objects and arrays inside each other"
-        raise invalid_request(sentence, field="metadata")
+        raise InvalidRequest(sentence, field="metadata")
     try:
         msgspec.json.decode(data, type=dict[str, Raw])
         return data.decode("utf-8")
@@ -346,5 +346,5 @@ def _field(sentence: str, path: str) -> str:
     return ".".join(filter(None, names)) or "body"
 
 
-def _metadata_refusal() -> Refusal:
-    return invalid_request("metadata must be a JSON object", field="metadata")
+def _metadata_refusal() -> InvalidRequest:
+    return InvalidRequest("metadata must be a JSON object", field="metadata")

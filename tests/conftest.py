@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from hypothesis import settings
 
-from payres.errors import CODES, REASONS
+from payres.http.error_responses import CODES, REASONS
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE, PROPERTY_EXAMPLES
 from tests.openapi.conformance import Answer, check_answer

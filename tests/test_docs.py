@@ -12,7 +12,7 @@ import pytest
 
 from payres.cli import main
 from payres.cli.session import SETTING_FLAGS
-from payres.errors import CODES, REASONS
+from payres.http.error_responses import CODES, REASONS
 from payres.settings import Settings
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.ledger import LedgerBroken, NotEnough
 from payres.operator import audit
 from payres.store import accounts
@@ -29,7 +30,7 @@ OUTGOING, INCOMING = "outgoing-1", "incoming-1"
 class Books(NamedTuple):
     """A database with an outgoing and an incoming payment, and the ids of accounts in two assets."""
 
-    tx: Transaction
+    tx: sqlite3.Connection
     euro: int
     dollar: int
     alice: int
@@ -52,7 +53,7 @@ def books() -> Iterator[Books]:
         yield open_books(connection)
 
 
-def open_books(tx: Transaction) -> Books:
+def open_books(tx: sqlite3.Connection) -> Books:
     euro, dollar = ensure_asset(tx, "EUR", 2).id, ensure_asset(tx, "USD", 2).id
     alice, bob = (ledger.open_account(tx, "wallet", euro) for _ in range(2))
     carol = ledger.open_account(tx, "wallet", dollar)
@@ -179,13 +180,16 @@ def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
     deposit(books, MAX_LEDGER)
     assert books.account(books.alice).balance == MAX_LEDGER == 2**63 - 1
     assert books.account(books.external).balance == -MAX_LEDGER
-    refusal = changes_nothing(books, Refusal, lambda: deposit(books, 1, books.bob))
-    assert isinstance(refusal, Refusal)
-    assert (refusal.status, refusal.code) == (400, "invalid_amount")
-    assert str(MAX_LEDGER) in refusal.description
+    refusal = changes_nothing(books, DomainError, lambda: deposit(books, 1, books.bob))
+    assert isinstance(refusal, DomainError)
+    shown = error_response(refusal)
+    assert (shown.status, shown.code) == (400, "invalid_amount")
+    assert str(MAX_LEDGER) in error_response(refusal).description
     ledger.transfer(books.tx, books.alice, books.bob, 5, "payment", NOW)
     peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
-    refusal = changes_nothing(books, Refusal, lambda: ledger.transfer(books.tx, peer, books.alice, 6, "payment", NOW))
+    refusal = changes_nothing(
+        books, DomainError, lambda: ledger.transfer(books.tx, peer, books.alice, 6, "payment", NOW)
+    )
     ledger.transfer(books.tx, peer, books.alice, 5, "payment", NOW)
     assert books.account(books.alice).balance == MAX_LEDGER
 
@@ -201,9 +205,10 @@ def test_amount_that_no_figure_holds_is_refused(books: Books, amount: int) -> No
         lambda: ledger.post(books.tx, reservation, books.bob, amount, "payment", NOW),
     )
     for act in acts:
-        refusal = changes_nothing(books, Refusal, act)
-        assert isinstance(refusal, Refusal)
-        assert (refusal.status, refusal.code) == (400, "invalid_amount")
+        refusal = changes_nothing(books, DomainError, act)
+        assert isinstance(refusal, DomainError)
+        shown = error_response(refusal)
+        assert (shown.status, shown.code) == (400, "invalid_amount")
 
 
 @pytest.mark.parametrize("target", ["carol_in_dollars", "alice"])
@@ -248,9 +253,10 @@ def test_reserve_past_the_largest_figure_is_refused(books: Books) -> None:
     deposit(books, 1000, peer)
     ledger.reserve(books.tx, peer, MAX_LEDGER, OUTGOING, NOW)
     assert ledger.free_balance(books.account(peer)) == 1000
-    refusal = changes_nothing(books, Refusal, lambda: ledger.reserve(books.tx, peer, 1, OUTGOING, NOW))
-    assert isinstance(refusal, Refusal)
-    assert (refusal.status, refusal.code) == (400, "invalid_amount")
+    refusal = changes_nothing(books, DomainError, lambda: ledger.reserve(books.tx, peer, 1, OUTGOING, NOW))
+    assert isinstance(refusal, DomainError)
+    shown = error_response(refusal)
+    assert (shown.status, shown.code) == (400, "invalid_amount")
 
 
 def test_post_more_than_is_reserved_is_a_fault(books: Books) -> None:
@@ -277,10 +283,10 @@ def test_post_to_a_full_account_is_refused(books: Books) -> None:
     peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
     ledger.transfer(books.tx, peer, books.bob, 1, "payment", NOW)
     refusal = changes_nothing(
-        books, Refusal, lambda: ledger.post(books.tx, reservation, books.bob, 100, "payment", NOW)
+        books, DomainError, lambda: ledger.post(books.tx, reservation, books.bob, 100, "payment", NOW)
     )
-    assert isinstance(refusal, Refusal)
-    assert refusal.code == "invalid_amount"
+    assert isinstance(refusal, DomainError)
+    assert error_response(refusal).code == "invalid_amount"
     ledger.post(books.tx, reservation, books.bob, 99, "payment", NOW)
     assert books.account(books.bob).balance == MAX_LEDGER
 
@@ -396,11 +402,11 @@ class Model:
         """Every reason against the step; none when it must succeed."""
         reasons: set[type[Exception]] = set()
         if step.operation != "release" and not 0 < step.amount <= MAX_LEDGER:
-            reasons.add(Refusal)
+            reasons.add(DomainError)
         if step.operation == "reserve":
             source = self.accounts[step.source]
             reasons |= set() if source.has(step.amount) else {NotEnough}
-            reasons |= {Refusal} if source.reserved + step.amount > MAX_LEDGER else set()
+            reasons |= {DomainError} if source.reserved + step.amount > MAX_LEDGER else set()
         if step.operation == "transfer":
             source = self.accounts[step.source]
             reasons |= set() if source.has(step.amount) else {NotEnough}
@@ -416,7 +422,7 @@ class Model:
         if source is target or source.asset != target.asset:
             reasons.add(LedgerBroken)
         if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
-            reasons.add(Refusal)
+            reasons.add(DomainError)
         return reasons
 
     def apply(self, step: Step) -> None:

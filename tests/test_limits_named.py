@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from payres import limits
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.grants.passwords import hash_password
 from payres.routes.accept import check_accept
@@ -98,7 +98,7 @@ def holds(taking: Callable[[int], object]) -> Callable[[int], bool]:
     def is_taken(size: int) -> bool:
         try:
             taking(size)
-        except (Refusal, SignatureError, ValueError):
+        except (DomainError, SignatureError, ValueError):
             return False
         return True
 
@@ -147,7 +147,7 @@ def accept(size: int) -> bool:
     """Whether an Accept that takes no JSON counts."""
     try:
         check_accept([(b"accept", b"text/html"), (b"accept", b"," * (size - len("text/html,")))])
-    except Refusal:
+    except DomainError:
         return True
     return False
 

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
     RESERVED_SEGMENTS,
@@ -218,7 +219,7 @@ def test_http_url_is_absolute_and_harmless(url: str, allowed: bool) -> None:
     if allowed:
         assert require_http_url("uri", url) == url
     else:
-        with pytest.raises(Refusal, match="uri must be an absolute http or https URL") as refusal:
+        with pytest.raises(DomainError, match="uri must be an absolute http or https URL") as refusal:
             require_http_url("uri", url)
         assert refusal.value.details == {"field": "uri"}
 
@@ -248,6 +249,7 @@ def test_wallet_path_is_stored_in_one_spelling(path: str, clean: str) -> None:
     ],
 )
 def test_wallet_path_may_not_shadow_the_api(path: str) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         require_wallet_path(path)
-    assert (refusal.value.status, refusal.value.code) == (400, "invalid_request")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (400, "invalid_request")

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from payres import wire
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.wire import (
     Amount,
     ContinueRequest,
@@ -41,22 +42,23 @@ CASES: list[tuple[type[msgspec.Struct], Any, str]] = [
 
 @pytest.mark.parametrize(("kind", "body", "field"), CASES)
 def test_decode_names_the_member_that_breaks_a_rule(kind: type[msgspec.Struct], body: Any, field: str) -> None:
-    with pytest.raises(Refusal, match="The body breaks a rule: ") as refusal:
+    with pytest.raises(DomainError, match="The body breaks a rule: ") as refusal:
         wire.decode(msgspec.json.Decoder(kind), json.dumps(body).encode())
-    assert (refusal.value.status, refusal.value.code) == (400, "invalid_request")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (400, "invalid_request")
     assert refusal.value.details == {"field": field}
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=100).map(str.encode), st.just(b"[" * 100_000)))
 def test_decode_refuses_whatever_is_no_such_body(body: bytes) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         wire.decode(msgspec.json.Decoder(QuoteRequest), body)
-    assert refusal.value.code == "invalid_request"
+    assert error_response(refusal.value).code == "invalid_request"
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.none() | st.integers(), min_size=1))
 def test_decode_survives_the_names_of_unknown_members(body: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         wire.decode(msgspec.json.Decoder(QuoteRequest), json.dumps(body).encode())
     assert refusal.value.details is not None
     assert isinstance(refusal.value.details["field"], str)
@@ -95,7 +97,7 @@ def test_unknown_members_are_taken_where_gnap_may_grow() -> None:
 )
 def test_misspelt_members_are_refused_where_they_would_matter(members: dict[str, Any], field: str) -> None:
     body = {"client": "w", "access_token": {"access": [SPENDING]}} | members
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(DomainError) as refused:
         wire.decode(msgspec.json.Decoder(GrantRequest), json.dumps(body).encode())
     assert refused.value.details == {"field": field}
 
@@ -127,9 +129,9 @@ def test_unpaired_surrogate_is_named(text: str) -> None:
         '{"metadata":{"a":["%s"]}}',
         '{"walletAddress":"%s"}',
     ):
-        with pytest.raises(Refusal, match="unpaired surrogate") as refusal:
+        with pytest.raises(DomainError, match="unpaired surrogate") as refusal:
             wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), (body % text).encode())
-        assert (refusal.value.status, refusal.value.details) == (400, {"field": "body"})
+        assert (error_response(refusal.value).status, refusal.value.details) == (400, {"field": "body"})
 
 
 @pytest.mark.parametrize("text", [r"\ud83d\ude00", r"\\ud800", r"\u0000\uffff", r"\\\\udc00\n"])
@@ -138,13 +140,13 @@ def test_characters_that_only_look_like_half_a_pair_are_taken(text: str) -> None
     body = f'{{"metadata":{metadata}}}'.encode()
     request = wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), body)
     assert wire.metadata_text(request.metadata) == metadata
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), body[:-1])
-    assert "surrogate" not in refusal.value.description
+    assert "surrogate" not in error_response(refusal.value).description
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"text"', "1", "true"])
 def test_metadata_is_an_object(text: str) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         wire.metadata_text(Raw(text.encode()))
     assert refusal.value.details == {"field": "metadata"}

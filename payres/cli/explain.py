@@ -13,8 +13,7 @@ from payres.store import wallets as wallet_store
 from payres.store.database import Transaction
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
-    from payres.signatures.explain.explanation import Explanation
-    from payres.signatures.explain.guess import KnownKey
+    from payres.signatures.explain import Explanation, KnownKey
 
 # Of all headers only these can make a difference to the signature, besides those that it covers.
 TELLING = {"host", "authorization", "content-type", "content-length", "content-digest", "digest", "date", "forwarded"}
@@ -52,40 +51,37 @@ def explain(
     Examples: payres explain request.txt --wallet alice
               payres explain request.txt --jwk public.jwk --at 2026-01-31T09:30:00Z
     """
-    from payres.cli.media_types import media_type_refusal
-    from payres.signatures.explain.capture import read_capture
-    from payres.signatures.explain.explanation import explain as explained
+    from payres.cli.endpoints import endpoint_errors
+    from payres.signatures.capture import read_capture
+    from payres.signatures.explain import Explanation, KnownKey
     from payres.signatures.parameters import Policy
 
     if any(key is not None and key.name == file.name == "-" for key in (jwk, pem)):
         raise click.UsageError("The request and the key cannot both come from standard input")
-    keys = _keys(session, jwk, pem, kid, wallet)
-    moment = _moment(session, at)
+    if wallet is None:
+        keys = [KnownKey(read_key(jwk, pem, kid))]
+    elif jwk is not None or pem is not None or kid is not None:
+        raise click.UsageError("Give either --wallet, or a key of your own with --jwk or --pem")
+    else:
+        path = session.wallet_path(wallet)
+        keys = session.read(lambda tx: _wallet_keys(tx, path))
+    try:
+        now = session.clock.now() if at is None else parse_time(at)
+    except ValueError as error:
+        raise click.UsageError(f"--at: {error}") from error
     try:
         capture = read_capture(file.read())
     except ValueError as error:
         raise click.ClickException(str(error)) from error
+    message = capture.message(session.settings.base_url)
     policy = Policy(max_age_seconds=session.settings.signature_max_age)
-    found = explained(capture, session.settings.base_url, keys, policy, moment, media_type_refusal)
-    session.show(_resource(found, moment), "\n".join(_lines(session, found, moment)))
+    found = Explanation(message, keys, policy, now, endpoint_errors(message), capture.remarks)
+    session.show(_resource(found, now), "\n".join(_lines(session, found, now)))
     click.get_current_context().exit(0 if found.verdict.reason is None else 1)
 
 
-def _keys(
-    session: Session, jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None, wallet: str | None
-) -> list["KnownKey"]:
-    from payres.signatures.explain.guess import KnownKey
-
-    if wallet is None:
-        return [KnownKey(read_key(jwk, pem, kid))]
-    if jwk is not None or pem is not None or kid is not None:
-        raise click.UsageError("Give either --wallet, or a key of your own with --jwk or --pem")
-    path = session.wallet_path(wallet)
-    return session.read(lambda tx: _wallet_keys(tx, path))
-
-
 def _wallet_keys(tx: Transaction, path: str) -> list["KnownKey"]:
-    from payres.signatures.explain.guess import KnownKey
+    from payres.signatures.explain import KnownKey
     from payres.signatures.jwk import JWK
 
     wallet = require_wallet(tx, path)
@@ -98,80 +94,65 @@ def _wallet_keys(tx: Transaction, path: str) -> list["KnownKey"]:
     return keys
 
 
-def _moment(session: Session, at: str | None) -> int:
-    if at is None:
-        return session.clock.now()
-    try:
-        return parse_time(at)
-    except ValueError as error:
-        raise click.UsageError(f"--at: {error}") from error
-
-
-def _lines(session: Session, found: "Explanation", moment: int) -> Iterator[str]:
-    steps = [(title, lines) for title, lines in _steps(session, found, moment) if lines]
+def _lines(session: Session, found: "Explanation", now: int) -> Iterator[str]:
+    steps = [(title, lines) for title, lines in _steps(session, found, now) if lines]
     for number, (title, lines) in enumerate(steps, start=1):
         yield f"{number}. {title}"
-        yield from (f"   {line}" for line in lines)
+        yield from (f"   {printable(line)}" for line in lines)
 
 
-def _steps(session: Session, found: "Explanation", moment: int) -> Iterator[tuple[str, list[str]]]:
-    message, verdict = found.message, found.verdict
+def _steps(session: Session, found: "Explanation", now: int) -> Iterator[tuple[str, list[str]]]:
+    message, verdict, entry = found.message, found.verdict, found.entry
     yield (
         "Request",
         [
-            f"{printable(message.method)} {printable(message.target_uri)}",
+            f"{message.method} {message.target_uri}",
             f"The base URL is {session.settings.base_url}; the rest is the path and query as sent.",
-            f"The body has {len(message.body)} bytes. Judged as of {format_time(moment)}.",
-            *map(printable, found.remarks),
+            f"The body has {len(message.body)} bytes. Judged as of {format_time(now)}.",
+            *found.remarks,
         ],
     )
     yield "Headers that matter", [f"{name}: {value}" for name, value in _headers(found)]
-    if found.entry is not None:
-        label = printable(found.entry.label) or "missing"
-        listed = [f"{name:<10}  {value}" for name, value in _parameters(found.entry.parameters)]
-        yield f"Signature-Input, label {label}", [f"components  {printable(found.entry.components)}", *listed]
-    yield "Rules", [f"{MARKS[rule.holds]}  {rule.name:<12}  {printable(rule.sentence)}" for rule in found.rules]
+    if entry is not None:
+        listed = [f"{name:<10}  {value}" for name, value in _parameters(entry.parameters)]
+        yield f"Signature-Input, label {entry.label}", [f"components  {entry.components}", *listed]
+    yield "Rules", [f"{MARKS[rule.holds]}  {rule.name:<12}  {rule.sentence}" for rule in found.rules]
     if found.base is not None:
-        yield "Signature base", [f"| {printable(line)}" for line in _base(found).split("\n")]
+        yield "Signature base", [f"| {line}" for line in _text(found.base).split("\n")]
     if found.key is not None:
         yield "Key", [f"kid {found.key.jwk.kid}, public key x {found.key.jwk.x}"]
-    yield (
-        "Verdict",
-        [f"{'accepted' if verdict.reason is None else f'refused, {verdict.reason}'}: {printable(verdict.sentence)}"],
-    )
+    yield "Verdict", [f"{f'refused, {verdict.reason}' if verdict.reason else 'accepted'}: {verdict.sentence}"]
     if verdict.reason is not None:
         yield "Likely cause", _causes(found)
 
 
 def _headers(found: "Explanation") -> list[tuple[str, str]]:
     """What was signed, and what may differ from it."""
-    telling = TELLING | SIGNED | set(found.components)
+    telling = TELLING | SIGNED | set(found.components or ())
     named = [(name.decode("ascii"), value) for name, value in found.message.headers]
     return [
-        (name, printable(value.decode("utf-8", "backslashreplace")))
-        for name, value in named
-        if name in telling or name.startswith("x-forwarded-")
+        (name, printable(_text(value))) for name, value in named if name in telling or name.startswith("x-forwarded-")
     ]
 
 
 def _parameters(text: str) -> list[tuple[str, str]]:
     pieces = [piece.strip().partition("=") for piece in text.split(";") if piece.strip()]
-    return [(printable(name), printable(value)) for name, _, value in pieces]
-
-
-def _base(found: "Explanation") -> str:
-    return (found.base or b"").decode("utf-8", "backslashreplace")
+    return [(name, value) for name, _, value in pieces]
 
 
 def _causes(found: "Explanation") -> list[str]:
     if found.causes:
-        return [f"- {printable(cause.sentence)}" for cause in found.causes]
+        return [f"- {cause.sentence}" for cause in found.causes]
     tried = f" ({found.tried} variations were tried)" if found.tried else ""
     return [
         f"None of the usual causes could be confirmed{tried}.",
-        "Mend the rules that fail. If only the verification does, then compare the base above with what your client",
+        "Fix the rules that fail. If only the verification does, then compare the base above with what your client",
         "signs, line by line, and make sure that its private key belongs to the public key above.",
     ]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 def printable(text: str) -> str:
@@ -179,14 +160,14 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
-def _resource(found: "Explanation", moment: int) -> Resource:
+def _resource(found: "Explanation", now: int) -> Resource:
     key, entry = found.key, found.entry
     return {
         "accepted": found.verdict.reason is None,
         "reason": found.verdict.reason,
         "description": found.verdict.sentence,
         "causes": [{"cause": cause.cause, "description": cause.sentence} for cause in found.causes],
-        "at": format_time(moment),
+        "at": format_time(now),
         "method": found.message.method,
         "targetUri": found.message.target_uri,
         "headers": [{"name": name, "value": value} for name, value in _headers(found)],
@@ -196,10 +177,10 @@ def _resource(found: "Explanation", moment: int) -> Resource:
         if entry is None
         else {
             "label": entry.label,
-            "components": found.components,
+            "components": found.components or (),
             "parameters": [{"name": name, "value": value} for name, value in _parameters(entry.parameters)],
         },
         "rules": [{"rule": rule.name, "holds": rule.holds, "description": rule.sentence} for rule in found.rules],
-        "signatureBase": None if found.base is None else _base(found),
+        "signatureBase": None if found.base is None else _text(found.base),
         "key": None if key is None else {"kid": key.jwk.kid, "x": key.jwk.x},
     }

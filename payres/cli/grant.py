@@ -9,7 +9,7 @@ import msgspec
 from payres.amounts import Asset, format_decimal
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
-from payres.errors import invalid_request, not_found, wrong_state
+from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.grants import consent, tokens
 from payres.store import clients, grants, wallets
 from payres.store.database import Transaction
@@ -106,7 +106,7 @@ def _decide(session: Session, ref: str, approve: bool) -> None:
     def unit(tx: Transaction) -> Resource:
         record = _find(session, tx, ref)
         if grants.interaction_of_grant(tx, record.id) is None:
-            raise wrong_state(f"The grant {record.id} needs no consent; there is nothing to decide")
+            raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
         pending = consent.find_pending_of_grant(tx, record.id)
         decision = consent.decide(tx, session.urls, pending, approve, session.identifiers, session.clock.now())
         return {"grant": _describe(session, tx, _find(session, tx, record.id)), "redirect": decision.redirect}
@@ -120,7 +120,7 @@ def _decide(session: Session, ref: str, approve: bool) -> None:
 def _find(session: Session, tx: Transaction, ref: str) -> GrantRecord:
     if "://" in ref:
         if not session.urls.is_ours(ref):
-            raise invalid_request(
+            raise InvalidRequest(
                 f"{ref} is not under this server's base_url, which is {session.urls.base} by the settings here. Give"
                 " the id of the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
             )
@@ -128,7 +128,7 @@ def _find(session: Session, tx: Transaction, ref: str) -> GrantRecord:
         return consent.find_pending(tx, identifier, nonce).grant
     record = grants.find_grant(tx, ref)
     if record is None:
-        raise not_found(f"There is no grant {ref}; `payres grant list` shows all")
+        raise NotFound(f"There is no grant {ref}; `payres grant list` shows all")
     return record
 
 

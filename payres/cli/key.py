@@ -8,7 +8,7 @@ import msgspec
 
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
-from payres.errors import invalid_request
+from payres.errors import InvalidRequest
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
 from payres.store import wallets as wallet_store
@@ -69,7 +69,7 @@ def generate(session: Session, path: str, out: str, kid: str | None) -> None:
     try:
         public = jwk_from_public_bytes(kid or session.identifiers.resource(), private.public_key().public_bytes_raw())
     except ValueError as error:
-        raise invalid_request(str(error)) from error
+        raise InvalidRequest(str(error)) from error
 
     def unit(tx: Transaction) -> Resource:
         wallet = require_wallet(tx, session.wallet_path(path))
@@ -135,7 +135,7 @@ def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> "
                 raise click.UsageError("A PEM names no kid; give one with --kid, the same that the client signs with")
             return jwk_from_pem(kid, pem.read())
     except ValueError as error:
-        raise invalid_request(f"The key cannot be used: {error}") from error
+        raise InvalidRequest(f"The key cannot be used: {error}") from error
     raise click.UsageError("Give the key with either --jwk FILE, or --pem FILE and --kid KID")
 
 

@@ -4,7 +4,7 @@ from typing import IO
 
 import click
 
-from payres.errors import invalid_request
+from payres.errors import InvalidRequest
 
 SecretFile = IO[bytes] | None
 
@@ -24,4 +24,4 @@ def read_secret(name: str, text: str | None, file: SecretFile) -> str | None:
         return file.readline().decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         # Without its cause, which would show what the file holds.
-        raise invalid_request(f"The file with the {what} is not text in UTF-8") from None
+        raise InvalidRequest(f"The file with the {what} is not text in UTF-8") from None

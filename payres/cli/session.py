@@ -14,15 +14,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 import msgspec
 
-from payres.clock import SystemClock
-from payres.errors import Refusal
-from payres.identifiers import SystemIdentifiers
+from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.halts import Halt
 from payres.store.migrations import UnusableDatabase
-from payres.urls import Urls
+from payres.store.work import Transaction, Work, world
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,15 +34,16 @@ class Session:
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self.settings = settings
         self.as_json = as_json
-        self.urls = Urls(settings.base_url)
-        self.clock = SystemClock()
-        self.identifiers = SystemIdentifiers()
+        self.world = world(settings)
+        self.urls = self.world.urls
+        self.clock = self.world.clock
+        self.identifiers = self.world.identifiers
 
-    def write(self, unit: Callable[[Transaction], T], create: bool = False) -> T:
+    def write(self, unit: Callable[[Work], T], create: bool = False) -> T:
         """The unit's result, once its work is committed. With `create`, a missing database is made first."""
         return self._run(unit, "BEGIN IMMEDIATE", create)
 
-    def read(self, unit: Callable[[Transaction], T]) -> T:
+    def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
         return self._run(unit, "BEGIN", create=False)
 
@@ -71,10 +69,10 @@ class Session:
             raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
         return path
 
-    def _run(self, unit: Callable[[Transaction], T], begin: str, create: bool) -> T:
+    def _run(self, unit: Callable[[Work], T], begin: str, create: bool) -> T:
         path = self.settings.database if create else self.database()
         with open_database(path, begin) as tx:
-            return unit(tx)
+            return unit(Work(tx, self.world))
 
 
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
@@ -117,8 +115,8 @@ def sentences() -> Iterator[None]:
     """Turns whatever stops a command into one sentence for its user (exit code 1)."""
     try:
         yield
-    except Refusal as refusal:
-        raise click.ClickException(refusal.description) from refusal
+    except DomainError as error:
+        raise click.ClickException(str(error)) from error
     except (SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error)) from error
     except Halt as error:

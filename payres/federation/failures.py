@@ -29,7 +29,7 @@ Reason = Literal[
 ]
 
 
-class FetchFailed(Exception):  # noqa: N818 - the word that callers read: a fetch failed, the program did not
+class FetchFailed(Exception):
     """Nothing usable came from another server.
 
     `sentence` may be shown to a client: it names the host and what to do, never an address behind the name.
@@ -56,7 +56,7 @@ class FetchFailed(Exception):  # noqa: N818 - the word that callers read: a fetc
 ReceiverReason = Literal["not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"]
 
 
-class RemoteReceiverFailed(Exception):  # noqa: N818 - the word that callers read: a receiver failed, not the program
+class RemoteReceiverFailed(Exception):
     """An incoming payment on another server cannot be paid, or nothing is known about it.
 
     `sentence` may be shown to a client: it names the host, never an address behind the name. `permanent` says that

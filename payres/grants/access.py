@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from payres.errors import Refusal, insufficient_access
+from payres.errors import InsufficientAccess
 from payres.store.tokens import TokenHolder
 from payres.urls import normalise
 from payres.wire import Access, Limits, OutgoingPaymentAccess
@@ -36,7 +36,7 @@ class Permission(msgspec.Struct, frozen=True):
         """The first item that covers this wallet address. Refuses with 403."""
         for item in self._covering(wallet_address):
             return item
-        raise insufficient_access("identifier", "The access token's grant does not cover this wallet address")
+        raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
 
     def owner_filter(self, wallet_address: str) -> int | None:
         """The client whose resources of this wallet address may be seen; None when all may. Refuses with 403."""
@@ -98,10 +98,10 @@ def granted_access(access: str) -> tuple[Access, ...]:
     return msgspec.json.decode(access, type=tuple[Access, ...])
 
 
-def _missing(kind: AccessType, action: Action) -> Refusal:
-    return insufficient_access(
-        "action",
+def _missing(kind: AccessType, action: Action) -> InsufficientAccess:
+    return InsufficientAccess(
         f"The access token does not permit this: ask for a grant with type {kind} and action {action}",
+        reason="action",
         type=kind,
         action=action,
     )

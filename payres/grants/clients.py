@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from payres.errors import Refusal
+from payres.errors import InvalidClient
 from payres.grants.forgetting import IDLE_FOR, forget_clients
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
@@ -111,5 +111,5 @@ def _identity(urls: Urls, wallet_address: str) -> str:
     return normalise(wallet_address if path is None else urls.wallet(path))
 
 
-def _invalid_client(description: str) -> Refusal:
-    return Refusal(400, "invalid_client", description, {"field": "client"})
+def _invalid_client(description: str) -> InvalidClient:
+    return InvalidClient(description, field="client")

@@ -4,7 +4,7 @@ import hmac
 
 import msgspec
 
-from payres.errors import Refusal, wrong_state
+from payres.errors import InteractionUnknown, InvalidInteraction, WrongState
 from payres.grants.finish import finish_url, interaction_hash
 from payres.grants.forgetting import DENIED_FOR
 from payres.identifiers import Identifiers
@@ -48,11 +48,11 @@ def find_pending_of_grant(tx: Transaction, grant_id: str) -> Pending:
 def check_undecided(pending: Pending, now: int) -> None:
     """Refuses with 409 `wrong_state` what was decided or cancelled, with 400 `invalid_interaction` what has expired."""
     if pending.grant.state == "revoked":
-        raise wrong_state("This request was cancelled")
+        raise WrongState("This request was cancelled")
     if pending.grant.state != "pending":
-        raise wrong_state("This request has been decided already")
+        raise WrongState("This request has been decided already")
     if now >= pending.interaction.expires_at:
-        raise Refusal(400, "invalid_interaction", "This request has expired; the app can ask again")
+        raise InvalidInteraction("This request has expired; the app can ask again")
 
 
 def decide(
@@ -103,5 +103,5 @@ def _with_grant(tx: Transaction, interaction: InteractionRecord) -> Pending:
     return Pending(grant, interaction)
 
 
-def _unknown() -> Refusal:
-    return Refusal(404, "unknown_interaction", "There is no such request for consent; the app can ask again")
+def _unknown() -> InteractionUnknown:
+    return InteractionUnknown("There is no such request for consent; the app can ask again")

@@ -4,7 +4,7 @@ import hmac
 
 import msgspec
 
-from payres.errors import Refusal
+from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, TooEarly
 from payres.grants.tokens import issue_token
 from payres.identifiers import Identifiers, hash_secret
 from payres.settings import Settings
@@ -46,11 +46,8 @@ def continue_grant(
             raise _unknown()
         raise _denied("already_issued", "The grant was given already: use its access token, or rotate it")
     if grant.state == "denied":
-        raise Refusal(
-            401,
-            "user_denied",
-            "The wallet's owner denied this grant; ask again only when they want it",
-            {"reason": "owner_denied"},
+        raise GrantDenied(
+            "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
         )
     _check_wait(grant, interaction, settings.continue_wait, now)
     if grant.state == "pending":
@@ -66,7 +63,7 @@ def _check_wait(grant: GrantRecord, interaction: InteractionRecord, wait: int, n
     left = grant.waits_from + wait * MICROSECONDS - now
     if left > 0 and grant.waits_from <= now:  # or the clock was set back, perhaps by hours
         seconds = -(-left // MICROSECONDS)  # rounded up: after that many whole seconds the time has come
-        raise Refusal(400, "too_fast", f"Too early: continue in {seconds} s", {"wait": seconds})
+        raise TooEarly(f"Too early: continue in {seconds} s", wait=seconds)
 
 
 def _still_pending(
@@ -126,10 +123,10 @@ def _follow_up(urls: Urls, grant: GrantRecord, token: str, wait: int | None = No
     )
 
 
-def _denied(reason: str, description: str) -> Refusal:
-    return Refusal(401, "request_denied", description, {"reason": reason})
+def _denied(reason: str, description: str) -> GrantNotIssued:
+    return GrantNotIssued(description, reason=reason)
 
 
-def _unknown() -> Refusal:
+def _unknown() -> ContinuationUnknown:
     description = "There is no grant to continue with this URI, token and interact_ref"
-    return Refusal(404, "invalid_continuation", description, {"reason": "unknown_continuation"})
+    return ContinuationUnknown(description, reason="unknown_continuation")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from payres.amounts import Asset, parse_value
-from payres.errors import Refusal
+from payres.errors import LimitExceeded
 from payres.grants.intervals import parse_interval
 from payres.store import grants
 from payres.store.database import Transaction
@@ -77,13 +77,13 @@ def spent_in_window(tx: Transaction, grant_id: str, window: int, receive_asset: 
 def _check_amount(field: str, limit: Amount, spent: int, wanted: int) -> None:
     left = parse_value(limit.value) - spent
     if wanted > left:
-        raise Refusal(
-            403,
-            "limit_exceeded",
+        raise LimitExceeded(
             f"The grant has {max(left, 0)} of its {field} limit left and this payment needs {wanted}",
-            {"reason": field, "left": str(max(left, 0)), "needed": str(wanted)},
+            reason=field,
+            left=str(max(left, 0)),
+            needed=str(wanted),
         )
 
 
-def _exceeded(reason: str, description: str) -> Refusal:
-    return Refusal(403, "limit_exceeded", description, {"reason": reason})
+def _exceeded(reason: str, description: str) -> LimitExceeded:
+    return LimitExceeded(description, reason=reason)

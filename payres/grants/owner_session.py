@@ -6,7 +6,7 @@ import hmac
 import msgspec
 
 from payres.clock import MINUTE
-from payres.errors import Refusal, insufficient_access, wrong_state
+from payres.errors import InsufficientAccess, SignInFailed, WrongState
 from payres.grants import consent
 from payres.grants.consent import Decision, Pending
 from payres.grants.sign_in import wrong_password
@@ -76,7 +76,7 @@ def check_open(request: ConsentRequest, now: int) -> None:
     """Refuses with 409 `wrong_state` what was decided or whose wallet is inactive, with 400 what has expired."""
     consent.check_undecided(request.pending, now)
     if not request.wallet.active:
-        raise wrong_state("This wallet is not active, so nothing can be allowed for it now")
+        raise WrongState("This wallet is not active, so nothing can be allowed for it now")
 
 
 def open_session(
@@ -114,10 +114,10 @@ def decide_as_owner(
     check_open(request, now)
     if request.session is None:
         signed_out = "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again"
-        raise Refusal(401, "request_denied", signed_out, {"reason": "signed_out"})
+        raise SignInFailed(signed_out, reason="signed_out")
     check_csrf(request.session, given.csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), given.shown.encode()):
-        raise wrong_state("This is not the request that you were shown. Nothing was decided; please read it again")
+        raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
     return consent.decide(tx, urls, request.pending, given.approve, identifiers, now)
 
 
@@ -129,7 +129,9 @@ def csrf_token(session: str) -> str:
 def check_csrf(session: str, token: str) -> None:
     """Refuses with 403 a token that is not of this session."""
     if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
-        raise insufficient_access("csrf", "This form belongs to an earlier sign-in. Nothing was decided; open it again")
+        raise InsufficientAccess(
+            "This form belongs to an earlier sign-in. Nothing was decided; open it again", reason="csrf"
+        )
 
 
 def shown_digest(request: ConsentRequest) -> str:

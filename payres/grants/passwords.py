@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from payres.errors import invalid_request
+from payres.errors import InvalidRequest
 from payres.limits import MAX_PASSWORD_LENGTH
 from payres.store.wallets import WalletRecord
 
@@ -13,7 +13,7 @@ def hash_password(password: str) -> str:
 
     encoded = _encoded(password)
     if encoded is None or not 1 <= len(password) <= MAX_PASSWORD_LENGTH:
-        raise invalid_request(f"A password has 1 to {MAX_PASSWORD_LENGTH} characters of Unicode", field="password")
+        raise InvalidRequest(f"A password has 1 to {MAX_PASSWORD_LENGTH} characters of Unicode", field="password")
     return PasswordHasher().hash(encoded)
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from payres.amounts import Asset
-from payres.errors import Refusal, invalid_request
+from payres.errors import InvalidClient, InvalidRequest
 from payres.grants.access import encode_access
 from payres.grants.clients import Client, remember
 from payres.grants.forgetting import UNUSED_FOR, forget_grants
@@ -95,11 +95,11 @@ def _check(
 ) -> WalletRecord | None:
     """The wallet address whose owner must consent, None when nobody must. Refuses what cannot be granted with 400."""
     if not items and not request.subject:
-        raise invalid_request("Ask for access_token.access, for subject, or for both", field="access_token")
+        raise InvalidRequest("Ask for access_token.access, for subject, or for both", field="access_token")
     if len({msgspec.json.encode(item) for item in items}) != len(items):
-        raise invalid_request("The items of access_token.access must differ", field="access_token.access")
+        raise InvalidRequest("The items of access_token.access must differ", field="access_token.access")
     if sum(isinstance(item, OutgoingPaymentAccess) and "create" in item.actions for item in items) > 1:
-        raise invalid_request(
+        raise InvalidRequest(
             "One grant can create outgoing payments by one item only, because limits are of one grant: leave create out"
             " of the others, or ask for a grant for each",
             field="access_token.access",
@@ -110,25 +110,23 @@ def _check(
     if not owners:
         return None
     if len({wallet.id for wallet in owners}) > 1:
-        raise invalid_request("Ask for the consent of one wallet address at a time", field="access_token.access")
+        raise InvalidRequest("Ask for the consent of one wallet address at a time", field="access_token.access")
     if client.jwk is not None:
-        raise Refusal(
-            400, "invalid_client", "A client known by its jwk alone cannot ask for consent; use a wallet address"
-        )
+        raise InvalidClient("A client known by its jwk alone cannot ask for consent; use a wallet address")
     if not request.interact:
-        raise invalid_request("This access needs the owner's consent: say how to interact", field="interact")
+        raise InvalidRequest("This access needs the owner's consent: say how to interact", field="interact")
     if request.interact.finish and not is_http_url(request.interact.finish.uri):
-        raise invalid_request("interact.finish.uri must be an absolute http or https URL", field="interact.finish.uri")
+        raise InvalidRequest("interact.finish.uri must be an absolute http or https URL", field="interact.finish.uri")
     return owners[0]
 
 
 def _check_item(tx: Transaction, urls: Urls, item: Access, now: int) -> WalletRecord | None:
     """The wallet address that the item names, if it names one."""
     if len(set(item.actions)) != len(item.actions):
-        raise invalid_request("The actions of an access item must differ", field="access_token.access.actions")
+        raise InvalidRequest("The actions of an access item must differ", field="access_token.access.actions")
     if not item.identifier:
         if needs_consent(item):
-            raise invalid_request(
+            raise InvalidRequest(
                 "This access needs an identifier: the wallet address it is for", field="access_token.access.identifier"
             )
         return None
@@ -170,7 +168,7 @@ def _local_wallet(tx: Transaction, urls: Urls, url: str, field: str) -> WalletRe
     path = urls.wallet_path(url)
     wallet = wallets.find_wallet(tx, path) if path is not None else None
     if wallet is None or not wallet.active:
-        raise invalid_request(f"{url} is not an active wallet address of this server", field=field)
+        raise InvalidRequest(f"{url} is not an active wallet address of this server", field=field)
     return wallet
 
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from payres.clock import MINUTE, SECOND
-from payres.errors import Refusal
+from payres.errors import SignInFailed, TooManyRequests
 from payres.grants.passwords import verify_password
 from payres.limits import (
     MAX_COUNTED,
@@ -91,17 +91,15 @@ def _counts(wallet: WalletRecord, guesser: Guesser) -> list[_Count]:
     return counts
 
 
-def wrong_password() -> Refusal:
+def wrong_password() -> SignInFailed:
     """The password is not that of the wallet's owner."""
-    return Refusal(401, "request_denied", "This is not the password of this wallet", {"reason": "wrong_password"})
+    return SignInFailed("This is not the password of this wallet", reason="wrong_password")
 
 
-def _too_many(count: _Count, wait: int) -> Refusal:
+def _too_many(count: _Count, wait: int) -> TooManyRequests:
     minutes = -(-wait // MINUTE)  # both rounded up: after that time the next attempt is really taken
     unit = "minute" if minutes == 1 else "minutes"
-    return Refusal(
-        429,
-        "too_many_requests",
+    return TooManyRequests(
         f"There were {count.most} wrong passwords {count.what}. Try again in {minutes} {unit}",
-        headers={"Retry-After": str(-(-wait // SECOND))},
+        retry_after=-(-wait // SECOND),
     )

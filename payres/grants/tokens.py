@@ -2,7 +2,7 @@
 
 import msgspec
 
-from payres.errors import Refusal, invalid_token, not_found
+from payres.errors import NotFound, RotationUnknown, TokenInvalid
 from payres.grants.access import Permission
 from payres.grants.forgetting import UNUSED_FOR, forget_ended_tokens
 from payres.identifiers import Identifiers, hash_secret
@@ -43,7 +43,7 @@ def rotate_token(
 def revoke_token(tx: Transaction, token_id: str, now: int) -> None:
     """Ends the token; one that has ended stays so. Refuses with 404 when there never was one."""
     if tokens.find_token(tx, token_id) is None:
-        raise not_found("There is no access token at this URL")
+        raise NotFound("There is no access token at this URL")
     tokens.revoke_token(tx, token_id, now)
 
 
@@ -51,7 +51,7 @@ def revoke_grant(tx: Transaction, grant_id: str, now: int) -> GrantRecord:
     """Ends the grant and every token of it. Refuses with 404 when there is no such grant; a denied one stays denied."""
     grant = grants.find_grant(tx, grant_id)
     if grant is None:
-        raise not_found("There is no such grant")
+        raise NotFound("There is no such grant")
     if grant.state not in {"denied", "revoked"}:
         grants.change_state(tx, grant_id, grant.state, "revoked", now)
         tokens.revoke_tokens_of_grant(tx, grant_id, now)
@@ -68,10 +68,10 @@ def require_token_in_force(tx: Transaction, permission: Permission, now: int) ->
 def check_in_force(expires_at: int, revoked_at: int | None, grant_state: str, now: int) -> None:
     """Refuses with 401 `invalid_token` a token that was revoked, with its grant or alone, or has expired."""
     if revoked_at is not None or grant_state != "issued":
-        raise invalid_token("revoked_token", "The access token was revoked; ask for a new grant")
+        raise TokenInvalid("The access token was revoked; ask for a new grant", reason="revoked_token")
     if now >= expires_at:
-        raise invalid_token("expired_token", "The access token has expired; rotate it or ask for a new grant")
+        raise TokenInvalid("The access token has expired; rotate it or ask for a new grant", reason="expired_token")
 
 
-def invalid_rotation() -> Refusal:
-    return Refusal(404, "invalid_rotation", "There is no access token to rotate at this URL; ask for a new grant")
+def invalid_rotation() -> RotationUnknown:
+    return RotationUnknown("There is no access token to rotate at this URL; ask for a new grant")

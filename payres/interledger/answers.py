@@ -18,11 +18,11 @@ PRUNED_EVERY: Final = 50  # answers; as many again are deleted at most, so that 
 PRUNED_AT_ONCE: Final = 100
 
 
-class NoAnswerYet(Exception):  # noqa: N818 - a state, found
+class NoAnswerYet(Exception):
     """The request was passed on and its outcome is not known yet; the peer should ask again."""
 
 
-class RequestIdReused(Exception):  # noqa: N818 - a state, found
+class RequestIdReused(Exception):
     """The peer used the Request-Id for another packet before."""
 
 

@@ -19,7 +19,7 @@ from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 
 
-class PaymentEnded(Exception):  # noqa: N818 - a state, found
+class PaymentEnded(Exception):
     """The outgoing payment is no longer under way, or has nothing left for the packet."""
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import Clock
-from payres.errors import Refusal
+from payres.errors import Unavailable
 from payres.interledger import ildcp
 from payres.interledger.addresses import covers
 from payres.interledger.answers import Answers, NoAnswerYet, Request, RequestIdReused
@@ -71,8 +71,8 @@ class Connector:
                 return await self._process(peer, prepare, request)
         except Declined as declined:
             return declined.reject(self._ilp_address)
-        except Refusal as refusal:  # storage did not take the work
-            return Reject(Code.INTERNAL_ERROR, self._ilp_address, refusal.description)
+        except Unavailable as error:  # storage did not take the work
+            return Reject(Code.INTERNAL_ERROR, self._ilp_address, str(error))
         except (NoAnswerYet, RequestIdReused):
             raise
         except Exception:
@@ -147,8 +147,8 @@ class Connector:
         """
         try:
             return await self._database.write(partial(self._answers.find, request=request))
-        except Refusal as refusal:
-            raise NoAnswerYet from refusal
+        except Unavailable as error:
+            raise NoAnswerYet from error
 
 
 def _configuration(peer: PeerRecord, prepare: Prepare) -> Reply:

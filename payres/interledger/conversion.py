@@ -4,7 +4,7 @@ from fractions import Fraction
 from math import floor
 
 from payres.amounts import MAX_LEDGER, Asset, convert
-from payres.errors import Refusal
+from payres.errors import NoRate
 from payres.interledger.declined import Declined
 from payres.interledger.packets import Code, too_large_data
 from payres.payments.exchange import rate_between
@@ -31,7 +31,6 @@ def converted(tx: Transaction, amount: int, source: Asset, target: Asset, now: i
 def _rate(tx: Transaction, source: Asset, target: Asset, now: int) -> Fraction:
     try:
         return rate_between(tx, source.code, target.code, now)
-    except Refusal as refusal:
-        stale = (refusal.details or {}).get("reason") == "exchange_rate_expired"  # soon there is a new one
-        code = Code.INTERNAL_ERROR if stale else Code.CANNOT_RECEIVE
-        raise Declined(code, f"There is no exchange rate from {source.code} to {target.code}") from refusal
+    except NoRate as error:
+        code = Code.INTERNAL_ERROR if error.is_stale else Code.CANNOT_RECEIVE
+        raise Declined(code, f"There is no exchange rate from {source.code} to {target.code}") from error

@@ -3,7 +3,7 @@
 from payres.interledger.packets import Code, Reject
 
 
-class Declined(Exception):  # noqa: N818 - an answer, not an error of the program
+class Declined(Exception):
     """The packet is answered with a Reject of ours. `message` may go to any sender: it names nobody and no balance."""
 
     def __init__(self, code: Code, message: str = "", data: bytes = b"") -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from payres import ledger
 from payres.amounts import Asset
-from payres.errors import Refusal
+from payres.errors import InvalidAmount
 from payres.interledger.conversion import converted
 from payres.interledger.credentials import wallet_of
 from payres.interledger.declined import Declined
@@ -21,7 +21,7 @@ from payres.store.peers import PeerRecord
 from payres.store.wallets import WalletRecord
 
 
-class TakesNoMore(Exception):  # noqa: N818 - a state, found
+class TakesNoMore(Exception):
     """The amount does not fit into what the incoming payment still wants."""
 
 
@@ -52,8 +52,8 @@ def deliver(tx: Transaction, arrival: Arrival, now: int) -> None:
     except NotEnough as lack:
         whose = "The peer's credit" if lack.account.kind == "peer" else "The liquidity in the receiver's asset"
         raise Declined(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice") from lack
-    except Refusal as refusal:  # a total that one figure does not hold
-        raise Declined(Code.INSUFFICIENT_LIQUIDITY, refusal.description) from refusal
+    except InvalidAmount as error:  # a total that one figure does not hold
+        raise Declined(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
 
 
 def _payee(tx: Transaction, arrival: Arrival, now: int) -> tuple[WalletRecord, IncomingRecord | None]:
@@ -80,7 +80,10 @@ def _fits(payment: IncomingRecord, amount: int) -> bool:
 
 
 def _move(tx: Transaction, arrival: Arrival, wallet: WalletRecord, payment_id: str | None, now: int) -> None:
-    """Peer to wallet, through the liquidity accounts when the assets differ. Raises NotEnough, Refusal, Declined."""
+    """Peer to wallet, through the liquidity accounts when the assets differ.
+
+    Raises NotEnough, InvalidAmount, Declined.
+    """
     peer, target = arrival.peer, wallet.account_id
     if peer.asset_id == wallet.asset_id:
         ledger.transfer(tx, peer.account_id, target, arrival.sent, "payment", now, incoming_payment_id=payment_id)

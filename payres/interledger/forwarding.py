@@ -8,7 +8,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.clock import SECOND, Clock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.identifiers import Identifiers
 from payres.interledger import balances
 from payres.interledger.answers import Answers, NoAnswerYet, Request
@@ -69,7 +69,8 @@ class Forwarder:
     async def forward(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes:
         """The next peer's reply, or the answer that was kept of the same request.
 
-        Raises Declined, NoAnswerYet when the outcome is not known and the peer may ask again, RequestIdReused, Refusal.
+        Raises Declined, NoAnswerYet when the outcome is not known and the peer may ask again,
+        RequestIdReused, DomainError.
         """
         next_peer_id = await self._database.read(partial(self._to, peer=peer, prepare=prepare))
         try:
@@ -131,7 +132,7 @@ class Forwarder:
         except NotEnough as lack:
             whose = "The peer's credit" if lack.account.kind == "peer" else "The liquidity in the next asset"
             raise Declined(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice") from lack
-        except (PaymentEnded, Refusal) as obstacle:  # the peer was removed a moment ago; more than the ledger holds
+        except (PaymentEnded, DomainError) as obstacle:  # the peer was removed a moment ago; more than the ledger holds
             raise Declined(Code.INSUFFICIENT_LIQUIDITY) from obstacle
         return Departure(hop, packet)
 
@@ -162,7 +163,7 @@ class Forwarder:
         return await self._link.post(hop.peer, hop.token, packet.prepare, number, seconds)
 
     async def _conclude(self, left: Departure, request: Request, outcome: Answered | NotSent | Lost) -> Reply:
-        """Posts or releases the money before the answer goes back. Raises Declined, NoAnswerYet, Refusal."""
+        """Posts or releases the money before the answer goes back. Raises Declined, NoAnswerYet, DomainError."""
         if isinstance(outcome, Lost) and request.request_id is not None:
             self._recovery.lost(left.packet)
             await self._note(left.hop, outcome.why)

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from payres.errors import Refusal
+from payres.errors import Unavailable
 from payres.federation.http import Bounds, FetchFailed, GuardedClient, Response
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Reply, decode_reply
@@ -88,7 +88,7 @@ class Link:
             self._repeating[peer.id] = repeatable
             try:
                 await self._database.write(partial(peers.set_repeats_answers, peer_id=peer.id, repeats=repeatable))
-            except Refusal:  # the answer matters more; the next one tries again
+            except Unavailable:  # the answer matters more; the next one tries again
                 del self._repeating[peer.id]
 
 

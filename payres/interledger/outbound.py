@@ -14,7 +14,7 @@ import msgspec
 from payres import ledger
 from payres.amounts import Asset
 from payres.clock import SECOND, Clock
-from payres.errors import Refusal
+from payres.errors import Unavailable
 from payres.identifiers import Identifiers
 from payres.interledger import balances
 from payres.interledger.balances import PaymentEnded
@@ -203,8 +203,8 @@ async def note_failure(database: Database, peer: PeerRecord, why: str, now: int)
         return
     try:
         await database.write(lambda tx: peers.note_error(tx, peer.id, why, now))
-    except Refusal as error:
-        log.warning("the failure of peer %s could not be kept: %s", peer.name, error.description)
+    except Unavailable as error:
+        log.warning("the failure of peer %s could not be kept: %s", peer.name, str(error))
 
 
 def _onward(prepare: Prepare, hop: Hop) -> Prepare:

@@ -7,7 +7,7 @@ import msgspec
 
 from payres.amounts import MAX_VALUE, Asset, Fee, Scales, fee_on, minimum_send
 from payres.clock import Clock
-from payres.errors import Refusal, invalid_request
+from payres.errors import InvalidAmount, InvalidReceiver, InvalidRequest
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbounds
@@ -68,7 +68,7 @@ class RemoteQuotes:
         if not is_elsewhere(self._urls, request.receiver):
             return None
         if request.debit_amount and request.receive_amount:
-            raise invalid_request("Give debitAmount or receiveAmount, not both", field="receiveAmount")
+            raise InvalidRequest("Give debitAmount or receiveAmount, not both", field="receiveAmount")
         return await self._offer(
             _Wanted(
                 wallet_address=request.wallet_address,
@@ -142,11 +142,9 @@ def _to_deliver(wanted: _Wanted, receiver: RemoteIncomingPayment) -> int:
     """What shall arrive: the amount asked for, or what the incoming payment still wants."""
     amount = value_in(wanted.receive, receiver.asset, "receiveAmount") if wanted.receive else receiver.remaining
     if amount is None:
-        raise Refusal(
-            400,
-            "invalid_amount",
+        raise InvalidAmount(
             "Give debitAmount or receiveAmount: the receiver has no incomingAmount to infer one from",
-            {"field": "debitAmount"},
+            field="debitAmount",
         )
     _check_fits(receiver, amount)
     return amount
@@ -175,7 +173,7 @@ def _offer(
     receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: ProbedPath, *, sends_all: bool
 ) -> Offer:
     if max(debit, receive) > MAX_VALUE:
-        raise Refusal(400, "invalid_amount", f"The payment is too large: an amount is at most {MAX_VALUE}")
+        raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
     return Offer(
         receiver=receiver.url,
         debit=debit,
@@ -195,13 +193,12 @@ def _least_debit(fee: Fee, path: ProbedPath) -> int:
 
 def _check_fits(receiver: RemoteIncomingPayment, amount: int) -> None:
     if receiver.remaining is not None and amount > receiver.remaining:
-        raise Refusal(
-            400,
-            "invalid_amount",
+        raise InvalidAmount(
             f"The receiver takes at most {receiver.remaining} more, this would deliver {amount}",
-            {"remaining": str(receiver.remaining), "receiveValue": str(amount)},
+            remaining=str(receiver.remaining),
+            receiveValue=str(amount),
         )
 
 
-def _unpayable(field: str, reason: str, sentence: str) -> Refusal:
+def _unpayable(field: str, reason: str, sentence: str) -> InvalidReceiver:
     return invalid_receiver(field, sentence, reason)

@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from payres.clock import HOUR, MINUTE, SECOND, Clock
-from payres.errors import Refusal
+from payres.errors import Unavailable
 from payres.interledger import balances
 from payres.interledger.answers import Answers, Request
 from payres.interledger.link import BOUNDS, Answered, Link
@@ -68,7 +68,7 @@ class Recovery:
     async def resolve(self, packet: PacketRecord) -> bool:
         """Posts or releases the money of our payment's packet, once that is known; False when nobody will ever say.
 
-        Raises what storage raises (Refusal).
+        Raises what storage raises (Unavailable).
         """
         resolved = await self._resolved(packet)
         if resolved.outcome == "unknown":
@@ -88,7 +88,7 @@ class Recovery:
                 tasks.create_task(self._recover(await self._lost.get()))
 
     async def ask(self, packet: PacketRecord) -> Resolved:
-        """Asks the peer once what became of a packet under way. Raises what storage raises (Refusal)."""
+        """Asks the peer once what became of a packet under way. Raises what storage raises (Unavailable)."""
         found = await self._database.read(partial(_peer_and_token, peer_id=packet.to_peer_id))
         if found is None:
             return Resolved("unknown", why="The peer was removed")
@@ -130,7 +130,7 @@ class Recovery:
         while True:
             try:
                 page = await self._database.read(partial(packets.prepared_packets, limit=PAGE, after=after))
-            except Refusal:  # storage has logged why
+            except Unavailable:  # storage has logged why
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             for packet in page:

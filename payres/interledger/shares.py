@@ -10,7 +10,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 
-class NoPlace(Exception):  # noqa: N818 - a state, found
+class NoPlace(Exception):
     """No place became free in time."""
 
 

@@ -1,7 +1,7 @@
 """Assets as the operator sets them up: their codes, what sending in them costs, and their exchange rates."""
 
 from payres.amounts import Fee, parse_rate
-from payres.errors import invalid_request, not_found
+from payres.errors import InvalidRequest, NotFound
 from payres.operator import movements
 from payres.store import assets
 from payres.store.assets import AssetRecord
@@ -15,7 +15,7 @@ def open_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
     """The asset, made on first use. Refuses with 400 a code or a scale that Open Payments cannot carry."""
     require_code(code)
     if not 0 <= scale <= MAX_SCALE:
-        raise invalid_request(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
+        raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
     return assets.ensure_asset(tx, code, scale)
 
 
@@ -23,14 +23,14 @@ def require_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
     """An asset that is in use here already. Refuses with 404."""
     asset = assets.find_asset(tx, code, scale)
     if asset is None:
-        raise not_found(f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
+        raise NotFound(f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
     return asset
 
 
 def require_code(code: str) -> str:
     """`code` itself. It should be of ISO 4217, such as USD; any 1 to 32 printable ASCII characters will do."""
     if not 1 <= len(code) <= MAX_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
-        raise invalid_request(
+        raise InvalidRequest(
             f"{code!r} cannot be an asset code: use 1 to {MAX_CODE_LENGTH} printable ASCII characters without spaces,"
             " such as USD",
             field="asset",
@@ -47,7 +47,7 @@ def set_fee(tx: Transaction, code: str, scale: int, fixed: str, basis_points: in
     try:
         fee = Fee(movements.require_amount(fixed, asset, least=0), basis_points)
     except ValueError as error:
-        raise invalid_request(f"This fee cannot be set: {error}", field="basis_points") from error
+        raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     assets.set_fee(tx, asset.id, fee.fixed, fee.basis_points)
     return assets.asset_by_id(tx, asset.id)
 
@@ -58,15 +58,15 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
     It holds for quotes made from now on, before any rate of the rates service. Refuses with 400.
     """
     if require_code(base) == require_code(counter):
-        raise invalid_request(f"{base} and {counter} are one currency, whose rate is always 1", field="counter")
+        raise InvalidRequest(f"{base} and {counter} are one currency, whose rate is always 1", field="counter")
     try:
         parse_rate(rate)
     except ValueError as error:
-        raise invalid_request(f"{rate!r} cannot be a rate: {error}", field="rate") from error
+        raise InvalidRequest(f"{rate!r} cannot be a rate: {error}", field="rate") from error
     assets.set_rate(tx, base, counter, rate, now)
 
 
 def remove_rate(tx: Transaction, base: str, counter: str) -> None:
     """Forgets a rate; what the rates service says counts again. Refuses with 404."""
     if not assets.remove_rate(tx, base, counter):
-        raise not_found(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
+        raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")

@@ -11,7 +11,6 @@ import msgspec
 from payres.clock import SECOND
 from payres.operator import audit
 from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, first_fault, rename, side_file
-from payres.store.database import Transaction
 from payres.store.migrations import (
     UnusableDatabase,
     first_difference,
@@ -25,7 +24,7 @@ from payres.store.server_lock import refuse_linked, server_lock
 PAUSE_MILLISECONDS = 5  # the server's commits get their turn; a gigabyte takes ten seconds or so
 
 
-class BackupRefused(Exception):  # noqa: N818 - names what was decided
+class BackupRefused(Exception):
     """Nothing was copied or replaced; the text says why and what to do."""
 
 
@@ -129,12 +128,12 @@ def _prove(partial: Path) -> int:
     return version
 
 
-def _payres_version(tx: Transaction) -> int:
+def _payres_version(tx: sqlite3.Connection) -> int:
     require_payres(tx)
     return version_of(tx)
 
 
-def _first_fault(tx: Transaction) -> str | None:
+def _first_fault(tx: sqlite3.Connection) -> str | None:
     """What is wrong with the books or the file; in a database of an older version, with the file alone."""
     try:
         if not is_newest(tx):
@@ -148,6 +147,6 @@ def _first_fault(tx: Transaction) -> str | None:
     return f"the invariant `{broken.name}` is broken: {broken.breaches[0]}" if broken else None
 
 
-def _first_fault_of_file(tx: Transaction) -> str | None:
+def _first_fault_of_file(tx: sqlite3.Connection) -> str | None:
     """What is wrong with the file or with its tables, of any version."""
     return first_fault(tx) or first_difference(tx)

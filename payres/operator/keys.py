@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from payres.errors import not_found, wrong_state
+from payres.errors import NotFound, WrongState
 from payres.operator.wallets import require_wallet
 from payres.store import wallets
 from payres.store.database import Transaction
@@ -19,7 +19,7 @@ def add_key(tx: Transaction, path: str, jwk: "JWK", now: int) -> KeyRecord:
     """
     wallet = require_wallet(tx, path)
     if find_key(tx, wallet, jwk.kid) is not None:
-        raise wrong_state(
+        raise WrongState(
             f"The wallet {wallet.path} has a key {jwk.kid} in force; revoke it first or choose another kid",
             kid=jwk.kid,
         )
@@ -32,9 +32,7 @@ def revoke_key(tx: Transaction, path: str, kid: str, now: int) -> KeyRecord:
     wallet = require_wallet(tx, path)
     key = find_key(tx, wallet, kid)
     if key is None:
-        raise not_found(
-            f"The wallet {wallet.path} has no key {kid} in force; `payres key list {wallet.path}` shows all"
-        )
+        raise NotFound(f"The wallet {wallet.path} has no key {kid} in force; `payres key list {wallet.path}` shows all")
     wallets.revoke_key(tx, wallet.id, kid, now)
     return KeyRecord(key.kid, key.x, key.created_at, now)
 

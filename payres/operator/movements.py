@@ -5,7 +5,7 @@ Everything that the operator types as an amount is read here, so that each comma
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
-from payres.errors import Refusal
+from payres.errors import InsufficientFunds, InvalidAmount
 from payres.store.assets import AssetRecord
 from payres.store.database import Transaction
 
@@ -33,11 +33,10 @@ def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now
         ledger.transfer(tx, account_id, external, amount, "withdrawal", now)
     except ledger.NotEnough as lack:
         free = format_decimal(lack.free, _unit(asset))
-        raise Refusal(
-            403,
-            "insufficient_funds",
+        raise InsufficientFunds(
             f"{holder} has {free} {asset.code} free, less than {format_decimal(amount, _unit(asset))} {asset.code}",
-            {"reason": reason, "free": free},
+            reason=reason,
+            free=free,
         ) from lack
     return amount
 
@@ -47,10 +46,10 @@ def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
     try:
         amount = parse_decimal(text, _unit(asset))
     except ValueError as error:
-        raise Refusal(400, "invalid_amount", f"{text!r} is not an amount of {asset.code}: {error}") from error
+        raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
     if not least <= amount <= MAX_LEDGER:
         low, high = (f"{format_decimal(bound, _unit(asset))} {asset.code}" for bound in (least, MAX_LEDGER))
-        raise Refusal(400, "invalid_amount", f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
+        raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
     return amount
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
-from payres.errors import invalid_request, not_found, wrong_state
+from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.identifiers import hash_secret
 from payres.operator import movements
 from payres.operator.assets import open_asset
@@ -78,7 +78,7 @@ def add_peer(tx: Transaction, new: NewPeer, own_address: str, now: int) -> PeerR
     asset = open_asset(tx, new.asset_code, new.asset_scale)
     for other in peers.list_peers(tx):
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
-            raise wrong_state(f"The peer {other.name} has this ILP address and asset already", name=other.name)
+            raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
     account_id = ledger.open_account(tx, "peer", asset.id, -new.credit_limit)
     peer_id = peers.insert_peer(
         tx, new.name, account_id, new.ilp_address, new.url, outgoing_token, incoming_token_hash, new.max_packet, now
@@ -92,7 +92,7 @@ def require_peer(tx: Transaction, name: str) -> PeerRecord:
     """The peer in force under a name. Refuses with 404."""
     peer = peers.find_peer(tx, name)
     if peer is None:
-        raise not_found(f"There is no peer {name!r}; `payres peer list` shows all")
+        raise NotFound(f"There is no peer {name!r}; `payres peer list` shows all")
     return peer
 
 
@@ -128,14 +128,14 @@ def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
     peer = require_peer(tx, name)
     count, _ = packets.in_flight(tx, peer.id)
     if count or peer.reserved:
-        raise wrong_state(
+        raise WrongState(
             f"Packets to or from the peer {name} are under way; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
         )
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
         settle = "pay that, then book it" if peer.balance > 0 else "when that has been paid, book it"
-        raise wrong_state(f"{_sentence(describe_balance(peer))}: {settle} with `{command}`, then remove the peer")
+        raise WrongState(f"{_sentence(describe_balance(peer))}: {settle} with `{command}`, then remove the peer")
     peers.remove_peer(tx, peer.id, now)
     return peer
 
@@ -171,19 +171,19 @@ def describe_balance(peer: PeerRecord) -> str:
 
 def _check_name(tx: Transaction, name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise invalid_request(
+        raise InvalidRequest(
             f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank",
             field="name",
         )
     if peers.find_peer(tx, name) is not None:
-        raise wrong_state(f"There is a peer {name} already; choose another name", name=name)
+        raise WrongState(f"There is a peer {name} already; choose another name", name=name)
 
 
 def _check_address(address: str, own_address: str) -> None:
     if len(address) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(address):
-        raise invalid_request(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
+        raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
     if address == own_address:
-        raise invalid_request(
+        raise InvalidRequest(
             f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
             field="ilp_address",
         )
@@ -195,13 +195,13 @@ def _check_routes(routes: Iterable[str], own_address: str) -> None:
     for prefix in routes:
         # A scheme alone is a prefix too, and becomes an address with one segment more.
         if len(prefix) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(f"{prefix}.x"):
-            raise invalid_request(
+            raise InvalidRequest(
                 f"{prefix!r} is not a prefix of ILP addresses: write an address such as test.first-bank, or a scheme"
                 " alone, such as g or test",
                 field="routes",
             )
         if prefix == own_address:
-            raise invalid_request(
+            raise InvalidRequest(
                 f"{prefix} is this server's own ILP address; packets for it do not go to a peer", field="routes"
             )
         _check_scheme(prefix, "routes")
@@ -209,12 +209,12 @@ def _check_routes(routes: Iterable[str], own_address: str) -> None:
 
 def _check_scheme(prefix: str, field: str) -> None:
     if prefix.partition(".")[0] == "peer":  # RFC 15: these are for the two ends of a link
-        raise invalid_request(f"Packets for {prefix} are never passed on; use another scheme than peer", field=field)
+        raise InvalidRequest(f"Packets for {prefix} are never passed on; use another scheme than peer", field=field)
 
 
 def _check_url(url: str) -> None:
     if not is_http_url(url) or not url.isascii() or "#" in url:
-        raise invalid_request(
+        raise InvalidRequest(
             "The URL that the peer takes packets at must be an http or https URL such as https://first-bank.example/ilp,"
             " without user information and fragment",
             field="url",
@@ -223,7 +223,7 @@ def _check_url(url: str) -> None:
 
 def _check_bound(field: str, value: int | None, least: int) -> None:
     if value is not None and not least <= value <= MAX_LEDGER:
-        raise invalid_request(f"{field} is from {least} to {MAX_LEDGER} minor units, not {value}", field=field)
+        raise InvalidRequest(f"{field} is from {least} to {MAX_LEDGER} minor units, not {value}", field=field)
 
 
 def _outgoing(tx: Transaction, token: str) -> bytes:
@@ -238,7 +238,7 @@ def _incoming(tx: Transaction, token: str, peer_id: int | None = None) -> bytes:
     hashed = hash_secret(token)
     other = peers.peer_by_token(tx, hashed)
     if other is not None and other.id != peer_id:
-        raise wrong_state(
+        raise WrongState(
             f"The peer {other.name} has this incoming token; each peer needs one of its own", name=other.name
         )
     return hashed
@@ -246,7 +246,7 @@ def _incoming(tx: Transaction, token: str, peer_id: int | None = None) -> bytes:
 
 def _check_token(which: str, token: str) -> None:
     if not _TOKEN.fullmatch(token):
-        raise invalid_request(
+        raise InvalidRequest(
             f"The {which} token cannot be a bearer token: it is 1 to {MAX_TOKEN_LENGTH} printable ASCII characters"
             " without spaces",
             field=f"{which}_token",
@@ -258,7 +258,7 @@ def _set_credit_limit(tx: Transaction, peer: PeerRecord, credit_limit: int) -> N
         ledger.set_floor(tx, peer.account_id, -credit_limit)
     except ledger.NotEnough as lack:
         used = _decimal(peer, peer.reserved - peer.balance)
-        raise wrong_state(
+        raise WrongState(
             f"The peer {peer.name} uses {used} {peer.asset_code} of its credit, packets under way included; the limit"
             " cannot be lower than that"
         ) from lack
@@ -268,7 +268,7 @@ def _change_routes(tx: Transaction, peer: PeerRecord, change: PeerChange, own_ad
     _check_routes(change.add_routes, own_address)
     for prefix in change.remove_routes:
         if not peers.delete_route(tx, peer.id, prefix):
-            raise invalid_request(
+            raise InvalidRequest(
                 f"The peer {peer.name} has no route {prefix!r}; `payres peer show {peer.name}` lists its routes",
                 field="routes",
             )

@@ -1,7 +1,7 @@
 """Wallet addresses as the operator rules them: opening, money in and out, password, closing."""
 
 from payres import ledger
-from payres.errors import invalid_request, not_found, wrong_state
+from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.grants.passwords import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
@@ -30,7 +30,7 @@ def create_wallet(
     if public_name is not None:
         _check_name(public_name)
     if wallets.find_wallet(tx, clean) is not None:
-        raise wrong_state(f"There is a wallet {clean} already; choose another path", path=clean)
+        raise WrongState(f"There is a wallet {clean} already; choose another path", path=clean)
     asset = open_asset(tx, asset_code, scale)
     account_id = ledger.open_account(tx, "wallet", asset.id)
     password_hash = None if password is None else hash_password(password)
@@ -43,7 +43,7 @@ def require_wallet(tx: Transaction, path: str) -> WalletRecord:
     clean = require_wallet_path(path)
     wallet = wallets.find_wallet(tx, clean)
     if wallet is None:
-        raise not_found(f"There is no wallet {clean}; `payres wallet list` shows all")
+        raise NotFound(f"There is no wallet {clean}; `payres wallet list` shows all")
     return wallet
 
 
@@ -54,7 +54,7 @@ def deposit(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
     """
     wallet = require_wallet(tx, path)
     if not wallet.active:
-        raise wrong_state(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
+        raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
     movements.pay_in(tx, wallet.account_id, assets.asset_by_id(tx, wallet.asset_id), text, now)
     return wallet
 
@@ -99,4 +99,4 @@ def _change_state(tx: Transaction, path: str, state: str) -> WalletRecord:
 
 def _check_name(name: str) -> None:
     if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise invalid_request(f"A public name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
+        raise InvalidRequest(f"A public name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")

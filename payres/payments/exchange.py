@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from payres.amounts import Asset, parse_rate, parse_value
 from payres.clock import SECOND
-from payres.errors import Refusal
+from payres.errors import InvalidAmount, NoRate
 from payres.store import assets
 from payres.store.database import Transaction
 from payres.wire import Amount
@@ -26,17 +26,11 @@ def rate_between(tx: Transaction, base: str, counter: str, now: int) -> Fraction
     expired = there or back
     if expired is not None:
         age = (now - expired.set_at) // SECOND
-        raise _no_rate(
-            "exchange_rate_expired", f"The exchange rate from {base} to {counter} is {age} s old; try again shortly"
-        )
-    raise _no_rate(
-        "no_exchange_rate",
+        raise NoRate(f"The exchange rate from {base} to {counter} is {age} s old; try again shortly", is_stale=True)
+    raise NoRate(
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
+        is_stale=False,
     )
-
-
-def _no_rate(reason: str, description: str) -> Refusal:
-    return Refusal(400, "invalid_receiver", description, {"reason": reason})
 
 
 def value_in(amount: Amount, asset: Asset, field: str) -> int:
@@ -44,14 +38,14 @@ def value_in(amount: Amount, asset: Asset, field: str) -> int:
     try:
         value = parse_value(amount.value)
     except ValueError as error:
-        raise Refusal(400, "invalid_amount", f"{field}.value: {error}", {"field": f"{field}.value"}) from error
+        raise InvalidAmount(f"{field}.value: {error}", field=f"{field}.value") from error
     if (amount.asset_code, amount.asset_scale) != (asset.code, asset.scale):
-        raise Refusal(
-            400,
-            "invalid_amount",
+        raise InvalidAmount(
             f"{field} must be in {asset.code} with assetScale {asset.scale}",
-            {"field": field, "assetCode": asset.code, "assetScale": asset.scale},
+            field=field,
+            assetCode=asset.code,
+            assetScale=asset.scale,
         )
     if value == 0:
-        raise Refusal(400, "invalid_amount", f"{field}.value must be above zero", {"field": f"{field}.value"})
+        raise InvalidAmount(f"{field}.value must be above zero", field=f"{field}.value")
     return value

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from payres.clock import DAY
-from payres.errors import Refusal
+from payres.errors import KeyReused
 from payres.store import idempotency
 from payres.store.database import Transaction
 from payres.store.idempotency import KeptAnswer
@@ -78,7 +78,7 @@ def find_answer(tx: Transaction, request: KeyedRequest, now: int) -> KeptAnswer 
         return None
     if kept.path != request.path:
         sentence = f"The Idempotency-Key was used at {kept.path} before; use a new one for each creation"
-        raise Refusal(422, "idempotency_key_reused", sentence, {"reason": "path"})
+        raise KeyReused(sentence, reason="path")
     if kept.body_hash != _hash(request):
         raise _other_body(first_difference(MEMBERS.decode(kept.members), _members(request)))
     return kept
@@ -159,12 +159,12 @@ def _digest(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()[:DIGEST_LENGTH]
 
 
-def _other_body(member: str | None) -> Refusal:
+def _other_body(member: str | None) -> KeyReused:
     advice = "repeat a request byte for byte, and use a new key for a new creation"
     if member is None:
         sentence = (
             f"The Idempotency-Key was used with a body of other bytes before, though with the same members: {advice}"
         )
-        return Refusal(422, "idempotency_key_reused", sentence, {"reason": "body"})
+        return KeyReused(sentence, reason="body")
     sentence = f"The Idempotency-Key was used with another body before, where {member} differs: {advice}"
-    return Refusal(422, "idempotency_key_reused", sentence, {"reason": "body", "field": member})
+    return KeyReused(sentence, reason="body", field=member)

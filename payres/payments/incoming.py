@@ -2,7 +2,7 @@
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import format_time, parse_time
-from payres.errors import Refusal, not_found, wrong_state
+from payres.errors import InvalidAmount, InvalidExpiry, NotFound, WrongState
 from payres.identifiers import Identifiers
 from payres.ledger import SUMMED, check_sum
 from payres.payments.exchange import value_in
@@ -52,7 +52,7 @@ def complete_incoming_payment(tx: Transaction, payment: IncomingRecord, now: int
     if payment.completed:
         return payment
     if not payment.open_at(now):
-        raise wrong_state("The incoming payment has expired and can no longer be completed")
+        raise WrongState("The incoming payment has expired and can no longer be completed")
     incoming.complete_incoming(tx, payment.id, now)
     return require_incoming(tx, payment.id)
 
@@ -65,26 +65,24 @@ def require_incoming(tx: Transaction, payment_id: str) -> IncomingRecord:
     return payment
 
 
-def no_such_payment() -> Refusal:
+def no_such_payment() -> NotFound:
     """The same answer whether it does not exist or is another client's."""
-    return not_found("There is no such incoming payment, or it is not this client's")
+    return NotFound("There is no such incoming payment, or it is not this client's")
 
 
 def check_countable(payment: IncomingRecord, amount: int) -> None:
     """Refuses with 400 `invalid_amount` what would take the payment's total past what one figure holds."""
     if payment.received + amount > MAX_LEDGER:
-        raise Refusal(
-            400,
-            "invalid_amount",
+        raise InvalidAmount(
             f"The incoming payment has received {payment.received}, and its total may not pass {MAX_LEDGER}",
-            {"receiveValue": str(amount)},
+            receiveValue=str(amount),
         )
 
 
 def credit(tx: Transaction, payment: IncomingRecord, amount: int, now: int) -> None:
     """Counts an amount that the ledger has credited in this same unit, and completes a payment that has all it wants.
 
-    Raises Refusal (a total past 2^63-1), LedgerBroken when the total is not what was transferred.
+    Raises InvalidAmount (a total past 2^63-1), LedgerBroken when the total is not what was transferred.
     """
     check_countable(payment, amount)
     credited = incoming.first_received(tx, payment, SUMMED)
@@ -101,10 +99,10 @@ def _expiry(text: str | None, longest: int, now: int) -> int:
     try:
         expires_at = parse_time(text)
     except ValueError as error:
-        raise Refusal(400, "invalid_expiry", f"expiresAt: {error}", {"field": "expiresAt"}) from error
+        raise InvalidExpiry(f"expiresAt: {error}", field="expiresAt") from error
     if expires_at <= now:
-        raise Refusal(400, "invalid_expiry", "expiresAt must lie in the future", {"field": "expiresAt"})
+        raise InvalidExpiry("expiresAt must lie in the future", field="expiresAt")
     if expires_at > now + longest:
         latest = format_time(now + longest)
-        raise Refusal(400, "invalid_expiry", f"expiresAt may be no later than {latest}", {"field": "expiresAt"})
+        raise InvalidExpiry(f"expiresAt may be no later than {latest}", field="expiresAt")
     return expires_at

@@ -4,7 +4,7 @@ import msgspec
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
-from payres.errors import Refusal, invalid_request, not_found, wrong_state
+from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, NotFound, WrongState
 from payres.grants.limits import PaymentTerms, Spent, check_limits, spent_in_window
 from payres.identifiers import Identifiers
 from payres.payments.elsewhere import Offer, Path, decode_path, encode_path
@@ -97,9 +97,9 @@ def require_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord:
     return payment
 
 
-def no_such_payment() -> Refusal:
+def no_such_payment() -> NotFound:
     """The same answer whether it does not exist or is another client's."""
-    return not_found("There is no such outgoing payment, or it is not this client's")
+    return NotFound("There is no such outgoing payment, or it is not this client's")
 
 
 def _kept_path(path: Path | None, limits: Limits | None) -> str | None:
@@ -137,7 +137,7 @@ def _plan(
             receive_asset=receiver.asset,
             fee=terms.fee,
         )
-    raise invalid_request("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
+    raise InvalidRequest("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
 
 
 def _plan_from_offer(offer: Offer) -> _Plan:
@@ -162,7 +162,7 @@ def _plan_from_quote(
     if quote is None or quote.client_id != client_id or quote.wallet_address_id != wallet.id:
         raise _invalid_quote("quoteId is not a quote of this client for this wallet address")
     if outgoing.quote_used(tx, quote.id):
-        raise wrong_state("The quote has been used; ask for a new one", field="quoteId")
+        raise WrongState("The quote has been used; ask for a new one", field="quoteId")
     if now >= quote.expires_at:
         raise _invalid_quote("The quote has expired; ask for a new one")
     debit, receive = int(quote.debit_value), int(quote.receive_value)
@@ -189,11 +189,10 @@ def _reserve(tx: Transaction, wallet: WalletRecord, payment: OutgoingRecord, now
     try:
         ledger.reserve(tx, wallet.account_id, payment.debit, payment.id, now)
     except ledger.NotEnough as error:
-        raise Refusal(
-            403,
-            "insufficient_funds",
+        raise InsufficientFunds(
             f"The wallet does not have the {payment.debit} that the payment needs",
-            {"reason": "wallet", "needed": str(payment.debit)},
+            reason="wallet",
+            needed=str(payment.debit),
         ) from error
     asset = assets.find_asset(tx, payment.receive_code, payment.receive_scale)
     if payment.incoming_payment_id is None or asset is None or asset.id == wallet.asset_id:
@@ -201,11 +200,9 @@ def _reserve(tx: Transaction, wallet: WalletRecord, payment: OutgoingRecord, now
     try:
         ledger.reserve(tx, ledger.operator_account(tx, asset.id, "liquidity"), payment.receive, payment.id, now)
     except ledger.NotEnough as error:
-        raise Refusal(
-            403,
-            "insufficient_funds",
+        raise InsufficientFunds(
             f"This server cannot exchange {payment.receive} into {asset.code} at the moment; try less or later",
-            {"reason": "liquidity"},
+            reason="liquidity",
         ) from error
 
 
@@ -213,7 +210,7 @@ def _count_spending(tx: Transaction, payment: OutgoingRecord, grant_id: str, ass
     """Adds the payment to what its grant has spent in the window, limits or none; returns the sums."""
     before = spent_in_window(tx, grant_id, payment.window_start, asset) or Spent(0, 0, asset)
     if max(before.debit + payment.debit, before.receive + payment.receive) > MAX_LEDGER:
-        raise Refusal(400, "invalid_amount", f"One grant counts at most {MAX_LEDGER} minor units; ask for a new grant")
+        raise InvalidAmount(f"One grant counts at most {MAX_LEDGER} minor units; ask for a new grant")
     grants.add_spending(
         tx, grant_id, payment.window_start, asset.code, asset.scale, payment.debit, payment.receive, now
     )
@@ -237,8 +234,8 @@ def _check_spent(tx: Transaction, payment: OutgoingRecord, grant_id: str, spent:
 
 def _check_movable(debit: int, receive: int) -> None:
     if max(debit, receive) > MAX_LEDGER:
-        raise Refusal(400, "invalid_amount", f"The ledger moves at most {MAX_LEDGER} minor units at once")
+        raise InvalidAmount(f"The ledger moves at most {MAX_LEDGER} minor units at once")
 
 
-def _invalid_quote(description: str) -> Refusal:
-    return Refusal(400, "invalid_quote", description, {"field": "quoteId"})
+def _invalid_quote(description: str) -> InvalidQuote:
+    return InvalidQuote(description, field="quoteId")

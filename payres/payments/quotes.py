@@ -8,7 +8,7 @@ from fractions import Fraction
 import msgspec
 
 from payres.amounts import MAX_LEDGER, Asset, Fee, Scales, Terms, TooLarge, TooSmall, fixed_receive, fixed_send
-from payres.errors import Refusal, invalid_request, not_found
+from payres.errors import InvalidAmount, InvalidRequest, NotFound
 from payres.grants.forgetting import QUOTE_UNUSED_FOR, forget_quotes
 from payres.identifiers import Identifiers
 from payres.payments.elsewhere import Offer, encode_path
@@ -39,7 +39,7 @@ def create_quote(
     Refuses with 400: `invalid_receiver`, `invalid_amount`. Part 4.7.
     """
     if request.debit_amount and request.receive_amount:
-        raise invalid_request("Give debitAmount or receiveAmount, not both", field="receiveAmount")
+        raise InvalidRequest("Give debitAmount or receiveAmount, not both", field="receiveAmount")
     receiver = open_receiver(tx, urls, request.receiver, now, "receiver")
     terms = _terms(tx, wallet, receiver, request.debit_amount or None, request.receive_amount or None, now)
     quote = QuoteRecord(
@@ -96,9 +96,9 @@ def require_quote(tx: Transaction, quote_id: str) -> QuoteRecord:
     return quote
 
 
-def no_such_quote() -> Refusal:
+def no_such_quote() -> NotFound:
     """The same answer whether it does not exist, was never used and is forgotten, or is another client's."""
-    return not_found("There is no such quote, or it is not this client's")
+    return NotFound("There is no such quote, or it is not this client's")
 
 
 def fixed_send_terms(tx: Transaction, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount, now: int) -> Terms:
@@ -135,7 +135,7 @@ def _terms(
         works = _works(error.minimum, fee, rate, scales, receiver)
         raise too_small(error.minimum if works else None, Asset(source.code, source.scale)) from error
     except TooLarge as error:
-        raise Refusal(400, "invalid_amount", f"The payment is too large: {error}") from error
+        raise InvalidAmount(f"The payment is too large: {error}") from error
     _check_fits(receiver, terms)
     return terms
 
@@ -146,11 +146,9 @@ def _wanted(receiver: LocalReceiver, receive: Amount | None) -> int:
         return value_in(receive, receiver.asset, "receiveAmount")
     remaining = receiver.payment.remaining
     if remaining is None:
-        raise Refusal(
-            400,
-            "invalid_amount",
+        raise InvalidAmount(
             "Give debitAmount or receiveAmount: the receiver has no incomingAmount to infer one from",
-            {"field": "debitAmount"},
+            field="debitAmount",
         )
     return remaining
 
@@ -158,11 +156,10 @@ def _wanted(receiver: LocalReceiver, receive: Amount | None) -> int:
 def _check_fits(receiver: LocalReceiver, terms: Terms) -> None:
     remaining = receiver.payment.remaining
     if remaining is not None and terms.receive > remaining:
-        raise Refusal(
-            400,
-            "invalid_amount",
+        raise InvalidAmount(
             f"The receiver takes at most {remaining} more, this would deliver {terms.receive}",
-            {"remaining": str(remaining), "receiveValue": str(terms.receive)},
+            remaining=str(remaining),
+            receiveValue=str(terms.receive),
         )
 
 
@@ -176,15 +173,14 @@ def _works(debit: int, fee: Fee, rate: Fraction, scales: Scales, receiver: Local
     return terms.debit <= MAX_LEDGER and terms.receive <= most
 
 
-def too_small(minimum: int | None, asset: Asset) -> Refusal:
+def too_small(minimum: int | None, asset: Asset) -> InvalidAmount:
     """Nothing would arrive; `minimum` is the smallest debit that works, None when none does."""
     if minimum is None:
         says = "Nothing would arrive, and no debitAmount would fit: the two assets cannot be exchanged in these amounts"
-        return Refusal(400, "invalid_amount", says, {"field": "debitAmount"})
+        return InvalidAmount(says, field="debitAmount")
     least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
-    return Refusal(
-        400,
-        "invalid_amount",
+    return InvalidAmount(
         f"Nothing would arrive: send at least {minimum} (see details.minSendAmount)",
-        {"field": "debitAmount", "minSendAmount": least},
+        field="debitAmount",
+        minSendAmount=least,
     )

@@ -3,7 +3,7 @@
 import msgspec
 
 from payres.amounts import Asset
-from payres.errors import Refusal
+from payres.errors import InvalidReceiver
 from payres.store import incoming, wallets
 from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord
@@ -47,6 +47,6 @@ def open_receiver(tx: Transaction, urls: Urls, url: str, now: int, field: str) -
     return LocalReceiver(plain, payment, wallet)
 
 
-def invalid_receiver(field: str, why: str, reason: str | None = None) -> Refusal:
+def invalid_receiver(field: str, why: str, reason: str | None = None) -> InvalidReceiver:
     details = {"field": field} if reason is None else {"field": field, "reason": reason}
-    return Refusal(400, "invalid_receiver", f"{field} cannot be paid: {why}", details)
+    return InvalidReceiver(f"{field} cannot be paid: {why}", **details)

@@ -11,7 +11,7 @@ from functools import partial
 
 from payres import ledger
 from payres.clock import Clock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.payments import incoming as incoming_rules
 from payres.store import accounts, assets, grants, incoming, outgoing, wallets
 from payres.store.accounts import ReservationRecord
@@ -82,8 +82,8 @@ def settle(tx: Transaction, payment_id: str, clock: Clock) -> None:
     try:
         with savepoint(tx):
             _move(tx, payment, receiver, now)
-    except Refusal as error:  # the receiver's account cannot hold more
-        fail(tx, payment, error.description, now)
+    except DomainError as error:  # the receiver's account cannot hold more
+        fail(tx, payment, str(error), now)
 
 
 def promised_reservation(tx: Transaction, payment_id: str) -> ReservationRecord:

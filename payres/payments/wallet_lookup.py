@@ -1,6 +1,6 @@
 """Finding the wallet address that a request names."""
 
-from payres.errors import invalid_request
+from payres.errors import InvalidRequest
 from payres.store import wallets
 from payres.store.database import Transaction
 from payres.store.wallets import WalletRecord
@@ -12,5 +12,5 @@ def active_wallet(tx: Transaction, urls: Urls, url: str, field: str = "walletAdd
     path = urls.wallet_path(url)
     wallet = wallets.find_wallet(tx, path) if path is not None else None
     if wallet is None or not wallet.active:
-        raise invalid_request(f"{field} is not an active wallet address of this server", field=field)
+        raise InvalidRequest(f"{field} is not an active wallet address of this server", field=field)
     return wallet

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from payres.errors import Refusal
+from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_ACCEPT_BYTES
 from payres.routes.messages import JSON
 
@@ -60,7 +60,7 @@ def check_accept(headers: Sequence[tuple[bytes, bytes]], types: Sequence[str] = 
     else:
         return
     if not accepts(_joined(headers), types):
-        raise Refusal(406, "not_acceptable", f"The answer is {JSON}: name it in Accept, or leave Accept out")
+        raise ErrorResponse(406, "not_acceptable", f"The answer is {JSON}: name it in Accept, or leave Accept out")
 
 
 def takes(headers: Sequence[tuple[bytes, bytes]], media_type: str) -> bool:

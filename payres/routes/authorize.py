@@ -10,13 +10,13 @@ from functools import partial
 import msgspec
 from starlette.requests import Request
 
-from payres.errors import Refusal, invalid_client, invalid_token
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_keys
 from payres.grants import clients
 from payres.grants.access import AccessType, Action, Permission, permit
 from payres.grants.clients import Client
 from payres.grants.tokens import check_in_force, require_token_in_force
+from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.identifiers import hash_secret
 from payres.routes.context import Context, context_of
 from payres.routes.messages import signed_message
@@ -115,7 +115,7 @@ async def _fetch_keys(context: Context, client: Client) -> dict[str, JWK]:
     try:
         keys = await fetch_keys(context.http, client.wallet_address)
     except FetchFailed as error:
-        raise invalid_client("unknown_key", f"The client's keys could not be fetched: {error}") from error
+        raise unproven_client("unknown_key", f"The client's keys could not be fetched: {error}") from error
     now = context.clock.now()
     await context.database.write(lambda tx: clients.remember_remote_keys(tx, client, keys, now))
     return {key.kid: key for key in keys}
@@ -131,12 +131,12 @@ async def _use_nonce(context: Context, client: Client, verified: Verified, now: 
         return client_store.use_nonce(tx, record.id, kid, nonce, expires_at, now)
 
     if not await context.database.write(unit):
-        raise invalid_client("nonce_reused", "The signature's nonce was used before; sign each request anew")
+        raise unproven_client("nonce_reused", "The signature's nonce was used before; sign each request anew")
 
 
-def _rejection(rejected: Rejected) -> Refusal:
+def _rejection(rejected: Rejected) -> ErrorResponse:
     details = msgspec.structs.asdict(rejected)
     extra = {"component": details["component"], "signatureBase": details["signature_base"]}
-    return invalid_client(
+    return unproven_client(
         str(rejected.reason), rejected.description, **{k: v for k, v in extra.items() if v is not None}
     )

@@ -13,12 +13,13 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from payres.clock import MINUTE, SECOND
-from payres.errors import Refusal, invalid_request
+from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, WrongState
 from payres.grants import consent, owner_session, wording
 from payres.grants.consent import Decision
 from payres.grants.intervals import describe_moment
 from payres.grants.owner_session import ConsentRequest, OwnerDecision
 from payres.grants.sign_in import Guesser
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.routes.context import context_of
 from payres.routes.forms import keep_session, read_form, session_cookie
 from payres.routes.pages import redirect, refusal_page, render
@@ -36,12 +37,13 @@ class ConsentPages:
         request = Request(scope, receive)
         try:
             response = await _serve(request)
-        except Refusal as refusal:
+        except DomainError as error:
+            refusal = error_response(error)
             context_of(request).rate_limits.count_failure(scope, refusal.status)
             response = refusal_page(request, refusal)
         except Exception:
             log.exception("%s of a consent page failed", request.method)  # its address is a secret
-            fault = Refusal(500, "internal_error", "The fault is not yours. Please try again in a while")
+            fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
             response = refusal_page(request, fault)
         await response(scope, receive, send)
 
@@ -54,7 +56,7 @@ async def _serve(request: Request) -> Response:
         return _show(request, await _find(request))
     if request.method != "POST":
         allow = {"Allow": "GET, HEAD, POST"}
-        raise Refusal(
+        raise ErrorResponse(
             405, "method_not_allowed", "This page can be opened, and its form be sent; no more", headers=allow
         )
     form = await read_form(request)
@@ -65,7 +67,7 @@ async def _serve(request: Request) -> Response:
             return await _sign_out(request, form)
         case "approve" | "deny" as choice:
             return await _decide(request, form, approve=choice == "approve")
-    raise invalid_request("This form is not one of this page's. Please open the request again", field="choice")
+    raise InvalidRequest("This form is not one of this page's. Please open the request again", field="choice")
 
 
 def _show(request: Request, found: ConsentRequest) -> Response:
@@ -94,10 +96,10 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
             return owner_session.open_session(tx, found.wallet, replaced, context.identifiers, context.clock.now())
 
         session = await context.database.write(unit)
-    except Refusal as refusal:
-        if refusal.status != 401:
-            return refusal_page(request, refusal, _path(request))
-        return _show_sign_in(request, found, refusal.description, 401)
+    except SignInFailed as error:
+        return _show_sign_in(request, found, str(error), 401)
+    except DomainError as error:
+        return refusal_page(request, error_response(error), _path(request))
     response = redirect(_path(request))
     # The server ends the session much earlier; until then the cookie tells this browser from a stranger's.
     keep_session(request, response, session, REMEMBERED // SECOND)
@@ -130,14 +132,12 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
 
     try:
         decision = await context.database.write(unit)
-    except Refusal as refusal:
-        if refusal.status not in {401, 403, 409}:
-            raise
-        return await _explain(request, refusal)
+    except (SignInFailed, InsufficientAccess, WrongState) as error:
+        return await _explain(request, error_response(error))
     return redirect(decision.redirect or _path(request))
 
 
-async def _explain(request: Request, refusal: Refusal) -> Response:
+async def _explain(request: Request, refusal: ErrorResponse) -> Response:
     """Why a decision was not taken, with the way on."""
     found = await _find(request)
     if found.decided:

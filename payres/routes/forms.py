@@ -7,8 +7,9 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal, insufficient_access, invalid_request
+from payres.errors import InsufficientAccess, InvalidRequest
 from payres.grants import owner_session
+from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
 from payres.routes.messages import read_body
@@ -24,7 +25,7 @@ async def read_form(request: Request) -> dict[str, str]:
     """
     _check_origin(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
-        raise Refusal(415, "unsupported_media_type", f"This page takes forms only, as {MEDIA_TYPE}")
+        raise ErrorResponse(415, "unsupported_media_type", f"This page takes forms only, as {MEDIA_TYPE}")
     body = await read_body(request, MAX_FORM_BYTES)
     try:
         pairs = parse_qsl(
@@ -86,8 +87,8 @@ def _check_origin(request: Request) -> None:
     if site not in {"same-origin", "none"} or (
         origin != "null" and normalise(origin) != context_of(request).urls.normal_base
     ):
-        raise insufficient_access("cross_site", "It came from another site. Nothing was decided")
+        raise InsufficientAccess("It came from another site. Nothing was decided", reason="cross_site")
 
 
-def _malformed() -> Refusal:
-    return invalid_request("The form that arrived cannot be read. Please open the request again", field="body")
+def _malformed() -> InvalidRequest:
+    return InvalidRequest("The form that arrived cannot be read. Please open the request again", field="body")

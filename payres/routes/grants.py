@@ -4,12 +4,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import invalid_client
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_wallet_address
 from payres.grants import clients, continuation, tokens
 from payres.grants.clients import Client
 from payres.grants.requests import asks_for_consent, request_grant
+from payres.http.error_responses import unproven_client
 from payres.routes.authorize import gnap_token, parse_signature, prove_client
 from payres.routes.context import Context, context_of
 from payres.routes.messages import json_response, read_body, read_json_body
@@ -94,7 +94,7 @@ async def _prove_continuing_client(request: Request, body: bytes, grant_id: str)
     unverified = parse_signature(request, body)
     token = gnap_token(request)
     if token is None:
-        raise invalid_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
+        raise unproven_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
 
     def unit(tx: Transaction) -> ClientRecord:
         return client_store.client_by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
@@ -114,4 +114,4 @@ async def _client_name(context: Context, client: Client) -> str | None:
     try:
         return (await fetch_wallet_address(context.http, client.wallet_address)).public_name
     except FetchFailed as error:
-        raise invalid_client("unknown_client", f"The client's wallet address could not be read: {error}") from error
+        raise unproven_client("unknown_client", f"The client's wallet address could not be read: {error}") from error

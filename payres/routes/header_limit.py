@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from payres.errors import Refusal
+from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_HEADER_BYTES
 from payres.routes.rate_limits import RateLimits
 from payres.routes.refusals import refusal_response
@@ -18,10 +18,10 @@ def section_bytes(method: str | bytes, target_bytes: int, headers: Iterable[tupl
     return size
 
 
-def too_long() -> Refusal:
+def too_long() -> ErrorResponse:
     """The refusal of a longer header section. What follows it on the connection is not read (RFC 6585 section 5)."""
     sentence = f"The request line and the headers are longer than the {MAX_HEADER_BYTES} bytes that this server takes"
-    return Refusal(431, "too_large", sentence, headers={"Connection": "close"})
+    return ErrorResponse(431, "too_large", sentence, headers={"Connection": "close"})
 
 
 class HeaderLimit:

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.routes.context import context_of
 from payres.routes.messages import json_response
 from payres.store.database import answers
@@ -13,8 +13,8 @@ async def healthz(request: Request) -> Response:
     """GET /healthz: 200 when the process lives and the database can be read, 503 with the reason when it cannot."""
     try:
         await context_of(request).database.read(answers)
-    except Refusal as refusal:
-        return _unavailable(refusal.description)
+    except DomainError as error:
+        return _unavailable(str(error))
     return json_response({"status": "ok"})
 
 

@@ -20,7 +20,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from payres.clock import SECOND
-from payres.errors import Refusal, unavailable
+from payres.errors import DomainError, Unavailable
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.limits import (
     BODY_SECONDS,
     HEADER_SECONDS,
@@ -66,7 +67,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._held = b""  # what has come, of which so much is parsed:
         self._parsed = 0
         self._unfinished = 0  # bytes that came since the parser last had something to hand on
-        self._fault: Refusal | None = None  # of the head that the parser was stopped at
+        self._fault: ErrorResponse | None = None  # of the head that the parser was stopped at
         self._last_words: bytes | None = None
         self._coming: float | None = HEADER_SECONDS  # how long what is coming may take; None when nothing is
         self._watched: float | None = None  # what the watch was set for
@@ -91,7 +92,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._last_words = b""  # a refusal keeps the connection for a while, and here are too many for that
             transport.abort()
         elif len(self.connections) > most:
-            self._refuse(unavailable("The server has as many connections as it takes. Try again shortly"))
+            self._refuse(Unavailable("The server has as many connections as it takes. Try again shortly"))
         elif of_address > most_of_address:
             self._refuse(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
         else:
@@ -218,7 +219,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, run)
 
-    def _fault_of_head(self) -> Refusal | None:
+    def _fault_of_head(self) -> ErrorResponse | None:
         parser = self.parser
         if section_bytes(parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
             return too_long()
@@ -292,7 +293,7 @@ class HttpProtocol(HttpToolsProtocol):
             except httptools.HttpParserUpgrade as offer:  # it is passed over (RFC 9110 section 7.8)
                 data = data[offer.args[0] :]
             except httptools.HttpParserError:
-                self._refuse(self._fault or Refusal(400, "invalid_request", MALFORMED))
+                self._refuse(self._fault or ErrorResponse(400, "invalid_request", MALFORMED))
                 return
             else:
                 return
@@ -317,17 +318,17 @@ class HttpProtocol(HttpToolsProtocol):
         elif is_answered and (not self._begun or self._coming == BODY_SECONDS):
             self._close()
         else:
-            self._refuse(Refusal(408, "too_slow", f"The request did not come within {self._coming} seconds"))
+            self._refuse(ErrorResponse(408, "too_slow", f"The request did not come within {self._coming} seconds"))
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, error: DomainError) -> None:
         """Answers with a refusal as soon as the requests before it have their answers, and hangs up."""
         # No higher than that: a stranger could fill the log.
-        log.debug("refused what came from %s: %s", self.client, refusal.description)
+        log.debug("refused what came from %s: %s", self.client, error)
         is_answered = self.cycle is None or self.cycle.response_complete
         is_in_body = self._begun and self._coming == BODY_SECONDS
         self._coming = None
         self._set_watch()
-        self._last_words = self._answer(refusal)
+        self._last_words = self._answer(error_response(error))
         if is_answered and is_in_body:  # a request has one answer, and this one has it
             self._close()
         elif is_answered:
@@ -348,7 +349,7 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._hang_up()
 
-    def _answer(self, refusal: Refusal) -> bytes:
+    def _answer(self, refusal: ErrorResponse) -> bytes:
         response = refusal_response(refusal)
         status = HTTPStatus(refusal.status)
         fields = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]

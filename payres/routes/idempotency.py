@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal, invalid_request
+from payres.errors import InvalidRequest
 from payres.grants.access import Permission
 from payres.grants.tokens import require_token_in_force
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
@@ -135,8 +135,8 @@ def _string(value: bytes) -> str:
     return text
 
 
-def _malformed(description: str) -> Refusal:
-    return invalid_request(description, field="Idempotency-Key")
+def _malformed(description: str) -> InvalidRequest:
+    return InvalidRequest(description, field="Idempotency-Key")
 
 
 def _repeated(kept: KeptAnswer) -> Response:

@@ -8,7 +8,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal, invalid_request, invalid_token
+from payres.errors import DomainError, InvalidRequest
+from payres.http.error_responses import ErrorResponse, error_response, invalid_token
 from payres.identifiers import hash_secret
 from payres.interledger.answers import NoAnswerYet, RequestIdReused
 from payres.limits import MAX_PACKET_BODY_BYTES
@@ -33,9 +34,10 @@ async def receive(request: Request) -> Response:
     echo = {"Request-Id": number} if REQUEST_ID.fullmatch(number) else {}
     try:
         reply = await _reply(request, number if echo else None)
-    except Refusal as refusal:
+    except DomainError as error:
+        refusal = error_response(error)
         refusal.headers = {**refusal.headers, **echo}
-        raise
+        raise refusal from error
     return Response(reply, media_type=MEDIA_TYPE, headers=echo)
 
 
@@ -49,14 +51,14 @@ async def _reply(request: Request, request_id: str | None) -> bytes:
         peer = await _peer(request, token)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in MEDIA_TYPES:
-        raise invalid_request(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
+        raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
     try:
         return await context_of(request).connector.handle(peer, body, request_id)
     except NoAnswerYet:
         sentence = "The packet was passed on and its outcome is not known yet; repeat the request to learn it"
-        raise Refusal(504, "unavailable", sentence, headers={"Retry-After": "1"}) from None
+        raise ErrorResponse(504, "unavailable", sentence, headers={"Retry-After": "1"}) from None
     except RequestIdReused:
-        raise invalid_request("The Request-Id was used for another packet before", field="Request-Id") from None
+        raise InvalidRequest("The Request-Id was used for another packet before", field="Request-Id") from None
 
 
 def _token(request: Request) -> str:
@@ -75,7 +77,7 @@ async def _peer(request: Request, token: str) -> PeerRecord:
     return peer
 
 
-def _unauthorized(reason: str, description: str) -> Refusal:
+def _unauthorized(reason: str, description: str) -> ErrorResponse:
     refusal = invalid_token(reason, description)
     refusal.headers = {"WWW-Authenticate": "Bearer"}
     return refusal

@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import invalid_request
+from payres.errors import InvalidRequest
 from payres.grants.access import Permission
 from payres.grants.tokens import require_token_in_force
 from payres.payments import incoming as rules
@@ -36,7 +36,7 @@ async def create(request: Request) -> Response:
     asked = decode(REQUEST, body)
     wallet_address = asked.wallet_address or permission.identifier()
     if not wallet_address:
-        raise invalid_request("walletAddress is needed: the grant does not name one", field="walletAddress")
+        raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
     permission.item_for(wallet_address)
     creation = Creation(request, body, permission, None if asked.wallet_address else wallet_address)
     now = context.clock.now()

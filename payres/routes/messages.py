@@ -5,7 +5,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal, invalid_request
+from payres.errors import InvalidRequest
+from payres.http.error_responses import ErrorResponse
 from payres.routes.context import context_of
 from payres.signatures.base import Message
 from payres.wire import encode
@@ -21,10 +22,10 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
     while more:
         message = await request.receive()  # Request.stream is a generator and costs as much again as what it reads
         if message["type"] == "http.disconnect":  # nobody reads the answer, but hanging up is no fault of ours either
-            raise invalid_request("The body ended before all of it had come", field="body")
+            raise InvalidRequest("The body ended before all of it had come", field="body")
         body += message.get("body", b"")
         if len(body) > limit:
-            raise Refusal(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
+            raise ErrorResponse(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
         more = message.get("more_body", False)
     return bytes(body)
 
@@ -34,7 +35,7 @@ async def read_json_body(request: Request) -> bytes:
     body = await read_body(request)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and media_type != JSON:
-        raise Refusal(415, "unsupported_media_type", f"Send the body as Content-Type: {JSON}")
+        raise ErrorResponse(415, "unsupported_media_type", f"Send the body as Content-Type: {JSON}")
     return body
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from payres.errors import Refusal
+from payres.http.error_responses import ErrorResponse
 from payres.routes.context import context_of
 from payres.routes.refusals import where_to_ask
 
@@ -78,7 +78,7 @@ def redirect(url: str) -> Response:
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
-def refusal_page(request: Request, refusal: Refusal, again: str | None = None) -> Response:
+def refusal_page(request: Request, refusal: ErrorResponse, again: str | None = None) -> Response:
     """The page for a refusal; `again` is where the owner can look at the request once more."""
     title = TITLES.get(refusal.code, "This did not work")
     values = {"title": title, "text": refusal.description, "again": again}

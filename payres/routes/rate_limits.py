@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from payres.clock import Clock
-from payres.errors import Refusal
+from payres.errors import TooManyRequests
 from payres.settings import Settings
 from payres.throttle import Throttle, origin_of, too_many
 
@@ -28,7 +28,7 @@ class RateLimits:
         self._addresses = Throttle(settings.rate_limit_per_address, clock)
         self._strangers = Throttle(settings.rate_limit_of_strangers, clock)
 
-    def refusal_of_address(self, address: str, path: str) -> Refusal | None:
+    def refusal_of_address(self, address: str, path: str) -> TooManyRequests | None:
         """Counts a request for its address; the refusal when it is one too many."""
         wait = self._strangers.wait(address)
         if wait:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.limits import MIN_FREE_BYTES
 from payres.store.database import Database, touch
 
@@ -42,8 +42,8 @@ class Readiness:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await self._database.write(touch)
-        except Refusal as refusal:
-            return refusal.description
+        except DomainError as error:
+            return str(error)
         except TimeoutError:
             return f"The database did not take a commit within {PATIENCE_SECONDS:g} seconds"
         return None

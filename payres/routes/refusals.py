@@ -7,7 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.routes.context import context_of
 from payres.routes.cross_origin import answer_headers
 from payres.routes.messages import json_response
@@ -22,9 +23,10 @@ ROUTING = {
 }
 
 
-async def render_refusal(request: Request, refusal: Exception) -> Response:
-    """The answer for a Refusal. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
-    assert isinstance(refusal, Refusal)
+async def render_refusal(request: Request, error: Exception) -> Response:
+    """The answer for a domain error. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
+    assert isinstance(error, DomainError)
+    refusal = error_response(error)
     rate_limits_of(request).count_failure(request.scope, refusal.status)
     if refusal.status == 405 and request.method == "OPTIONS":
         # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
@@ -40,11 +42,12 @@ def where_to_ask(request: Request) -> dict[str, str]:
     return {"WWW-Authenticate": f"GNAP as_uri={context_of(request).urls.auth_server}"}
 
 
-def refusal_response(refusal: Refusal) -> Response:
-    """The answer for a Refusal as far as no request is needed for it."""
-    error = {"code": refusal.code, "description": refusal.description}
+def refusal_response(error: DomainError) -> Response:
+    """The answer for a domain error as far as no request is needed for it."""
+    refusal = error_response(error)
+    shown = {"code": refusal.code, "description": refusal.description}
     details = {"details": dict(refusal.details)} if refusal.details else {}
-    return json_response({"error": error | details}, refusal.status, dict(refusal.headers))
+    return json_response({"error": shown | details}, refusal.status, dict(refusal.headers))
 
 
 async def render_routing(request: Request, exception: Exception) -> Response:
@@ -53,7 +56,7 @@ async def render_routing(request: Request, exception: Exception) -> Response:
     code, description = ROUTING.get(exception.status_code, ("invalid_request", "The request cannot be understood"))
     status = exception.status_code if exception.status_code in ROUTING else 400
     headers = {"Allow": _allowed_methods(request)} if status == 405 else exception.headers
-    return await render_refusal(request, Refusal(status, code, description, headers=headers))
+    return await render_refusal(request, ErrorResponse(status, code, description, headers=headers))
 
 
 def _allowed_methods(request: Request) -> str:
@@ -70,4 +73,4 @@ async def render_fault(request: Request, exception: Exception) -> Response:
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
     headers = {"Connection": "close", **answer_headers(request)}
-    return await render_refusal(request, Refusal(500, "internal_error", sentence, headers=headers))
+    return await render_refusal(request, ErrorResponse(500, "internal_error", sentence, headers=headers))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from payres.errors import Refusal
+from payres.http.error_responses import ErrorResponse
 
 _TELLING: Final = frozenset({b"host", b"transfer-encoding"})
 # uri-host [":" port], which may be empty (RFC 9110 section 7.2); some clients send a zone inside the brackets.
@@ -17,7 +17,7 @@ _CODINGS: Final = "The only Transfer-Encoding is chunked, named once, in HTTP/1.
 _UPGRADE: Final = "Leave the Upgrade header out of a request with a body: this server speaks HTTP/1.1 only"
 
 
-def ambiguity(version: str, headers: Sequence[tuple[bytes, bytes]], offers_upgrade: bool) -> Refusal | None:
+def ambiguity(version: str, headers: Sequence[tuple[bytes, bytes]], offers_upgrade: bool) -> ErrorResponse | None:
     """The refusal of a request that another reader on its way, such as a proxy, may understand in another way.
 
     `headers` have lower-case names. The parser has refused a Content-Length that is repeated or stands beside a
@@ -36,7 +36,7 @@ def _is_host(header: tuple[bytes, bytes]) -> bool:
 
 def _judge(
     version: str, telling: list[tuple[bytes, bytes]], headers: Sequence[tuple[bytes, bytes]], offers_upgrade: bool
-) -> Refusal | None:
+) -> ErrorResponse | None:
     if version not in {"1.0", "1.1"}:
         return _refusal(MALFORMED)
     hosts = [header for header in telling if header[0] == b"host"]
@@ -53,5 +53,5 @@ def _judge(
     return None
 
 
-def _refusal(sentence: str) -> Refusal:
-    return Refusal(400, "invalid_request", sentence)
+def _refusal(sentence: str) -> ErrorResponse:
+    return ErrorResponse(400, "invalid_request", sentence)

@@ -5,8 +5,9 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import invalid_token, not_found
+from payres.errors import NotFound
 from payres.grants import tokens as rules
+from payres.http.error_responses import invalid_token
 from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, prove_client
 from payres.routes.context import context_of
@@ -60,7 +61,7 @@ async def _prove_holder(request: Request, token_id: str) -> None:
         token = tokens.find_token(tx, token_id)
         grant = grants.find_grant(tx, token.grant_id) if token else None
         if token is None or grant is None:
-            raise rules.invalid_rotation() if request.method == "POST" else not_found("There is no token at this URL")
+            raise rules.invalid_rotation() if request.method == "POST" else NotFound("There is no token at this URL")
         holder = tokens.find_holder(tx, sent) if sent != token.value_hash else None
         return clients.client_by_id(tx, grant.client_id), holder is not None and holder.in_force(now)
 

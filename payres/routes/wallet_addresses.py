@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import Refusal, method_not_allowed, not_found
+from payres.errors import NotFound
 from payres.grants.clients import local_jwk
+from payres.http.error_responses import method_not_allowed
 from payres.routes import spsp
 from payres.routes.accept import check_accept
 from payres.routes.context import context_of
@@ -91,8 +92,8 @@ def _active(wallet: WalletRecord | None) -> WalletRecord | None:
     return wallet if wallet is not None and wallet.active else None
 
 
-def _nothing() -> Refusal:
-    return not_found("There is nothing at this address")
+def _nothing() -> NotFound:
+    return NotFound("There is nothing at this address")
 
 
 def _require_reading(request: Request, types: Sequence[str] = ()) -> None:

@@ -16,7 +16,7 @@ _LF, _CR, _NUL = b"\n\r\0"
 # Starts only where a run of spaces starts, so that a long run is not scanned again from each of its spaces.
 _OBSOLETE_FOLD = re.compile(rb"(?<![ \t])(?:[ \t]*+\r?\n[ \t]++)++")
 _ABSOLUTE_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)([^?#]*)(\?[^#]*)?")
-_DEFAULT_PORTS: Final = MappingProxyType({"http": ":80", "https": ":443"})
+DEFAULT_PORTS: Final = MappingProxyType({"http": ":80", "https": ":443"})
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ def _scheme(uri: re.Match[str]) -> str:
 
 def _authority(uri: re.Match[str]) -> str:
     # RFC 9421 section 2.2.3: lower-case, without the scheme's default port.
-    return uri[2].lower().removesuffix(_DEFAULT_PORTS.get(_scheme(uri), ""))
+    return uri[2].lower().removesuffix(DEFAULT_PORTS.get(_scheme(uri), ""))
 
 
 def _path(uri: re.Match[str]) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from msgspec import UNSET, UnsetType
 
+from payres.encoding import base64url, base64url_decoded
 from payres.limits import MAX_KEYID_LENGTH
 from payres.signatures.reasons import shown
 
@@ -84,25 +84,20 @@ def encode_jwk(jwk: JWK) -> str:
 def thumbprint(jwk: JWK) -> str:
     """Return the RFC 7638 SHA-256 thumbprint, base64url without padding; it depends on the key alone, not on kid."""
     members = f'{{"crv":"{jwk.crv}","kty":"{jwk.kty}","x":"{jwk.x}"}}'
-    return _base64url(hashlib.sha256(members.encode("ascii")).digest())
-
-
-def public_key_bytes(jwk: JWK) -> bytes:
-    """Return the 32 raw bytes of the key."""
-    return urlsafe_b64decode(jwk.x + "=")
+    return base64url(hashlib.sha256(members.encode("ascii")).digest())
 
 
 @lru_cache(maxsize=1024)
 def public_key(x: str) -> Ed25519PublicKey:
     """Return the key object for a checked JWK's `x`; kept, because the same clients come back with every request."""
-    return Ed25519PublicKey.from_public_bytes(urlsafe_b64decode(x + "="))
+    return Ed25519PublicKey.from_public_bytes(base64url_decoded(x))
 
 
 def jwk_from_public_bytes(kid: str, raw: bytes) -> JWK:
     """Return the JWK of 32 raw public key bytes; raise ValueError for another length or a bad kid."""
     if len(raw) != 32:
         raise ValueError(f"An Ed25519 public key has 32 bytes, not {len(raw)}")
-    return JWK(kid=kid, x=_base64url(raw))
+    return JWK(kid=kid, x=base64url(raw))
 
 
 def jwk_from_pem(kid: str, pem: bytes) -> JWK:
@@ -134,7 +129,3 @@ def generate_private_key() -> Ed25519PrivateKey:
 def private_pem(key: Ed25519PrivateKey) -> bytes:
     """Return the unencrypted PKCS#8 PEM of a private key."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _base64url(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")

@@ -1,4 +1,4 @@
-"""Why a signature is refused: the stable words, what each one means, and the refusal itself."""
+"""Why a signature is rejected: the stable words, what each one means, and the rejection itself."""
 
 from enum import StrEnum
 from typing import Final
@@ -85,5 +85,5 @@ class SignatureError(Exception):
 
 
 def shown(value: str) -> str:
-    """Return a stranger's text quoted and short enough for a sentence."""
+    """Return text that a client sent, quoted and short enough for a sentence."""
     return repr(value if len(value) <= 40 else value[:40] + "...")

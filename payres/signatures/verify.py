@@ -1,8 +1,9 @@
 """Verify the signature of a request (RFC 9421 section 3.2, RFC 9635 section 7.3.1).
 
 Two steps, because the key is looked up by what the first one finds: `parse` does all that needs no key, `verify` the
-rest. Both are pure and return a `Rejected` for whatever a stranger sends; neither raises. How old a signature may be is
-judged in `parameters.check_freshness`; whether its nonce was used before, in `payres.store.clients.use_nonce`.
+rest. Both are pure and return a `Rejected` for whatever an unauthenticated client sends; neither raises. How old a
+signature may be is checked in `parameters.check_freshness`; whether its nonce was used before, in
+`payres.store.clients.use_nonce`.
 """
 
 from collections.abc import Mapping
@@ -61,9 +62,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Unverified(msgspec.Struct, frozen=True):
-    """What `parse` found. Nothing in it is proven: use `keyid` to look the key up, and nothing else before `verify`.
+    """What `parse` found. None of it is verified: use `keyid` to look the key up, and nothing else before `verify`.
 
-    `now` is the time at which it was fresh: whatever else is judged by the clock must be judged by this one.
+    `now` is the time at which it was fresh: whatever else depends on the clock must use this one.
     """
 
     message: Message
@@ -79,11 +80,6 @@ class Unverified(msgspec.Struct, frozen=True):
     def keyids(self) -> tuple[str, ...]:
         """The keyids of all candidates, in order; nearly always one."""
         return tuple(dict.fromkeys(candidate.parameters.keyid for candidate in self.candidates))
-
-    @property
-    def nonce(self) -> str | None:
-        """The nonce of the first candidate."""
-        return self.candidates[0].parameters.nonce
 
 
 def verify_message(message: Message, key: JWK, now: int, policy: Policy = _DEFAULT_POLICY) -> Verified | Rejected:
@@ -234,7 +230,7 @@ def _digest_rejection(message: Message, fields: Fields, candidates: list[Candida
 def respelled(message: Message) -> Message | None:
     """The message with the one other spelling of its target that is taken, or None if it has none.
 
-    Both spellings name the same resource, so a signature over the other one proves as much. Nothing else is tried.
+    Both spellings name the same resource, so a signature over the other one is as good. Nothing else is tried.
     """
     path, mark, query = message.target_uri.partition("?")
     if not query:
@@ -254,16 +250,17 @@ def _verified(candidate: Candidate) -> Verified:
 
 
 def _is_valid(message: Message, candidate: Candidate, key: JWK) -> bool:
-    if _verifies(candidate.base, candidate.signature, key):
+    if is_signature(candidate.signature, candidate.base, key):
         return True
     other = respelled(message)
     if other is None:
         return False
     base = signature_base(other, candidate.components, candidate.signature_input.text)
-    return _verifies(base, candidate.signature, key)
+    return is_signature(candidate.signature, base, key)
 
 
-def _verifies(base: bytes, signature: bytes, key: JWK) -> bool:
+def is_signature(signature: bytes, base: bytes, key: JWK) -> bool:
+    """Whether the signature is one by the key over just this signature base."""
     try:
         public_key(key.x).verify(signature, base)
     except InvalidSignature:

@@ -21,7 +21,7 @@ SIDE_FILES = (*LOGS, "-shm")  # what SQLite keeps beside a database that is open
 HOLD_SECONDS = 1
 
 
-class DatabaseOpen(Exception):  # noqa: N818 - names what was found
+class DatabaseOpen(Exception):
     """Another program has the database open."""
 
 

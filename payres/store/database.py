@@ -15,15 +15,17 @@ from typing import Any, TypeVar
 
 import aiosqlite
 
-from payres.errors import Refusal, unavailable
+from payres.errors import DomainError, Unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
+from payres.settings import Settings
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.halts import Halt, damage
 from payres.store.presence import Presence
+from payres.store.work import Transaction as Transaction
+from payres.store.work import Work, World, world
 
 T = TypeVar("T")
-Transaction = sqlite3.Connection
-Unit = Callable[[Transaction], Any]
+Unit = Callable[[Work], Any]
 Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 READERS = 2
@@ -52,42 +54,45 @@ class Database:
         self._writer.halt(cause)
 
     @classmethod
-    async def open(cls, path: str) -> "Database":
-        """Opens the file, creating or migrating it as needed. A server holds the file's server_lock meanwhile and on.
+    async def open(cls, path: str, around: World | None = None) -> "Database":
+        """Opens the file, creating or migrating it as needed; units of work get their time and ids from `around`.
+
+        A server holds the file's server_lock meanwhile and on.
 
         Raises UnusableDatabase when it is not this program's, sqlite3.Error when it cannot be used.
         """
+        around = around or world(Settings())
         lanes: list[Lane] = []
         presence = Presence(path)
         try:
             connection = await OwnedConnection.open(partial(connect_writer, path, is_locked=True))
-            lanes.append(writer := Lane(connection, partial(run_units, presence=presence)))
+            lanes.append(writer := Lane(connection, partial(run_units, around=around, presence=presence)))
             presence.note()
             for _ in range(READERS + 1):
                 connection = await OwnedConnection.open(partial(connect_reader, path))
-                lanes.append(Lane(connection, run_reads, writer.halt))
+                lanes.append(Lane(connection, partial(run_reads, around=around), writer.halt))
         except BaseException:
             for lane in lanes:
                 await lane.close()
             raise
         return cls(path, writer, lanes[1:-1], lanes[-1])
 
-    async def write(self, unit: Callable[[Transaction], T]) -> T:
+    async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
 
-        What the unit raises is raised here and only its own work is undone. Raises the Refusal `unavailable` (503),
+        What the unit raises is raised here and only its own work is undone. Raises Unavailable,
         with nothing kept, when the commit fails, when too many units wait, and for ever after a unit has raised Halt.
         """
         result: T = await self._writer.submit(unit)
         return result
 
-    async def read(self, unit: Callable[[Transaction], T]) -> T:
+    async def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot that holds all that was committed before this call."""
         lane = min(self._readers, key=Lane.delay)
         result: T = await lane.submit(unit)
         return result
 
-    async def examine(self, unit: Callable[[Transaction], T]) -> T:
+    async def examine(self, unit: Callable[[Work], T]) -> T:
         """Like `read`, on a connection that is kept for what takes long and must hold nobody up."""
         result: T = await self._examiner.submit(unit)
         return result
@@ -134,7 +139,7 @@ class Lane:
     def __init__(
         self,
         connection: OwnedConnection,
-        run_together: Callable[[Sequence[Unit], Transaction], "list[Any] | Halt | NotBegun"],
+        run_together: Callable[[Sequence[Unit], sqlite3.Connection], "list[Any] | Halt | NotBegun"],
         on_halt: Callable[[Halt], None] | None = None,
     ) -> None:
         self._connection = connection
@@ -162,11 +167,11 @@ class Lane:
     async def submit(self, unit: Unit) -> Any:
         """The unit's result, or what it raised."""
         if self._closing is not None:
-            raise unavailable("The server is stopping; try again shortly", retry_after=5)
+            raise Unavailable("The server is stopping; try again shortly", retry_after=5)
         if self.halted is not None:
-            raise unavailable(self.halted, retry_after=HALTED_SECONDS)
+            raise Unavailable(self.halted, retry_after=HALTED_SECONDS)
         if len(self._waiting) >= MAX_WAITING_UNITS:
-            raise unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
+            raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((unit, future))
         if self._drain is None:
@@ -188,10 +193,10 @@ class Lane:
                 if isinstance(outcomes, Halt):
                     self.halt(outcomes)
                     batch, self._waiting = batch + self._waiting, []
-                    outcomes = [Raised(unavailable(self.halted or "", HALTED_SECONDS)) for _ in batch]
+                    outcomes = [Raised(Unavailable(self.halted or "", retry_after=HALTED_SECONDS)) for _ in batch]
                 elif isinstance(outcomes, NotBegun):  # those behind would wait for the same again, beyond all patience
                     batch, self._waiting = batch + self._waiting, []
-                    outcomes = [Raised(unavailable(NOT_STORED)) for _ in batch]
+                    outcomes = [Raised(Unavailable(NOT_STORED)) for _ in batch]
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, self._reported(outcome))
         finally:
@@ -202,7 +207,7 @@ class Lane:
         if not isinstance(outcome, Raised) or not isinstance(outcome.error, Halt):
             return outcome
         self._on_halt(outcome.error)
-        return Raised(unavailable(outcome.error.refusal, HALTED_SECONDS))
+        return Raised(Unavailable(outcome.error.refusal, retry_after=HALTED_SECONDS))
 
     async def close(self) -> None:
         """Lets the queue run dry, then closes the connection. Closing again waits for the same end."""
@@ -239,7 +244,7 @@ def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
 
 
 def run_units(
-    units: Sequence[Unit], connection: Transaction, presence: Presence | None = None
+    units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence | None = None
 ) -> list[Any] | Halt | NotBegun:
     """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
@@ -253,7 +258,7 @@ def run_units(
         log.error("no transaction could begin: %s", error)  # noqa: TRY400
         return damage(error) or NotBegun()
     try:
-        outcomes = [_run_unit(unit, connection) for unit in units]
+        outcomes = [_run_unit(unit, connection, around) for unit in units]
         if presence is not None:
             presence.check()
         connection.execute("COMMIT")
@@ -267,11 +272,11 @@ def run_units(
             return found
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
         _overwrite(connection)
-        return [Raised(unavailable(NOT_STORED)) for _ in units]
+        return [Raised(Unavailable(NOT_STORED)) for _ in units]
     return outcomes
 
 
-def _overwrite(connection: Transaction) -> None:
+def _overwrite(connection: sqlite3.Connection) -> None:
     """Puts another commit where one that failed may stand whole in the log.
 
     When the disk does not confirm a commit, SQLite drops it, but its pages are written: should the process die before
@@ -287,10 +292,10 @@ def _overwrite(connection: Transaction) -> None:
         _roll_back(connection)
 
 
-def _run_unit(unit: Unit, connection: Transaction) -> Any:
+def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
-        outcome = _checked(unit(connection))
+        outcome = _checked(unit(Work(connection, around)))
     except Halt:
         raise
     except BaseException as error:  # even what would end a program must not end the thread with the work half done
@@ -316,14 +321,14 @@ def savepoint(tx: Transaction) -> Iterator[None]:
     tx.execute("RELEASE part")
 
 
-def run_reads(units: Sequence[Unit], connection: Transaction) -> list[Any]:
+def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, around: World) -> list[Any]:
     """Runs the units over one snapshot. Each outcome is a result or Raised."""
     outcomes: list[Any] = []
     try:
         connection.execute("BEGIN")
         for unit in units:
             try:
-                outcomes.append(_checked(unit(connection)))
+                outcomes.append(_checked(unit(Work(connection, around))))
             except BaseException as error:
                 outcomes.append(_raised(error))
         connection.execute("COMMIT")
@@ -332,7 +337,7 @@ def run_reads(units: Sequence[Unit], connection: Transaction) -> list[Any]:
         log.error("%d reads failed: %s", len(units), error)  # noqa: TRY400
         if halt := damage(error):
             return [Raised(halt) for _ in units]
-        return [Raised(unavailable("The server could not read its database. Try again shortly")) for _ in units]
+        return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in units]
     return outcomes
 
 
@@ -344,14 +349,14 @@ def _checked(result: Any) -> Any:
 
 
 def _raised(error: BaseException) -> Raised:
-    """A failure of storage as a Refusal or Halt; any other as it is: a broken constraint is our fault and stays one."""
+    """A failure of storage as Unavailable or Halt; any other as it is: a broken constraint stays our fault."""
     _empty_frames(error)
     if halt := damage(error):
         return Raised(halt)
     if isinstance(error, sqlite3.OperationalError):
         log.error("storage failed a unit of work: %s", error)
-        return Raised(unavailable("The server could not use its storage. Try again shortly"))
-    if not isinstance(error, Refusal):
+        return Raised(Unavailable("The server could not use its storage. Try again shortly"))
+    if not isinstance(error, DomainError):
         log.debug("a unit of work raised", exc_info=error)
     return Raised(error)
 
@@ -372,7 +377,7 @@ def _empty_frames(error: BaseException) -> None:
             chain += [link.__cause__, link.__context__]
 
 
-def _roll_back(connection: Transaction) -> None:
+def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         try:
             connection.execute("ROLLBACK")

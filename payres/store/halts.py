@@ -8,7 +8,7 @@ BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no code of its own for it
 
 
-class Halt(Exception):  # noqa: N818 - a state, found
+class Halt(Exception):
     """What a unit raises when what is stored cannot be right: nothing more may be written until someone has looked.
 
     The text is for the operator's log; `told` is what callers may know.

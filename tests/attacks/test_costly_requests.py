@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from payres.amounts import parse_value
 from payres.clock import parse_time
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
 from payres.routes.accept import check_accept, takes
@@ -83,7 +83,7 @@ def check_cheap(parse: Callable[[], object]) -> None:
     before = sys.gettrace()
     sys.settrace(count)
     try:
-        with suppress(Refusal, ValueError):
+        with suppress(DomainError, ValueError):
             parse()
     finally:
         sys.settrace(before)

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from payres.amounts import Asset
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.intervals import describe, parse_interval
 from payres.interledger import frames, ildcp, packets
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
@@ -424,7 +424,7 @@ def test_fuzz_of_json(shape: type[Any]) -> None:
         if metadata is not None:
             metadata_text(metadata)
 
-    fuzz(shape.__name__, samples, read, Refusal)
+    fuzz(shape.__name__, samples, read, DomainError)
 
 
 def test_fuzz_of_jwks() -> None:
@@ -434,7 +434,7 @@ def test_fuzz_of_jwks() -> None:
 def test_fuzz_of_headers() -> None:
     samples = [b'application/json;q=0.5, */*;q="1"', b"text/html, application/*;q=0", b'"01a1-key"', b'"a\\"b"']
     fuzz("accept", samples, lambda data: accepts(data.decode("latin-1")))
-    fuzz("key", samples, lambda data: idempotency_key([(b"idempotency-key", data)]), Refusal)
+    fuzz("key", samples, lambda data: idempotency_key([(b"idempotency-key", data)]), DomainError)
 
 
 INTERVALS = [

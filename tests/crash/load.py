@@ -74,7 +74,7 @@ class Acknowledged:
     tokens: list[str]
 
 
-class Unavailable(Exception):  # noqa: N818 - a state, found
+class Unavailable(Exception):
     """A request got 503. So it has changed nothing."""
 
 

@@ -40,7 +40,7 @@ FILES = threading.Lock()
 STARTED: list["Server"] = []
 
 
-class CommandFailed(Exception):  # noqa: N818 - a state, found
+class CommandFailed(Exception):
     """A command that should have succeeded did not; the text is what it said."""
 
 

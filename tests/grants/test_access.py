@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.access import AccessType, Action, Permission, encode_access, granted_access, permit
+from payres.http.error_responses import error_response
 from payres.store.tokens import TokenHolder
 from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 
@@ -43,18 +44,19 @@ def test_actions_imply_only_their_own_all(granted: str, action: Action, allowed:
     if allowed:
         assert permission(action, item(granted)).items
         return
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         permission(action, item(granted))
-    assert (refusal.value.status, refusal.value.code) == (403, "insufficient_access")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (403, "insufficient_access")
     assert refusal.value.details == {"reason": "action", "type": "incoming-payment", "action": action}
 
 
 def test_access_is_for_its_type() -> None:
     items = [item("create read", ALICE, "outgoing-payment"), item("create", kind="quote")]
     assert permission("create", *items, kind="quote").items[0].actions == ["create"]
-    with pytest.raises(Refusal):
+    with pytest.raises(DomainError):
         permission("read", *items, kind="quote")
-    with pytest.raises(Refusal):
+    with pytest.raises(DomainError):
         permission("create", *items, kind="incoming-payment")
 
 
@@ -81,7 +83,7 @@ def test_identifier_is_compared_as_a_url(identifier: str | None, wallet_address:
     if covered:
         assert allowed.item_for(wallet_address)
         return
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         allowed.item_for(wallet_address)
     assert refusal.value.details == {"reason": "identifier"}
 
@@ -119,9 +121,9 @@ def test_resources_of_others_are_reached_with_all_only(
 
 
 def test_own_resource_outside_the_grant_is_refused_openly() -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         permission("read", item("read-all", BOB)).reaches(ALICE, MINE)
-    assert (refusal.value.status, refusal.value.details) == (403, {"reason": "identifier"})
+    assert (error_response(refusal.value).status, refusal.value.details) == (403, {"reason": "identifier"})
 
 
 @pytest.mark.parametrize(

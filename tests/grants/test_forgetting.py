@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from payres.cli import main
 from payres.clock import DAY, HOUR, MINUTE, SECOND
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants import clients, consent
 from payres.grants.clients import Client
 from payres.grants.continuation import continue_grant
@@ -32,6 +32,7 @@ from payres.grants.forgetting import (
 )
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
+from payres.http.error_responses import error_response
 from payres.identifiers import SystemIdentifiers
 from payres.operator import wallets
 from payres.payments.incoming import create_incoming_payment
@@ -187,9 +188,9 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
     forget_all(tx, now + TOKEN_LIFETIME + UNUSED_FOR - 1)
     assert tokens.find_token(tx, token_id) is not None
     forget_all(tx, now + TOKEN_LIFETIME + UNUSED_FOR)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         rotate(tx, token_id, now + TOKEN_LIFETIME + UNUSED_FOR)
-    assert refusal.value.code == "invalid_rotation"
+    assert error_response(refusal.value).code == "invalid_rotation"
     assert [count(tx, table) for table in ("grant", "access_token", "client")] == [0, 0, 0]
 
 
@@ -223,9 +224,10 @@ def test_request_for_consent_goes_unless_it_was_approved(tx: Transaction, end: s
 def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
     pending = consent.find_pending_of_grant(tx, id_of(ask(tx, SHOP, START, SPENDING)))
     forget_all(tx, START + 2 * DAY)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         consent.decide(tx, URLS, pending, True, SystemIdentifiers(), START + 2 * DAY)
-    assert (refusal.value.status, refusal.value.code) == (404, "unknown_interaction")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (404, "unknown_interaction")
 
 
 def test_token_that_is_gone_has_ended(tx: Transaction) -> None:
@@ -349,7 +351,7 @@ def test_grant_that_was_approved_or_used_is_never_forgotten(steps: list[tuple[st
     with closing(opened()) as tx:
         story = Story(tx)
         for step in steps:
-            with suppress(Refusal):
+            with suppress(DomainError):
                 story.take(*step)
         forget_all(tx, story.now)
         there = {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')}

@@ -6,10 +6,11 @@ from contextlib import closing
 import pytest
 
 from payres.clock import DAY, HOUR, SECOND
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants import clients
 from payres.grants.clients import Client
 from payres.grants.forgetting import IDLE_FOR, QUOTE_UNUSED_FOR, QUOTES_AT_ONCE, forget_clients, forget_quotes
+from payres.http.error_responses import error_response
 from payres.identifiers import SystemIdentifiers
 from payres.operator import wallets
 from payres.payments.idempotency import KEPT_FOR
@@ -120,9 +121,10 @@ def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, re
     forget_quotes(tx, made.expires_at + DAY - 1)
     assert require_quote(tx, made.id) == made
     forget_quotes(tx, made.expires_at + DAY)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         require_quote(tx, made.id)
-    assert (refusal.value.status, refusal.value.code) == (404, "not_found")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (404, "not_found")
 
 
 def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
@@ -137,9 +139,9 @@ def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receive
     assert ids(tx) == [used.id]
     assert tx.execute("SELECT forget_at FROM quote").fetchall() == [(None,)]
     assert tx.execute("SELECT id, quote_id FROM outgoing_payment").fetchall() == [(payment_id, used.id)]
-    with pytest.raises(Refusal, match="not a quote of this client"):
+    with pytest.raises(DomainError, match="not a quote of this client"):
         pay(tx, unused, START + 10 * DAY)
-    with pytest.raises(Refusal, match="has been used"):
+    with pytest.raises(DomainError, match="has been used"):
         pay(tx, used, START + 10 * DAY)
 
 

@@ -19,13 +19,14 @@ import msgspec
 import pytest
 
 from payres.clock import MovableClock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.federation.http import GuardedClient
 from payres.federation.keys import fetch_keys
 from payres.grants import clients, consent
 from payres.grants.continuation import continue_grant, find_continuable
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant
+from payres.http.error_responses import error_response
 from payres.identifiers import SystemIdentifiers
 from payres.operator import keys, wallets
 from payres.routes import authorize
@@ -254,9 +255,13 @@ def test_time_to_decide_is_over_at_the_second(still: Instance, refused: Refused)
     refused(follow(still.client, late), 401, "request_denied", reason="undecided")
     still.clock.advance(INSTANT)
     for decide in (still.approve, still.deny):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(DomainError) as refusal:
             decide(late["interact"]["redirect"])
-        assert (refusal.value.status, refusal.value.code) == (400, "invalid_interaction")
+        shown = error_response(refusal.value)
+        assert (shown.status, shown.code) == (
+            400,
+            "invalid_interaction",
+        )
     refused(follow(still.client, late), 401, "request_denied", reason="decision_expired")
     assert "access_token" in follow(still.client, in_time, {"interact_ref": reference}).json()
 
@@ -810,7 +815,7 @@ class Walk:
             return
         try:
             self._take(step)
-        except Refusal:
+        except DomainError:
             return
 
     def _take(self, step: str) -> None:

@@ -1,3 +1,4 @@
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -8,8 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from payres.amounts import Asset
 from payres.clock import DAY, parse_time
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.limits import NO_INTERVAL, PaymentTerms, Spent, check_limits, current_window, spent_in_window
+from payres.http.error_responses import error_response
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.database import Transaction
@@ -30,7 +32,7 @@ def tx() -> Iterator[Transaction]:
         yield connection
 
 
-def open_books() -> Transaction:
+def open_books() -> sqlite3.Connection:
     connection = connect_writer(":memory:")
     client = ensure_client(connection, "https://shop.example", "https://shop.example", None, 1)
     for grant_id in (GRANT, "another"):
@@ -54,7 +56,7 @@ def refusal_of(tx: Transaction, limits: Limits, terms: PaymentTerms, now: int = 
     """The details of the refusal, None when the payment is within the limits."""
     try:
         check_limits(tx, GRANT, limits, terms, now)
-    except Refusal as refusal:
+    except DomainError as refusal:
         return dict(refusal.details or {})
     return None
 
@@ -91,9 +93,10 @@ def test_amounts_are_spent_to_the_last_unit(
 
 
 def test_refusal_is_a_403(tx: Transaction) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         check_limits(tx, GRANT, Limits(debit_amount=in_usd(0)), payment(1), NOW)
-    assert (refusal.value.status, refusal.value.code) == (403, "limit_exceeded")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (403, "limit_exceeded")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import argon2
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.passwords import hash_password, verify_password
 from payres.store.wallets import WalletRecord
 
@@ -30,7 +30,7 @@ def test_one_spelling_of_accents_is_as_good_as_the_other() -> None:
 
 @pytest.mark.parametrize("password", ["", "x" * 1025, "\udcff"])
 def test_hash_password_refuses_what_cannot_be_one(password: str) -> None:
-    with pytest.raises(Refusal, match="A password has"):
+    with pytest.raises(DomainError, match="A password has"):
         hash_password(password)
 
 

@@ -4,9 +4,10 @@ import threading
 import pytest
 
 from payres.clock import MINUTE, SECOND
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants import sign_in
 from payres.grants.sign_in import Guesser, SignInGuard
+from payres.http.error_responses import error_response
 from payres.limits import (
     MAX_WRONG_PASSWORDS,
     MAX_WRONG_PASSWORDS_PER_ADDRESS,
@@ -33,8 +34,8 @@ def _compare_only(monkeypatch: pytest.MonkeyPatch) -> None:
 async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1, guesser: Guesser = NOBODY) -> int:
     try:
         await guard.check_password(wallet(number), password, now, guesser)
-    except Refusal as refusal:
-        return refusal.status
+    except DomainError as refusal:
+        return error_response(refusal).status
     return 200
 
 
@@ -53,12 +54,12 @@ async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> Non
     for second in range(MAX_WRONG_PASSWORDS):
         await status_of(guard, "wrong", NOW + second * SECOND)
 
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         await guard.check_password(wallet(), "right", NOW + 10 * MINUTE, NOBODY)
 
-    wait = int(caught.value.headers["Retry-After"])
+    wait = int(error_response(caught.value).headers["Retry-After"])
     assert wait == 5 * 60
-    assert "in 5 minutes" in caught.value.description
+    assert "in 5 minutes" in error_response(caught.value).description
     assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND - 1) == 429
     assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND) == 200
 
@@ -133,10 +134,10 @@ async def test_guesses_for_all_wallets_are_limited_for_an_address() -> None:
     guard = SignInGuard()
     for number in range(MAX_WRONG_PASSWORDS_PER_ADDRESS):
         assert await status_of(guard, "wrong", NOW, number, at("a")) == 401
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         await guard.check_password(wallet(99), "right", NOW, at("a"))
-    assert (caught.value.status, caught.value.headers) == (429, {"Retry-After": "900"})
-    assert "from your address" in caught.value.description
+    assert (error_response(caught.value).status, error_response(caught.value).headers) == (429, {"Retry-After": "900"})
+    assert "from your address" in error_response(caught.value).description
     assert await status_of(guard, "right", NOW, 99, at("b")) == 200
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import SECOND
-from payres.errors import unavailable
+from payres.errors import Unavailable
 from payres.interledger import ildcp
 from payres.interledger.answers import KEPT_FOR, RequestIdReused
 from payres.interledger.frames import CloseCode, ConnectionClose
@@ -234,7 +234,7 @@ async def test_storage_that_fails_is_a_temporary_error(node: Node, monkeypatch: 
     peer, payment = await node.peer("up"), await node.payment(await node.wallet())
 
     async def failing(unit: Any) -> Any:
-        raise unavailable("The server could not store this")
+        raise Unavailable("The server could not store this")
 
     monkeypatch.setattr(node.database, "write", failing)
     reply = await node.send(peer, node.sender(payment).prepare(5))

@@ -9,7 +9,7 @@ import pytest
 
 from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND
-from payres.errors import unavailable
+from payres.errors import Unavailable
 from payres.interledger import forwarding as module
 from payres.interledger.answers import NoAnswerYet, RequestIdReused
 from payres.interledger.packets import (
@@ -313,7 +313,7 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
     write = node.database.write
 
     async def failing(unit: Any) -> Any:
-        raise unavailable("The server could not store this")
+        raise Unavailable("The server could not store this")
 
     async def behave(request: PeerRequest) -> bytes:
         monkeypatch.setattr(node.database, "write", failing)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import InvalidReceiver
 from payres.payments.elsewhere import Offer
 from payres.routes.idempotency import Creation
 from payres.testing.instance import Instance
@@ -34,7 +34,7 @@ class Offers:
             self.asked += 1
             if self.asked == 1 and refuse_first:
                 await asyncio.wait_for(has_copy.wait(), PATIENCE)
-                raise Refusal(400, "invalid_receiver", "No way leads there", {"reason": "no_path"})
+                raise InvalidReceiver("No way leads there", reason="no_path")
             return await make(wanted)
 
         async def count_and_enter(creation: Creation) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from payres.errors import unavailable
+from payres.errors import Unavailable
 from payres.interledger.link import Answered, Link, Lost, NotSent, open_http
 from payres.interledger.packets import Code, Fulfill, Reject, encode
 from payres.store import peers
@@ -195,7 +195,7 @@ async def test_promise_is_written_once(node: Node, monkeypatch: pytest.MonkeyPat
 
 async def test_answer_survives_storage_that_fails_to_remember(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(unit: object) -> None:
-        raise unavailable("The server could not store this")
+        raise Unavailable("The server could not store this")
 
     await node.peer("next")
     async with FakePeer(rejecting(REJECT)) as peer:

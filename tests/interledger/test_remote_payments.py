@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from payres.clock import SECOND
-from payres.errors import Refusal
+from payres.errors import Unavailable
 from payres.interledger import balances, quoting
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
@@ -152,7 +152,7 @@ def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
 ) -> None:
     a, _ = pair
     database = a.context.database
-    refusals = iter([Refusal(503, "unavailable", "The disk is full")] * 3)
+    refusals = iter([Unavailable("The disk is full")] * 3)
     read = database.read
 
     async def failing(unit: Any) -> Any:
@@ -178,7 +178,7 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
         if (number := next(refusals, None)) is not None:
             if number == 1:
                 all_refused.set()
-            raise Refusal(503, "unavailable", "The disk is full")
+            raise Unavailable("The disk is full")
         return fulfil(tx, packet_id, delivered, now)
 
     fulfil = balances.fulfil

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from payres.clock import HOUR, SECOND, format_time
-from payres.errors import Refusal
+from payres.errors import Unavailable
 from payres.limits import MAX_HEADER_BYTES
 from payres.routes import admission, http_protocol
 from payres.routes.rate_limits import RateLimits
@@ -257,7 +257,7 @@ def test_deviation_is_met_and_is_one(
     if status == 500:
         break_database(payres, monkeypatch, ZeroDivisionError())
     if status == 503:
-        break_database(payres, monkeypatch, Refusal(503, "unavailable", "The database is locked"))
+        break_database(payres, monkeypatch, Unavailable("The database is locked"))
     answer = PROVOKE[status, code](payres, asked)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     path = answer.request.url.path

@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.operator import assets
 from payres.store import assets as asset_store
 from payres.store.assets import RateRecord
@@ -33,16 +34,16 @@ def test_set_fee_reads_the_fixed_part_in_units(tx: Transaction) -> None:
 
 @pytest.mark.parametrize("fixed", ["-0.10", "0.001", "x", "92233720368547758.08"])
 def test_set_fee_refuses_what_is_no_amount(tx: Transaction, fixed: str) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         assets.set_fee(tx, "USD", 2, fixed, 0)
-    assert refusal.value.code == "invalid_amount"
+    assert error_response(refusal.value).code == "invalid_amount"
 
 
 @pytest.mark.parametrize("basis_points", [-1, 10_000, 2**70])
 def test_set_fee_refuses_a_share_that_leaves_nothing(tx: Transaction, basis_points: int) -> None:
-    with pytest.raises(Refusal, match="basis points") as refusal:
+    with pytest.raises(DomainError, match="basis points") as refusal:
         assets.set_fee(tx, "USD", 2, "0", basis_points)
-    assert refusal.value.status == 400
+    assert error_response(refusal.value).status == 400
 
 
 def test_set_rate_keeps_the_exact_decimal_and_the_last_one_holds(tx: Transaction) -> None:
@@ -53,13 +54,13 @@ def test_set_rate_keeps_the_exact_decimal_and_the_last_one_holds(tx: Transaction
 
 @pytest.mark.parametrize("rate", ["0", "0.0", "-1", "1/2", "1e3", "", "nan", "1" * 65])
 def test_set_rate_refuses_what_is_no_rate(tx: Transaction, rate: str) -> None:
-    with pytest.raises(Refusal, match="cannot be a rate"):
+    with pytest.raises(DomainError, match="cannot be a rate"):
         assets.set_rate(tx, "USD", "EUR", rate, NOW)
 
 
 @pytest.mark.parametrize(("base", "counter"), [("USD", "USD"), ("U D", "EUR"), ("USD", "")])
 def test_set_rate_refuses_codes_that_cannot_be_exchanged(tx: Transaction, base: str, counter: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(DomainError):
         assets.set_rate(tx, base, counter, "1.5", NOW)
     assert asset_store.list_rates(tx) == []
 
@@ -86,12 +87,12 @@ def test_remove_rate_leaves_the_pair_to_the_service(tx: Transaction) -> None:
 
 
 def test_remove_rate_names_what_is_missing(tx: Transaction) -> None:
-    with pytest.raises(Refusal, match="There is no rate from USD to EUR") as refusal:
+    with pytest.raises(DomainError, match="There is no rate from USD to EUR") as refusal:
         assets.remove_rate(tx, "USD", "EUR")
-    assert refusal.value.status == 404
+    assert error_response(refusal.value).status == 404
 
 
 def test_require_asset_names_what_is_missing(tx: Transaction) -> None:
-    with pytest.raises(Refusal, match="No account is kept in USD with scale 3") as refusal:
+    with pytest.raises(DomainError, match="No account is kept in USD with scale 3") as refusal:
         assets.require_asset(tx, "USD", 3)
-    assert refusal.value.status == 404
+    assert error_response(refusal.value).status == 404

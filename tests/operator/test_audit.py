@@ -1,5 +1,6 @@
 """A small set of books with every kind of payment in it, and each invariant broken behind the ledger's back."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -53,7 +54,7 @@ SENDING = OutgoingRecord(
 
 
 @pytest.fixture
-def tx(tmp_path: Path) -> Iterator[Transaction]:
+def tx(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     connection = connect_writer(str(tmp_path / "books.db"))
     connection.execute("BEGIN")
     keep_books(connection)
@@ -259,7 +260,7 @@ def test_steps_count_transfers_that_come_in_between(tx: Transaction, monkeypatch
             wallets.deposit(tx, "alice", "1.00", NOW)
 
 
-def test_large_file_is_not_read_in_one_look(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_file_is_not_read_in_one_look(tx: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "MAX_PAGES", 1)
     statements: list[str] = []
     tx.set_trace_callback(statements.append)

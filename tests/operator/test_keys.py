@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.store import wallets as wallet_store
@@ -33,9 +34,10 @@ def test_added_key_is_found_by_its_kid(tx: Transaction) -> None:
 
 def test_add_key_refuses_a_kid_in_force(tx: Transaction) -> None:
     keys.add_key(tx, "alice", public_key("app"), NOW)
-    with pytest.raises(Refusal, match="has a key app in force") as refusal:
+    with pytest.raises(DomainError, match="has a key app in force") as refusal:
         keys.add_key(tx, "alice", public_key("app", b"\x02"), NOW)
-    assert (refusal.value.status, refusal.value.code) == (409, "wrong_state")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (409, "wrong_state")
 
 
 def test_revoked_kid_may_come_back_with_another_key(tx: Transaction) -> None:
@@ -54,11 +56,11 @@ def test_revoke_key_refuses_what_is_not_in_force(tx: Transaction) -> None:
     keys.add_key(tx, "alice", public_key("app"), NOW)
     keys.revoke_key(tx, "alice", "app", NOW)
     for kid in ("app", "never"):
-        with pytest.raises(Refusal, match=f"no key {kid} in force") as refusal:
+        with pytest.raises(DomainError, match=f"no key {kid} in force") as refusal:
             keys.revoke_key(tx, "alice", kid, NOW)
-        assert refusal.value.status == 404
+        assert error_response(refusal.value).status == 404
 
 
 def test_keys_of_an_unknown_wallet_are_not_found(tx: Transaction) -> None:
-    with pytest.raises(Refusal, match="There is no wallet bob"):
+    with pytest.raises(DomainError, match="There is no wallet bob"):
         keys.add_key(tx, "bob", public_key("app"), NOW)

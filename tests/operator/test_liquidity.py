@@ -3,7 +3,8 @@ from collections.abc import Iterator
 import pytest
 
 from payres import ledger
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.operator import liquidity, wallets
 from payres.store import accounts
 from payres.store.assets import AssetRecord
@@ -34,9 +35,9 @@ def test_liquidity_comes_from_outside_and_goes_back(tx: Transaction) -> None:
 def test_withdraw_liquidity_leaves_what_payments_were_promised(tx: Transaction) -> None:
     asset = liquidity.deposit_liquidity(tx, "EUR", 2, "10.00", NOW)
     accounts.change_account(tx, ledger.operator_account(tx, asset.id, "liquidity"), 0, 400)
-    with pytest.raises(Refusal, match=r"The liquidity in EUR with scale 2 has 6.00 EUR free") as refusal:
+    with pytest.raises(DomainError, match=r"The liquidity in EUR with scale 2 has 6.00 EUR free") as refusal:
         liquidity.withdraw_liquidity(tx, "EUR", 2, "6.01", NOW)
-    assert refusal.value.code == "insufficient_funds"
+    assert error_response(refusal.value).code == "insufficient_funds"
 
 
 def test_withdraw_fees_takes_what_was_collected(tx: Transaction) -> None:
@@ -45,12 +46,12 @@ def test_withdraw_fees_takes_what_was_collected(tx: Transaction) -> None:
     ledger.transfer(tx, wallet.account_id, ledger.operator_account(tx, wallet.asset_id, "fees"), 30, "fee", NOW)
     asset = liquidity.withdraw_fees(tx, "USD", 2, "0.20", NOW)
     assert (balance(tx, asset, "fees"), balance(tx, asset, "external")) == (10, -980)
-    with pytest.raises(Refusal, match=r"has 0.10 USD free, less than 0.20 USD"):
+    with pytest.raises(DomainError, match=r"has 0.10 USD free, less than 0.20 USD"):
         liquidity.withdraw_fees(tx, "USD", 2, "0.20", NOW)
 
 
 @pytest.mark.parametrize("withdraw", [liquidity.withdraw_liquidity, liquidity.withdraw_fees])
 def test_withdraw_refuses_an_asset_that_is_not_in_use(tx: Transaction, withdraw: object) -> None:
     assert callable(withdraw)
-    with pytest.raises(Refusal, match="No account is kept in XYZ"):
+    with pytest.raises(DomainError, match="No account is kept in XYZ"):
         withdraw(tx, "XYZ", 2, "1.00", NOW)

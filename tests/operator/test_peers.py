@@ -5,7 +5,8 @@ import msgspec
 import pytest
 
 from payres import ledger
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.operator import audit, peers
 from payres.operator.peers import NewPeer, PeerChange
@@ -110,16 +111,16 @@ def test_peer_without_a_credit_limit_may_owe_nothing(tx: Transaction) -> None:
     ],
 )
 def test_what_cannot_be_a_peer_is_refused(tx: Transaction, changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         peers.add_peer(tx, terms(**changes), OWN, NOW)
-    assert (refusal.value.status, refusal.value.code, refusal.value.details) == (
+    assert (error_response(refusal.value).status, error_response(refusal.value).code, refusal.value.details) == (
         400,
         "invalid_request",
         {"field": field},
     )
     assert peer_store.list_peers(tx) == []
     token = changes.get("outgoing_token") or changes.get("incoming_token")
-    assert not token or token not in refusal.value.description
+    assert not token or token not in error_response(refusal.value).description
 
 
 @pytest.mark.parametrize("address", ["test.her", "test.hereafter", "test.Here", "g.here", f"{OWN}.child"])
@@ -142,10 +143,11 @@ def test_parent_may_be_a_peer_and_take_everything_else(tx: Transaction) -> None:
 )
 def test_what_another_peer_has_is_refused(tx: Transaction, changes: dict[str, Any], sentence: str) -> None:
     peers.add_peer(tx, terms(), OWN, NOW)
-    with pytest.raises(Refusal, match=sentence) as refusal:
+    with pytest.raises(DomainError, match=sentence) as refusal:
         peers.add_peer(tx, another(**changes), OWN, NOW)
-    assert (refusal.value.status, refusal.value.code) == (409, "wrong_state")
-    assert "what-they-show" not in refusal.value.description
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (409, "wrong_state")
+    assert "what-they-show" not in error_response(refusal.value).description
 
 
 def test_one_neighbour_may_be_a_peer_in_each_of_two_assets(tx: Transaction) -> None:
@@ -179,9 +181,9 @@ def test_settlement_moves_the_balance_both_ways(tx: Transaction) -> None:
 def test_withdrawal_past_the_credit_limit_is_refused(tx: Transaction) -> None:
     peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
     sentence = "The account of the peer first-bank, its credit limit included, has 10.00 USD free, less than 10.01 USD"
-    with pytest.raises(Refusal, match=sentence) as refusal:
+    with pytest.raises(DomainError, match=sentence) as refusal:
         peers.withdraw(tx, "first-bank", "10.01", NOW)
-    assert (refusal.value.code, refusal.value.details) == (
+    assert (error_response(refusal.value).code, refusal.value.details) == (
         "insufficient_funds",
         {"reason": "peer", "free": "10.00"},
     )
@@ -191,9 +193,9 @@ def test_withdrawal_past_the_credit_limit_is_refused(tx: Transaction) -> None:
 @pytest.mark.parametrize("text", ["0", "0.001", "-1", "one", "92233720368547758.08"])
 def test_settlement_refuses_what_is_no_amount(tx: Transaction, move: Any, text: str) -> None:
     peers.add_peer(tx, terms(), OWN, NOW)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         move(tx, "first-bank", text, NOW)
-    assert refusal.value.code == "invalid_amount"
+    assert error_response(refusal.value).code == "invalid_amount"
 
 
 def test_unknown_peer_is_refused_everywhere(tx: Transaction) -> None:
@@ -205,9 +207,9 @@ def test_unknown_peer_is_refused_everywhere(tx: Transaction) -> None:
         lambda: peers.remove_peer(tx, "nobody", NOW),
     ]
     for call in calls:
-        with pytest.raises(Refusal, match=r"There is no peer 'nobody'; `payres peer list` shows all") as refusal:
+        with pytest.raises(DomainError, match=r"There is no peer 'nobody'; `payres peer list` shows all") as refusal:
             call()
-        assert refusal.value.status == 404
+        assert error_response(refusal.value).status == 404
 
 
 def test_change_sets_what_is_named_and_keeps_the_rest(tx: Transaction) -> None:
@@ -249,9 +251,9 @@ def test_change_refuses_what_cannot_be(tx: Transaction, change: PeerChange, stat
     peers.add_peer(tx, another(), OWN, NOW)
     peers.withdraw(tx, "first-bank", "10.00", NOW)
     packet = _prepare(tx, "first-bank", 200)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         peers.change_peer(tx, "first-bank", change, OWN)
-    assert refusal.value.status == status
+    assert error_response(refusal.value).status == status
     packets.decide_packet(tx, packet.id, "rejected")
 
 
@@ -260,7 +262,7 @@ def test_credit_limit_can_fall_to_what_is_used(tx: Transaction) -> None:
     peers.add_peer(tx, another(), OWN, NOW)
     peers.withdraw(tx, "first-bank", "10.00", NOW)
     _prepare(tx, "first-bank", 200)
-    with pytest.raises(Refusal, match=r"uses 12\.00 USD of its credit, packets under way included"):
+    with pytest.raises(DomainError, match=r"uses 12\.00 USD of its credit, packets under way included"):
         peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_199), OWN)
     assert peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_200), OWN).floor == -1_200
     check_books(tx)
@@ -280,10 +282,10 @@ def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Transa
 def test_remove_says_how_to_settle_first(tx: Transaction) -> None:
     peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
     peers.deposit(tx, "first-bank", "12.00", NOW)
-    with pytest.raises(Refusal, match=r"We owe the peer 12\.00 USD: .*`payres peer withdraw first-bank 12\.00`"):
+    with pytest.raises(DomainError, match=r"We owe the peer 12\.00 USD: .*`payres peer withdraw first-bank 12\.00`"):
         peers.remove_peer(tx, "first-bank", NOW)
     peers.withdraw(tx, "first-bank", "20.00", NOW)
-    with pytest.raises(Refusal, match=r"The peer owes us 8\.00 USD: .*`payres peer deposit first-bank 8\.00`"):
+    with pytest.raises(DomainError, match=r"The peer owes us 8\.00 USD: .*`payres peer deposit first-bank 8\.00`"):
         peers.remove_peer(tx, "first-bank", NOW)
     peers.deposit(tx, "first-bank", "8.00", NOW)
     peers.remove_peer(tx, "first-bank", NOW)
@@ -294,9 +296,9 @@ def test_remove_waits_for_packets_from_and_to_the_peer(tx: Transaction, name: st
     peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
     peers.add_peer(tx, another(), OWN, NOW)
     packet = _prepare(tx, "first-bank", 200)
-    with pytest.raises(Refusal, match=f"Packets to or from the peer {name} are under way") as refusal:
+    with pytest.raises(DomainError, match=f"Packets to or from the peer {name} are under way") as refusal:
         peers.remove_peer(tx, name, NOW)
-    assert refusal.value.code == "wrong_state"
+    assert error_response(refusal.value).code == "wrong_state"
     packets.decide_packet(tx, packet.id, "rejected")
     for reservation in accounts.reservations_of_packet(tx, packet.id):
         ledger.release(tx, reservation.id)

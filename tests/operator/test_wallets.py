@@ -3,8 +3,9 @@ from collections.abc import Iterator
 import pytest
 
 from payres import ledger
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.passwords import verify_password
+from payres.http.error_responses import error_response
 from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store
@@ -51,21 +52,22 @@ def test_create_wallet_shares_the_asset_but_not_the_account(tx: Transaction) -> 
 @pytest.mark.parametrize("path", ["alice", "ALICE", "/alice/"])
 def test_create_wallet_refuses_a_taken_path(tx: Transaction, path: str) -> None:
     open_wallet(tx)
-    with pytest.raises(Refusal, match="There is a wallet alice already") as refusal:
+    with pytest.raises(DomainError, match="There is a wallet alice already") as refusal:
         wallets.create_wallet(tx, path, "EUR", 2, None, None, NOW)
-    assert (refusal.value.status, refusal.value.code) == (409, "wrong_state")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (409, "wrong_state")
 
 
 @pytest.mark.parametrize("path", ["", "quotes", "a b", "al/../ice", "ilp", "bob/jwks.json", "é"])
 def test_create_wallet_refuses_what_is_no_path(tx: Transaction, path: str) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         open_wallet(tx, path)
-    assert refusal.value.status == 400
+    assert error_response(refusal.value).status == 400
 
 
 @pytest.mark.parametrize("code", ["", "U SD", "US\tD", "É", "X" * 33])
 def test_create_wallet_refuses_what_is_no_asset_code(tx: Transaction, code: str) -> None:
-    with pytest.raises(Refusal, match="cannot be an asset code"):
+    with pytest.raises(DomainError, match="cannot be an asset code"):
         wallets.create_wallet(tx, "alice", code, 2, None, None, NOW)
 
 
@@ -76,13 +78,13 @@ def test_create_wallet_takes_any_printable_asset_code(tx: Transaction, code: str
 
 @pytest.mark.parametrize("scale", [-1, 256])
 def test_create_wallet_refuses_a_scale_out_of_range(tx: Transaction, scale: int) -> None:
-    with pytest.raises(Refusal, match="scale is from 0 to 255"):
+    with pytest.raises(DomainError, match="scale is from 0 to 255"):
         wallets.create_wallet(tx, "alice", "USD", scale, None, None, NOW)
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a\nb", "x" * 201, "\udcff"])
 def test_create_wallet_refuses_a_name_that_cannot_be_shown(tx: Transaction, name: str) -> None:
-    with pytest.raises(Refusal, match="public name"):
+    with pytest.raises(DomainError, match="public name"):
         wallets.create_wallet(tx, "alice", "USD", 2, name, None, NOW)
 
 
@@ -101,18 +103,19 @@ def test_deposit_comes_from_the_external_account(tx: Transaction) -> None:
 def test_deposit_and_withdraw_refuse_what_is_no_amount(tx: Transaction, text: str) -> None:
     open_wallet(tx)
     for move in (wallets.deposit, wallets.withdraw):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(DomainError) as refusal:
             move(tx, "alice", text, NOW)
-        assert (refusal.value.status, refusal.value.code) == (400, "invalid_amount")
+        shown = error_response(refusal.value)
+        assert (shown.status, shown.code) == (400, "invalid_amount")
     assert balance(tx, "alice") == 0
 
 
 def test_deposit_refuses_more_than_an_account_can_hold(tx: Transaction) -> None:
     open_wallet(tx)
     wallets.deposit(tx, "alice", MAX_LEDGER_DECIMAL, NOW)
-    with pytest.raises(Refusal, match="cannot hold more") as refusal:
+    with pytest.raises(DomainError, match="cannot hold more") as refusal:
         wallets.deposit(tx, "alice", "0.01", NOW)
-    assert refusal.value.code == "invalid_amount"
+    assert error_response(refusal.value).code == "invalid_amount"
 
 
 def test_withdraw_takes_up_to_the_whole_balance(tx: Transaction) -> None:
@@ -127,27 +130,28 @@ def test_withdraw_refuses_more_than_is_free_and_says_what_is(tx: Transaction) ->
     wallet = open_wallet(tx)
     wallets.deposit(tx, "alice", "5.00", NOW)
     accounts.change_account(tx, wallet.account_id, 0, 150)
-    with pytest.raises(Refusal, match=r"The wallet alice has 3.50 USD free, less than 4.00 USD") as refusal:
+    with pytest.raises(DomainError, match=r"The wallet alice has 3.50 USD free, less than 4.00 USD") as refusal:
         wallets.withdraw(tx, "alice", "4", NOW)
-    assert (refusal.value.status, refusal.value.code) == (403, "insufficient_funds")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (403, "insufficient_funds")
     assert refusal.value.details == {"reason": "wallet", "free": "3.50"}
     assert balance(tx, "alice") == 500
 
 
 def test_unknown_wallet_is_not_found(tx: Transaction) -> None:
     for act in (wallets.require_wallet, wallets.deactivate, wallets.activate):
-        with pytest.raises(Refusal, match="There is no wallet carol") as refusal:
+        with pytest.raises(DomainError, match="There is no wallet carol") as refusal:
             act(tx, "carol")
-        assert refusal.value.status == 404
+        assert error_response(refusal.value).status == 404
 
 
 def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Transaction) -> None:
     open_wallet(tx)
     wallets.deposit(tx, "alice", "5.00", NOW)
     assert not wallets.deactivate(tx, "alice").active
-    with pytest.raises(Refusal, match="inactive") as refusal:
+    with pytest.raises(DomainError, match="inactive") as refusal:
         wallets.deposit(tx, "alice", "5.00", NOW)
-    assert refusal.value.code == "wrong_state"
+    assert error_response(refusal.value).code == "wrong_state"
     wallets.withdraw(tx, "alice", "5.00", NOW)
     assert balance(tx, "alice") == 0
     assert wallets.activate(tx, "alice").active

@@ -10,7 +10,8 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset
 from payres.clock import SECOND
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.payments.exchange import rate_between, value_in
@@ -119,9 +120,10 @@ def test_rate_is_what_the_operator_set_or_its_inverse(tx: Transaction) -> None:
 def test_rate_that_nobody_set_is_refused(tx: Transaction) -> None:
     set_rate(tx, "USD", "EUR", "0.92", 1)
     set_rate(tx, "EUR", "CHF", "0.95", 1)
-    with pytest.raises(Refusal, match="no exchange rate from USD to CHF") as refusal:
+    with pytest.raises(DomainError, match="no exchange rate from USD to CHF") as refusal:
         rate_between(tx, "USD", "CHF", 1)  # no rate is made up from two others
-    assert (refusal.value.status, refusal.value.code) == (400, "invalid_receiver")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (400, "invalid_receiver")
 
 
 def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
@@ -129,9 +131,10 @@ def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
     assert rate_between(tx, "USD", "EUR", 5 * SECOND - 1) == Fraction(92, 100)
     assert rate_between(tx, "EUR", "USD", 5 * SECOND - 1) == Fraction(100, 92)
     for base, counter in (("USD", "EUR"), ("EUR", "USD")):
-        with pytest.raises(Refusal, match=f"from {base} to {counter} is 4 s old; try again shortly") as refusal:
+        with pytest.raises(DomainError, match=f"from {base} to {counter} is 4 s old; try again shortly") as refusal:
             rate_between(tx, base, counter, 5 * SECOND)
-        assert (refusal.value.status, refusal.value.code) == (400, "invalid_receiver")
+        shown = error_response(refusal.value)
+        assert (shown.status, shown.code) == (400, "invalid_receiver")
         assert refusal.value.details == {"reason": "exchange_rate_expired"}
 
 
@@ -171,9 +174,9 @@ def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Transaction,
     ],
 )
 def test_value_must_be_above_zero_and_in_the_asset(value: str, code: str, scale: int, field: str) -> None:
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         value_in(Amount(value=value, asset_code=code, asset_scale=scale), Asset("USD", 2), "debitAmount")
-    assert refusal.value.code == "invalid_amount"
+    assert error_response(refusal.value).code == "invalid_amount"
     assert refusal.value.details is not None
     assert refusal.value.details["field"] == field
 

@@ -7,7 +7,8 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.payments.idempotency import (
     KEPT_FOR,
     LONGEST_NAME,
@@ -89,9 +90,10 @@ def test_other_request_under_the_key_is_refused(
     tx: Transaction, request_is: KeyedRequest, details: dict[str, str], says: str
 ) -> None:
     keep_answer(tx, ASKED, 201, b"first", 0)
-    with pytest.raises(Refusal, match=says) as caught:
+    with pytest.raises(DomainError, match=says) as caught:
         find_answer(tx, request_is, 0)
-    assert (caught.value.status, caught.value.code) == (422, "idempotency_key_reused")
+    shown = error_response(caught.value)
+    assert (shown.status, shown.code) == (422, "idempotency_key_reused")
     assert caught.value.details == details
     assert answer(tx, ASKED, 0) == b"first"
 
@@ -148,7 +150,7 @@ def test_what_is_kept_of_a_request_does_not_grow_with_it(tx: Transaction, fillin
     (kept,) = tx.execute("SELECT length(body_hash) + length(members) FROM idempotency_key").fetchone()
     assert kept < 250
     assert answer(tx, other(body=body), 0) == b"answer"
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         find_answer(tx, other(body=body.replace(b'"1"', b'"2"')), 0)
     assert caught.value.details == {"reason": "body", "field": "incomingAmount.value"}
 

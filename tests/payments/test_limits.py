@@ -23,8 +23,9 @@ from msgspec import UNSET
 from payres import ledger
 from payres.amounts import Asset
 from payres.clock import MovableClock, format_time
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.limits import current_window, spent_in_window
+from payres.http.error_responses import error_response
 from payres.identifiers import SystemIdentifiers
 from payres.operator import audit, wallets
 from payres.operator.assets import set_fee, set_rate
@@ -376,9 +377,10 @@ def try_to_pay(
     debit, receive = terms(shape, value, code)
     expected = reckoning.refusal(books.now, receiver, debit, receive, code)
     made = attempt(books, shape, receiver, value, code)
-    if isinstance(made, Refusal):
-        assert expected is not None, made.description
-        assert (made.status, made.code) == (403, "limit_exceeded")
+    if isinstance(made, DomainError):
+        assert expected is not None, error_response(made).description
+        shown = error_response(made)
+        assert (shown.status, shown.code) == (403, "limit_exceeded")
         needed = {"debitAmount": debit, "receiveAmount": receive}.get(expected[0])
         amounts = {"left": str(expected[1]), "needed": str(needed)} if len(expected) > 1 else {}
         assert made.details == {"reason": expected[0], **amounts}
@@ -390,12 +392,12 @@ def try_to_pay(
     return made.payment.id, (window, debit, receive, code)
 
 
-def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> Created | Refusal:
+def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> Created | DomainError:
     """What the rules say to a payment; as in a unit, a refused one leaves nothing."""
     try:
         with savepoint(books.tx):
             return books.pay(shape, receiver, value, code)
-    except Refusal as refusal:
+    except DomainError as refusal:
         return refusal
 
 

@@ -17,10 +17,11 @@ from starlette.applications import Starlette
 
 from payres.application import create_app
 from payres.clock import MovableClock
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants import continuation, owner_session, tokens
 from payres.grants.clients import Client
 from payres.grants.requests import request_grant
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.operator import wallets
 from payres.routes.context import Context
@@ -647,10 +648,10 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
     await site.write(lambda tx: wallets.set_password(tx, "alice", "new"))
 
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         await site.write(lambda tx: owner_session.open_session(tx, verified, None, site.context.identifiers, 0))
 
-    assert caught.value.status == 401
+    assert error_response(caught.value).status == 401
 
 
 @pytest.mark.parametrize(

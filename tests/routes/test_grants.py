@@ -8,9 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.grants.finish import interaction_hash
 from payres.grants.tokens import revoke_grant
+from payres.http.error_responses import error_response
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.database import Transaction
 from payres.testing.client import FINISH_URI, Client
@@ -367,18 +368,23 @@ def test_decision_is_made_once(shared: Instance) -> None:
     for first, second in ((shared.approve, shared.deny), (shared.deny, shared.approve)):
         redirect = ask(shared)["interact"]["redirect"]
         first(redirect)
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(DomainError) as refusal:
             second(redirect)
-        assert (refusal.value.status, refusal.value.code) == (409, "wrong_state")
+        shown = error_response(refusal.value)
+        assert (shown.status, shown.code) == (409, "wrong_state")
 
 
 def test_decision_has_its_time(shared: Instance, refused: Refused) -> None:
     asked, polled = ask(shared), ask(shared, interact=POLLED)
     shared.clock.advance(shared.context.settings.interaction_lifetime)
     for one in (asked, polled):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(DomainError) as refusal:
             shared.approve(one["interact"]["redirect"])
-        assert (refusal.value.status, refusal.value.code) == (400, "invalid_interaction")
+        shown = error_response(refusal.value)
+        assert (shown.status, shown.code) == (
+            400,
+            "invalid_interaction",
+        )
         error = refused(follow(shared.client, one), 401, "request_denied", reason="decision_expired")
         assert "over" in error["description"]
 
@@ -393,9 +399,10 @@ def test_approved_grant_can_be_continued_when_the_time_to_decide_is_over(shared:
 @pytest.mark.parametrize("nonce", ["none", "é", ""])
 def test_decision_needs_the_nonce_of_the_redirect(shared: Instance, nonce: str) -> None:
     redirect = ask(shared)["interact"]["redirect"]
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(DomainError) as refusal:
         shared.approve(f"{redirect.rpartition('/')[0]}/{nonce}x")
-    assert (refusal.value.status, refusal.value.code) == (404, "unknown_interaction")
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (404, "unknown_interaction")
 
 
 def test_cancelled_request_cannot_be_decided_or_continued(shared: Instance, refused: Refused) -> None:
@@ -403,7 +410,7 @@ def test_cancelled_request_cannot_be_decided_or_continued(shared: Instance, refu
     token = asked["continue"]["access_token"]["value"]
     answer = shared.client.delete(asked["continue"]["uri"], token)
     assert (answer.status_code, answer.content) == (204, b"")
-    with pytest.raises(Refusal, match="cancelled"):
+    with pytest.raises(DomainError, match="cancelled"):
         shared.approve(asked["interact"]["redirect"])
     refused(follow(shared.client, asked), 404, "invalid_continuation")
     refused(shared.client.delete(asked["continue"]["uri"], token), 404, "invalid_continuation")

@@ -7,13 +7,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.errors import unavailable
+from payres.errors import Unavailable
 from payres.limits import MIN_FREE_BYTES
 from payres.routes import health, readiness
 from payres.routes.readiness import Readiness
 from payres.store.database import Database, Transaction
 from payres.store.halts import Halt
 from payres.testing.instance import Instance
+from tests.traces import trace
 
 
 def test_health_is_ok_while_the_database_answers(shared: Instance, stranger: httpx2.Client) -> None:
@@ -54,7 +55,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
 
 async def test_readiness_commits_at_most_once_a_second(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     statements: list[str] = []
-    await database.write(lambda tx: tx.set_trace_callback(statements.append))
+    await database.write(lambda work: trace(work, statements.append))
     statements.clear()
     found = Readiness(database)
     assert await asyncio.gather(*(found.problem() for _ in range(50))) == [None] * 50
@@ -76,7 +77,7 @@ async def test_readiness_wants_room_on_the_disk(
 
 async def test_readiness_tells_why_there_is_no_commit(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(unit: Any) -> None:
-        raise unavailable("The disk is full")
+        raise Unavailable("The disk is full")
 
     monkeypatch.setattr(database, "write", refuse)
     assert await Readiness(database).problem() == "The disk is full"

@@ -14,8 +14,9 @@ import httpx2
 import pytest
 
 from payres.clock import HOUR
-from payres.errors import Refusal
+from payres.errors import DomainError, Unavailable
 from payres.grants.tokens import revoke_token
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
@@ -386,7 +387,7 @@ def test_refusal_leaves_the_key_free(shared: Instance, refused: Refused) -> None
     ("error", "status", "code"),
     [
         (ZeroDivisionError(), 500, "internal_error"),
-        (Refusal(503, "unavailable", "The disk is full"), 503, "unavailable"),
+        (Unavailable("The disk is full"), 503, "unavailable"),
     ],
 )
 def test_fault_keeps_neither_the_key_nor_what_was_created(
@@ -451,9 +452,10 @@ def test_no_header_is_no_key() -> None:
 
 @pytest.mark.parametrize("values", BAD_KEYS)
 def test_header_that_is_no_key_is_refused(values: Sequence[bytes]) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         idempotency_key([(b"idempotency-key", value) for value in values])
-    assert (caught.value.status, caught.value.code) == (400, "invalid_request")
+    shown = error_response(caught.value)
+    assert (shown.status, shown.code) == (400, "invalid_request")
     assert caught.value.details == {"field": "Idempotency-Key"}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND
-from payres.errors import unavailable
+from payres.errors import Unavailable
 from payres.interledger.answers import NoAnswerYet
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.operator import liquidity, peers
@@ -265,7 +265,7 @@ def test_storage_that_fails_says_so_in_the_reply(
     sender = incoming_payment(server, "alice")
 
     async def failing(unit: object) -> None:
-        raise unavailable("The server could not store this")
+        raise Unavailable("The server could not store this")
 
     monkeypatch.setattr(server.context.database, "write", failing)
     reply = reply_of(post(stranger, server, sender.prepare(5)))

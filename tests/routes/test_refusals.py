@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.clock import format_time
-from payres.errors import Refusal
+from payres.errors import Unavailable
 from payres.payments import quotes
 from payres.routes import wallet_addresses
 from payres.testing.client import Client
@@ -176,7 +176,7 @@ def test_refusal_carries_its_headers(
     shared: Instance, stranger: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopping(*_: object) -> None:
-        raise Refusal(503, "unavailable", "The server is stopping", headers={"Retry-After": "5"})
+        raise Unavailable("The server is stopping", retry_after=5)
 
     monkeypatch.setattr(wallet_addresses, "context_of", stopping)
     answer = stranger.get(shared.wallet("alice"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.signatures.explain.capture import read_capture
+from payres.signatures.capture import read_capture
 
 BASE = "https://pay.example"
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from payres.signatures.base import Message, signature_base
+from payres.signatures.capture import read_capture
 from payres.signatures.digest import content_digest
-from payres.signatures.explain.capture import read_capture
-from payres.signatures.explain.explanation import Explanation, explain
-from payres.signatures.explain.guess import KnownKey
+from payres.signatures.explain import MISSING_TOKEN, Explanation, KnownKey, Verdict
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason
@@ -85,8 +85,9 @@ def request(
     return ending.join(head).encode() + body
 
 
-def explained(raw: bytes, base_url: str = BASE, keys: Sequence[KnownKey] = KEYS, now: int = NOW) -> Explanation:
-    return explain(read_capture(raw), base_url, keys, POLICY, now)
+def explained(raw: bytes, keys: Sequence[KnownKey] = KEYS, earlier: Sequence[Verdict] = ()) -> Explanation:
+    capture = read_capture(raw)
+    return Explanation(capture.message(BASE), keys, POLICY, NOW, earlier, capture.remarks)
 
 
 def causes(found: Explanation) -> list[str]:
@@ -135,7 +136,7 @@ ACCEPTED = {
 def test_right_request_is_accepted(raw: bytes) -> None:
     found = explained(raw)
     assert found.verdict.reason is None
-    assert found.causes == ()
+    assert causes(found) == []
     assert failing(found) == []
     assert all(rule.holds for rule in found.rules)
     assert found.key == APP
@@ -304,18 +305,6 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "body_rewritten",
         "JSON indented by 2 spaces",
     ),
-    "body written again, sorted": (
-        request(sent=digest_of(dumped(sort_keys=True))),
-        "digest_mismatch",
-        "body_rewritten",
-        "members sorted",
-    ),
-    "body as a JSON string": (
-        request(body=json.dumps(BODY.decode()).encode(), sent=digest_of(BODY)),
-        "digest_mismatch",
-        "body_rewritten",
-        "what its JSON string holds",
-    ),
     "line feed after the body": (
         request(body=BODY + b"\n", sent=digest_of(BODY)),
         "digest_mismatch",
@@ -334,59 +323,44 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "body_line_ends",
         "CRLF for LF",
     ),
-    "byte order mark": (
-        request(sent=digest_of(b"\xef\xbb\xbf" + BODY)),
-        "digest_mismatch",
-        "body_spelling",
-        "byte order mark",
-    ),
     "digest of nothing": (request(sent=digest_of(b"")), "digest_mismatch", "body_empty", "empty"),
     "digest in hexadecimal": (
         request(sent={"content-digest": f"sha-256={sha256(BODY).hexdigest()}"}),
         "digest_malformed",
-        "digest_encoding",
-        "read as hexadecimal",
+        "one_rule",
+        "Send Content-Digest as sha-512=:<base64>:",
     ),
     "digest in base64 of hexadecimal": (
         request(sent={"content-digest": f"sha-256=:{b64encode(sha256(BODY).hexdigest().encode()).decode()}:"}),
         "digest_mismatch",
-        "digest_encoding",
-        "base64 of hexadecimal",
+        "one_rule",
+        "Send Content-Digest as sha-512=:<base64>:",
     ),
     "digest in base64url": (
         request(
             body=b"{}  ", sent={"content-digest": f"sha-512=:{urlsafe_b64encode(sha512(b'{}  ').digest()).decode()}:"}
         ),
         "digest_malformed",
-        "digest_encoding",
-        "base64url",
+        "one_rule",
+        "Send Content-Digest as sha-512=:<base64>:",
     ),
     "digest without colons": (
         request(sent={"content-digest": f"sha-512={b64encode(sha512(BODY).digest()).decode()}"}),
         "digest_malformed",
-        "digest_encoding",
-        "without its two colons",
+        "one_rule",
+        "Send Content-Digest as sha-512=:<base64>:",
     ),
     "digest under the wrong name": (
         request(sent={"content-digest": f"sha-512=:{b64encode(sha256(BODY).digest()).decode()}:"}),
         "digest_mismatch",
-        "digest_algorithm",
-        "write sha-256 instead of sha-512",
+        "one_rule",
+        "Send Content-Digest as sha-512=:<base64>:",
     ),
     "digest under a name in capitals": (
         request(sent={"content-digest": f"SHA-256=:{b64encode(sha256(BODY).digest()).decode()}:"}),
         "digest_malformed",
-        "digest_algorithm",
-        "write sha-256 instead of SHA-256",
-    ),
-    "digest in the old header": (
-        request(
-            sent={"content-digest": None, "digest": f"SHA-256={b64encode(sha256(BODY).digest()).decode()}"},
-            components=("@method", "@target-uri", "authorization", "digest"),
-        ),
-        "missing_digest",
-        "digest_header",
-        "send it as content-digest",
+        "one_rule",
+        "Send Content-Digest as sha-512=:<base64>:",
     ),
     # Times.
     "created in milliseconds": (
@@ -398,8 +372,8 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
     "created as a string": (
         request(parameters=f';keyid="app";created="{CREATED}"'),
         "missing_created",
-        "created_format",
-        f"so send created={CREATED}",
+        "one_rule",
+        "created, an integer of Unix seconds",
     ),
     "an old capture": (
         request(parameters=f';keyid="app";created={CREATED - 86400}'),
@@ -416,14 +390,14 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
     "local time for UTC": (
         request(parameters=f';keyid="app";created={CREATED + 7200}'),
         "created_in_future",
-        "time_zone",
-        "by exactly 2 h",
+        "clock",
+        "becomes fresh in 7128 s",
     ),
     "signed long before it was sent": (
         request(sent={"date": "Fri, 21 Nov 2025 05:40:10 GMT"}, parameters=f';keyid="app";created={CREATED - 1000}'),
         "created_too_old",
-        "signed_early",
-        "sign again for each request",
+        "old_capture",
+        "sign each request when it is sent",
     ),
     "expired": (
         request(parameters=f"{PARAMETERS};expires={CREATED + 1}"),
@@ -444,24 +418,6 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "authorization_scheme",
         "authorization is 'token'",
     ),
-    "Bearer sent": (
-        request(sent={"authorization": "Bearer token"}),
-        "missing_token",
-        "one_rule",
-        "Authorization: GNAP <token>",
-    ),
-    "nothing sent where a token is needed": (
-        request(sent={"authorization": None}, components=("@method", "@target-uri", "content-digest")),
-        "missing_token",
-        "one_rule",
-        "Authorization: GNAP <token>",
-    ),
-    "Bearer sent and GNAP signed": (
-        request(sent={"authorization": "Bearer token"}, signs={"authorization": "GNAP token"}),
-        "missing_token",
-        "authorization_scheme",
-        "authorization is 'GNAP token'",
-    ),
     "charset added after signing": (
         request(sent={"content-type": "application/json; charset=utf-8"}, signs={"content-type": "application/json"}),
         "signature_mismatch",
@@ -473,30 +429,6 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "signature_mismatch",
         "content_length",
         f"content-length is '{len(BODY.decode())}'",
-    ),
-    "another digest signed": (
-        request(signs={"content-digest": content_digest(BODY, "sha-256")}),
-        "signature_mismatch",
-        "content_digest",
-        "content-digest is 'sha-256=",
-    ),
-    "Host changed by a proxy": (
-        request(**headed("backend:8080", "host"), signs={"host": "pay.example"}),
-        "signature_mismatch",
-        "host_header",
-        "host is 'pay.example'",
-    ),
-    "blanks in a header": (
-        request(**headed("a  b", "x-note"), signs={"x-note": "a b"}),
-        "signature_mismatch",
-        "header_blanks",
-        "x-note is 'a b'",
-    ),
-    "letters of a header": (
-        request(**headed("Yes", "x-note"), signs={"x-note": "yes"}),
-        "signature_mismatch",
-        "header_case",
-        "x-note is 'yes'",
     ),
     "covered header lost": (
         request(
@@ -550,68 +482,13 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         request(signs={"last": f'{PREFIX};created={CREATED};keyid="app"'}),
         "signature_mismatch",
         "parameters_line",
-        f'come as created={CREATED};keyid="app"',
+        f'comes with created={CREATED};keyid="app"',
     ),
     "label in the base": (
         request(signs={"last": f"sig1={PREFIX}{PARAMETERS}"}),
         "signature_mismatch",
         "parameters_line",
         "has the label sig1",
-    ),
-    "hashed before it was signed": (
-        request(spelling=lambda base: sha512(base).digest()),
-        "signature_mismatch",
-        "prehashed",
-        "the SHA-512 hash of the base",
-    ),
-    "line feed at the end of the base": (
-        request(spelling=lambda base: base + b"\n"),
-        "signature_mismatch",
-        "base_line_ends",
-        "ends in a line feed",
-    ),
-    "base without quotes": (
-        request(spelling=lambda base: base.replace(b'": ', b": ").replace(b'\n"', b"\n")[1:]),
-        "signature_mismatch",
-        "base_names",
-        "no quotes",
-    ),
-    "base without its last line": (
-        request(spelling=lambda base: base[: base.rindex(b"\n")]),
-        "signature_mismatch",
-        "base_without_parameters",
-        'no "@signature-params" line',
-    ),
-    # How the two headers are written.
-    "signature in hexadecimal": (
-        request(form=lambda text, signature: (f"sig1={text}", f"sig1=:{b64decode(signature).hex()}:")),
-        "malformed_signature",
-        "signature_form",
-        "not in hexadecimal",
-    ),
-    "signature in quotes": (
-        request(form=lambda text, signature: (f"sig1={text}", f'sig1="{signature}"')),
-        "malformed_signature",
-        "signature_form",
-        "between two colons",
-    ),
-    "signature with one colon": (
-        request(form=lambda text, signature: (f"sig1={text}", f"sig1=:{signature}")),
-        "malformed_signature",
-        "signature_form",
-        "between two colons",
-    ),
-    "input without a label": (
-        request(form=lambda text, signature: (text, f"sig1=:{signature}:")),
-        "malformed_signature_input",
-        "signature_form",
-        "begin Signature-Input with a label",
-    ),
-    "different labels": (
-        request(form=lambda text, signature: (f"sig1={text}", f"sig=:{signature}:")),
-        "missing_signature",
-        "signature_form",
-        "Signature-Input has sig1 and Signature has sig",
     ),
 }
 
@@ -642,44 +519,98 @@ def test_other_parameters_are_not_blamed_on_created(parameters: str, reason: str
     assert words in cause.sentence
 
 
-PUBLIC: dict[str, Any] = {"sent": {"authorization": None}, "components": ("@method", "@target-uri")}
+TOKEN_MISSING = Verdict(MISSING_TOKEN, "Send the access token as Authorization: GNAP <token>.")
 
 
 @pytest.mark.parametrize(
-    ("method", "target", "reason"),
+    ("raw", "cause", "words"),
     [
-        ("GET", "/quotes/1", "missing_token"),
-        ("GET", "/quotes/1/", "missing_token"),
-        ("GET", "/incoming-payments?wallet-address=x", "missing_token"),
-        ("POST", "/incoming-payments", "missing_token"),
-        ("POST", "/incoming-payments/1/complete", "missing_token"),
-        ("GET", "/outgoing-payment-grant", "missing_token"),
-        ("DELETE", "/continue/1", "missing_token"),
-        ("GET", "/incoming-payments/1", None),
-        ("HEAD", "/incoming-payments/1?x=y", None),
-        ("POST", "/", None),
-        ("POST", "/token/1", None),
-        ("GET", "/alice", None),
+        (request(sent={"authorization": "Bearer token"}), "one_rule", "Authorization: GNAP <token>"),
+        (
+            request(sent={"authorization": None}, components=("@method", "@target-uri", "content-digest")),
+            "one_rule",
+            "Authorization: GNAP <token>",
+        ),
+        (
+            request(sent={"authorization": "Bearer token"}, signs={"authorization": "GNAP token"}),
+            "authorization_scheme",
+            "authorization is 'GNAP token'",
+        ),
     ],
+    ids=["Bearer sent", "nothing sent", "Bearer sent and GNAP signed"],
 )
-def test_token_is_missed_where_the_server_misses_it(method: str, target: str, reason: str | None) -> None:
-    found = explained(request(method=method, target=target, body=b"", **PUBLIC))
+def test_token_that_the_endpoint_misses_is_missed(raw: bytes, cause: str, words: str) -> None:
+    found = explained(raw, earlier=[TOKEN_MISSING])
+    assert found.verdict == TOKEN_MISSING
+    assert "token" in failing(found)
+    assert causes(found) == [cause]
+    assert words in found.causes[0].sentence
+
+
+def test_first_of_earlier_errors_is_the_verdict() -> None:
+    other = Verdict("not_acceptable", "Accept rules out JSON.")
+    raw = request(sent={"authorization": None}, components=("@method", "@target-uri", "content-digest"))
+    found = explained(raw, earlier=[other, TOKEN_MISSING])
+    assert found.verdict == other
+    assert "token" in failing(found)
+
+
+Form = Callable[[str, str], tuple[str, str]]
+# Name of the case: (form of the two headers, reason of the refusal, rule that fails, words of the verdict).
+FORMS: dict[str, tuple[Form, str, str, str]] = {
+    "signature in hexadecimal": (
+        lambda text, signature: (f"sig1={text}", f"sig1=:{b64decode(signature).hex()}:"),
+        "malformed_signature",
+        "signature",
+        "as canonical base64 between colons",
+    ),
+    "signature in quotes": (
+        lambda text, signature: (f"sig1={text}", f'sig1="{signature}"'),
+        "malformed_signature",
+        "signature",
+        "between colons",
+    ),
+    "signature with one colon": (
+        lambda text, signature: (f"sig1={text}", f"sig1=:{signature}"),
+        "malformed_signature",
+        "signature",
+        "between colons",
+    ),
+    "input without a label": (
+        lambda text, signature: (text, f"sig1=:{signature}:"),
+        "malformed_signature_input",
+        "headers",
+        "is not a dictionary such as sig1=",
+    ),
+    "different labels": (
+        lambda text, signature: (f"sig1={text}", f"sig=:{signature}:"),
+        "missing_signature",
+        "headers",
+        "Use the same label in the Signature-Input and the Signature header",
+    ),
+}
+
+
+@pytest.mark.parametrize(("form", "reason", "rule", "words"), FORMS.values(), ids=FORMS)
+def test_malformed_header_is_named_by_its_rule_and_the_verdict(form: Form, reason: str, rule: str, words: str) -> None:
+    found = explained(request(form=form))
     assert found.verdict.reason == reason
-    assert ("token" in failing(found)) == (reason is not None)
+    assert failing(found) == [rule]
+    assert words in found.verdict.sentence
 
 
 @pytest.mark.parametrize("unused", [OTHER, FORMER])
 def test_no_cause_is_named_that_was_not_confirmed(unused: KnownKey) -> None:
     found = explained(request(**GET), keys=[unused])
     assert found.verdict.reason == "unknown_key"
-    assert found.causes == ()
+    assert causes(found) == []
     assert "key" in failing(found)
-    assert found.tried > 100
+    assert found.tried > 50
 
 
 def test_wallet_without_keys_is_told() -> None:
     found = explained(request(), keys=[])
-    assert (found.verdict.reason, found.causes, failing(found)) == ("unknown_key", (), ["key"])
+    assert (found.verdict.reason, found.causes, failing(found)) == ("unknown_key", [], ["key"])
     assert "in force: none" in next(rule.sentence for rule in found.rules if rule.name == "key")
 
 
@@ -689,7 +620,7 @@ def test_rules_are_applied_whatever_the_others_say() -> None:
         components=("@method", "content-digest"),
         parameters=f';keyid="app";created={CREATED - 86400}',
     )
-    found = explained(raw)
+    found = explained(raw, earlier=[TOKEN_MISSING])
     assert failing(found) == ["coverage", "freshness", "digest", "token"]
     told = {rule.name: rule.sentence for rule in found.rules}
     assert told["coverage"] == "not covered: @target-uri, authorization, which must be"
@@ -707,17 +638,18 @@ def test_request_without_a_signature_says_so() -> None:
         None,
         None,
     )
-    assert found.causes == ()
+    assert causes(found) == []
 
 
 def test_remarks_tell_what_is_odd_but_not_wrong() -> None:
     several = explained(ACCEPTED["a second signature, which is wrong"])
-    assert several.remarks == ("There are 2 signatures; examined here is a.",)
-    assert explained(ACCEPTED["a nonce"]).remarks == (
-        "The signature has a nonce. Whether it was used before, the server alone knows.",
-    )
+    assert several.remarks == ["There are 2 signatures; examined here is a."]
+    assert explained(ACCEPTED["a nonce"]).remarks == [
+        "The signature has a nonce. Whether it was used before, the server alone knows."
+    ]
     public = request(**GET | {"components": ("@method", "@target-uri"), "sent": GET["sent"] | {"authorization": None}})
-    assert "no Authorization header" in explained(public).remarks[0]
+    told = {rule.name: rule.sentence for rule in explained(public).rules}
+    assert "no Authorization header" in told["token"]
 
 
 def test_base_is_the_one_that_the_server_builds() -> None:
@@ -757,14 +689,49 @@ def test_damaged_request_never_makes_it_fail_and_the_verdict_is_that_of_the_veri
     except ValueError:
         return
     # With the one key that it names, there is nothing to search for twice.
-    found = explain(capture, BASE, [], POLICY, NOW)
-    verified = verify_message(capture.message(BASE), APP.jwk, NOW, POLICY)
-    if found.verdict.reason == "missing_token":
-        return
+    message = capture.message(BASE)
+    found = Explanation(message, [], POLICY, NOW)
+    verified = verify_message(message, APP.jwk, NOW, POLICY)
     if found.verdict.reason != "unknown_key":
         assert not isinstance(verified, Verified)
         assert found.verdict.reason == verified.reason
     elif isinstance(verified, Verified):
-        assert explain(capture, BASE, [APP], POLICY, NOW).verdict.reason is None
+        assert Explanation(message, [APP], POLICY, NOW).verdict.reason is None
     else:
         assert verified.reason in {Reason.SIGNATURE_MISMATCH, Reason.KEY_ID_MISMATCH}
+
+
+SIGNED_HEADERS = [b"content-digest", b"signature", b"signature-input", b"authorization", b"host", b"forwarded"]
+CAPTURE = read_capture(WHOLE)
+
+
+@example(header=b"content-digest", value="sha-256=:/===:", body=BODY)
+@example(header=b"content-digest", value="sha-256=:_===:", body=BODY)
+@example(header=b"content-digest", value="", body=b'"\\ud800"')
+@given(
+    header=st.sampled_from(SIGNED_HEADERS),
+    value=st.builds(
+        str.format,
+        st.sampled_from(
+            ["{}", "sha-256=:{}:", "sig1=:{}:", "sig1=({});{}", "sig1=({});keyid={}", "GNAP {}", "host={}"]
+        ),
+        *[st.text(alphabet='AQ/+_-=:;,"() ', max_size=8) | st.text(max_size=8)] * 2,
+    ),
+    body=st.binary(max_size=12) | st.just(BODY),
+)
+def test_headers_and_bodies_of_any_kind_are_explained(header: bytes, value: str, body: bytes) -> None:
+    text = " ".join(value.split("\n")).encode("utf-8", "replace")
+    sent = [(name, own) for name, own in CAPTURE.headers if name.lower().encode() != header]
+    message = replace(CAPTURE, headers=[*sent, (header.decode(), text)], body=body).message(BASE)
+    found = Explanation(message, [APP], POLICY, NOW)
+    assert found.rules
+    assert found.verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "text", ["sha-256=:/===:", "sha-256=:_===:", "sha-512=:A_A:", "sha-256=_", "=:", "sha-256=:A:"]
+)
+def test_digest_that_is_no_base64_is_refused_and_not_a_failure(text: str) -> None:
+    found = explained(request(sent={"content-digest": text}))
+    assert found.verdict.reason in {"digest_malformed", "digest_mismatch", "digest_unsupported"}
+    assert failing(found) == ["digest"]

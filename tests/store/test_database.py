@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,13 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.errors import Refusal, not_found
+from payres.errors import DomainError, NotFound, Unavailable
+from payres.http.error_responses import error_response
 from payres.limits import MAX_UNITS_PER_COMMIT
+from payres.settings import Settings
 from payres.store import connections
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import READERS, Database, Lane, OwnedConnection, Transaction, run_units, savepoint
+from payres.store.work import world
 from tests.helpers import PATIENCE, examples
+from tests.traces import trace
 
 Unit = Callable[[Transaction], object]
 
@@ -82,7 +87,7 @@ def keep(name: str, size: int = 1) -> Callable[[Transaction], str]:
 def keep_then_raise(name: str) -> Unit:
     def unit(tx: Transaction) -> object:
         tx.execute("INSERT INTO secret (name, value) VALUES (?, x'00')", (name,))
-        raise not_found(name)
+        raise NotFound(name)
 
     return unit
 
@@ -111,7 +116,7 @@ def kept_in_file(path: str) -> set[str]:
 
 
 def is_unavailable(outcome: object) -> bool:
-    return isinstance(outcome, Refusal) and (outcome.status, outcome.code) == (503, "unavailable")
+    return isinstance(outcome, Unavailable)
 
 
 # Units of work
@@ -124,7 +129,7 @@ async def test_write_answers_with_the_result_and_keeps_the_work(database: Databa
 
 async def test_unit_that_raises_loses_its_own_work_alone(database: Database, path: str) -> None:
     await database.write(keep("before"))
-    with pytest.raises(Refusal, match="lost"):
+    with pytest.raises(DomainError, match="lost"):
         await database.write(keep_then_raise("lost"))
     await database.write(keep("after"))
     assert kept_in_file(path) == {"before", "after"}
@@ -135,8 +140,8 @@ async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(database: D
     outcomes = await in_flight(database, units)
     for n, outcome in enumerate(outcomes):
         if n % 3 == 0:
-            assert isinstance(outcome, Refusal)
-            assert (outcome.status, outcome.description) == (404, str(n))
+            assert isinstance(outcome, DomainError)
+            assert (error_response(outcome).status, error_response(outcome).description) == (404, str(n))
         else:
             assert outcome == str(n)
     assert kept_in_file(path) == {str(n) for n in range(50) if n % 3}
@@ -156,9 +161,9 @@ async def test_broken_constraint_is_raised_as_it_is(database: Database, path: st
 
 
 async def test_exception_that_a_unit_returns_is_a_result(database: Database) -> None:
-    refusal = not_found("a value like any other")
+    refusal = NotFound("a value like any other")
 
-    def unit(tx: Transaction) -> Refusal:
+    def unit(tx: Transaction) -> DomainError:
         keep("a")(tx)
         return refusal
 
@@ -222,7 +227,7 @@ async def test_unit_may_not_return_what_reads_from_its_transaction(
 async def test_savepoint_undoes_its_block_alone(database: Database, path: str) -> None:
     def unit(tx: Transaction) -> None:
         keep("before")(tx)
-        with pytest.raises(Refusal), savepoint(tx):
+        with pytest.raises(DomainError), savepoint(tx):
             keep_then_raise("lost")(tx)
         with savepoint(tx):
             keep("inside")(tx)
@@ -238,11 +243,11 @@ async def test_savepoint_undoes_its_block_alone(database: Database, path: str) -
 async def statements_of(database: Database, units: list[Unit]) -> list[str]:
     """What SQLite runs for units that all wait while the writer is busy with another one, which is among it."""
     statements: list[str] = []
-    await database.write(lambda tx: tx.set_trace_callback(statements.append))
+    await database.write(lambda work: trace(work, statements.append))
     statements.clear()
     await in_flight(database, units)
     seen = list(statements)
-    await database.write(lambda tx: tx.set_trace_callback(None))
+    await database.write(lambda work: trace(work, None))
     return seen
 
 
@@ -291,10 +296,10 @@ async def test_failed_commit_answers_everyone_in_it_and_keeps_nothing(database: 
 
 
 async def test_failed_commit_of_one_unit_leaves_the_next_alone(database: Database, path: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         await database.write(break_commit)
     assert is_unavailable(caught.value)
-    assert caught.value.headers == {"Retry-After": "1"}
+    assert error_response(caught.value).headers == {"Retry-After": "1"}
     await database.write(keep("after"))
     assert kept_in_file(path) == {"after"}
 
@@ -346,7 +351,7 @@ async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monk
     monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
     database = await Database.open(path)
     statements: list[str] = []
-    await database.write(lambda tx: tx.set_trace_callback(statements.append))
+    await database.write(lambda work: trace(work, statements.append))
     statements.clear()
     with closing(take_lock(path)):
         first = asyncio.create_task(database.write(keep("first")))
@@ -378,13 +383,13 @@ Doing = tuple[str, int]
 def test_any_interleaving_leaves_exactly_the_survivors(doings: list[Doing]) -> None:
     def unit(tx: Transaction, n: int, what: str) -> int:
         if what == "raise first":
-            raise not_found(str(n))
+            raise NotFound(str(n))
         keep(f"{n} first")(tx)
         if what == "collide":
             keep(f"{n} first")(tx)
         keep(f"{n} last")(tx)
         if what == "raise last":
-            raise not_found(str(n))
+            raise NotFound(str(n))
         return n
 
     async def caller(database: Database, n: int, what: str, pauses: int) -> int | None:
@@ -392,7 +397,7 @@ def test_any_interleaving_leaves_exactly_the_survivors(doings: list[Doing]) -> N
             await asyncio.sleep(0)
         try:
             done = await database.write(lambda tx: unit(tx, n, what))
-        except (Refusal, sqlite3.IntegrityError):
+        except (DomainError, sqlite3.IntegrityError):
             return None
         assert {f"{n} first", f"{n} last"} <= await database.read(kept), "a read sees what was acknowledged"
         return done
@@ -437,11 +442,11 @@ async def test_exception_with_a_half_read_cursor_does_not_hold_the_snapshot(
         try:
             stop_in_the_middle(tx)
         except KeyError as error:
-            raise not_found("nothing more to read") from error
+            raise NotFound("nothing more to read") from error
 
     submits = [*(database.read for _ in range(2 * READERS)), database.write]
     errors = await asyncio.gather(*(submit(unit) for submit in submits), return_exceptions=True)
-    assert {type(error) for error in errors} == {Refusal if chained else KeyError}
+    assert {type(error) for error in errors} == {NotFound if chained else KeyError}
     with closing(sqlite3.connect(path)) as other, other:
         keep("of another program")(other)
     assert await database.write(keep("new")) == "new"
@@ -476,18 +481,22 @@ async def test_reader_in_the_middle_of_a_long_read_holds_up_neither_writer_nor_r
 async def test_waiting_reads_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
     async with lane_held(database.read), lane_held(database.read):
         tasks = [
-            asyncio.create_task(database.read(unit_raising(not_found(str(n))) if n % 3 == 0 else answer_with(n)))
+            asyncio.create_task(database.read(unit_raising(NotFound(str(n))) if n % 3 == 0 else answer_with(n)))
             for n in range(20)
         ]
         await asyncio.sleep(0)
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for n, outcome in enumerate(outcomes):
-        assert outcome == n if n % 3 else isinstance(outcome, Refusal) and outcome.description == str(n)
+        assert (
+            outcome == n
+            if n % 3
+            else isinstance(outcome, DomainError) and error_response(outcome).description == str(n)
+        )
 
 
 async def test_readers_cannot_write(database: Database, path: str) -> None:
     for _ in range(2 * READERS):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(DomainError) as caught:
             await database.read(keep("forbidden"))
         assert is_unavailable(caught.value)
     assert kept_in_file(path) == set()
@@ -496,7 +505,7 @@ async def test_readers_cannot_write(database: Database, path: str) -> None:
 
 async def test_read_that_loses_its_transaction_is_refused_and_the_reader_recovers(database: Database) -> None:
     for _ in range(2 * READERS):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(DomainError) as caught:
             await database.read(lambda tx: tx.execute("ROLLBACK").fetchone())
         assert is_unavailable(caught.value)
     await database.write(keep("a"))
@@ -563,14 +572,14 @@ async def test_close_again_does_nothing(path: str) -> None:
 
 
 async def test_close_given_up_is_finished_all_the_same(path: str) -> None:
-    lane = Lane(await OwnedConnection.open(lambda: connect_writer(path)), run_units)
+    lane = Lane(await OwnedConnection.open(lambda: connect_writer(path)), partial(run_units, around=world(Settings())))
     async with lane_held(lane.submit):
         task = asyncio.create_task(lane.submit(keep("a")))
         end = asyncio.create_task(lane.close())
         await asyncio.sleep(0)
         end.cancel()
         await asyncio.gather(end, return_exceptions=True)
-        with pytest.raises(Refusal):
+        with pytest.raises(DomainError):
             await lane.submit(keep("too late"))
     assert await task == "a"
     await asyncio.wait_for(lane.close(), PATIENCE)
@@ -582,10 +591,10 @@ async def test_work_after_close_is_refused(path: str) -> None:
     database = await Database.open(path)
     await database.close()
     for submit in (database.write, database.read):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(DomainError) as caught:
             await submit(kept)
         assert is_unavailable(caught.value)
-        assert caught.value.headers == {"Retry-After": "5"}
+        assert error_response(caught.value).headers == {"Retry-After": "5"}
 
 
 # The file and its connections

@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
+from payres.http.error_responses import error_response
 from payres.limits import MAX_WAITING_UNITS
 from payres.routes.readiness import Readiness
+from payres.settings import Settings
 from payres.store import accounts, wallets
 from payres.store.database import Database, Transaction, run_reads, run_units, touch
 from payres.store.halts import Halt
+from payres.store.work import world
 
 Unit = Callable[[Transaction], Any]
 
@@ -42,9 +45,17 @@ def find_fault(tx: Transaction) -> None:
 
 
 def check_halted(error: object) -> None:
-    assert isinstance(error, Refusal)
-    assert (error.status, error.code, error.headers) == (503, "unavailable", {"Retry-After": "60"})
-    assert error.description == "The server takes no more work: the sky has fallen, and an operator must look"
+    assert isinstance(error, DomainError)
+    shown = error_response(error)
+    assert (shown.status, shown.code, shown.headers) == (
+        503,
+        "unavailable",
+        {"Retry-After": "60"},
+    )
+    assert (
+        error_response(error).description
+        == "The server takes no more work: the sky has fallen, and an operator must look"
+    )
 
 
 async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
@@ -70,7 +81,7 @@ async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
         check_halted(outcome)
     assert len({id(outcome) for outcome in outcomes}) == len(units)
     assert await database.read(count) == 1, "reading goes on"
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         await database.write(keep)
     check_halted(caught.value)
     [record] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
@@ -83,7 +94,7 @@ async def test_halt_from_outside_says_so_once(database: Database, caplog: pytest
     assert not database.halted
     database.halt(Found("the first"))
     database.halt(Halt("the second"))
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(DomainError) as caught:
         await database.write(touch)
     check_halted(caught.value)
     assert [record.levelname for record in caplog.records] == ["CRITICAL"]
@@ -116,8 +127,8 @@ async def test_units_that_wait_are_limited(database: Database, waiting: int) -> 
     if waiting <= MAX_WAITING_UNITS:
         assert last == 1
     else:
-        assert isinstance(last, Refusal)
-        assert (last.status, last.headers) == (503, {"Retry-After": "1"})
+        assert isinstance(last, DomainError)
+        assert (error_response(last).status, error_response(last).headers) == (503, {"Retry-After": "1"})
     assert await database.write(lambda tx: 1) == 1
 
 
@@ -173,10 +184,10 @@ DAMAGES = {
 async def test_damage_halts_whoever_comes_upon_it(
     database: Database, damaged: Unit, reads: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(Refusal) as first:
+    with pytest.raises(DomainError) as first:
         await (database.read if reads else database.write)(damaged)
-    assert (first.value.code, first.value.description) == ("unavailable", DAMAGED)
-    with pytest.raises(Refusal, match="damaged"):
+    assert (error_response(first.value).code, error_response(first.value).description) == ("unavailable", DAMAGED)
+    with pytest.raises(DomainError, match="damaged"):
         await database.write(keep)
     assert database.halted == DAMAGED
     assert [record.levelno for record in caplog.records].count(logging.CRITICAL) == 1
@@ -184,7 +195,7 @@ async def test_damage_halts_whoever_comes_upon_it(
 
 
 async def test_column_that_an_insert_names_and_is_not_there_halts(database: Database) -> None:
-    with pytest.raises(Refusal, match="damaged"):
+    with pytest.raises(DomainError, match="damaged"):
         await database.write(lambda tx: tx.execute("INSERT INTO secret (name, lost) VALUES ('a', 'b')") and None)
     assert database.halted == DAMAGED
 
@@ -195,9 +206,9 @@ PASSING = ("FULL", "IOERR", "IOERR_READ", "IOERR_FSYNC", "BUSY", "LOCKED", "READ
 @pytest.mark.parametrize("name", PASSING)
 @pytest.mark.parametrize("reads", [False, True])
 async def test_what_may_pass_does_not_halt(database: Database, name: str, reads: bool) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(DomainError) as refused:
         await (database.read if reads else database.write)(raising(getattr(sqlite3, f"SQLITE_{name}")))
-    assert refused.value.code == "unavailable"
+    assert error_response(refused.value).code == "unavailable"
     assert database.halted is None
     await database.write(keep)
     assert await database.read(count) == 1
@@ -217,9 +228,9 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
     for statement in ("BEGIN", "COMMIT"):
         with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
             connection.fails_at = statement
-            assert isinstance(run_units([lambda tx: None], connection), Halt)
+            assert isinstance(run_units([lambda tx: None], connection, world(Settings())), Halt)
             connection.fails_at = "BEGIN"
-            [outcome] = run_reads([lambda tx: None], connection)
+            [outcome] = run_reads([lambda tx: None], connection, world(Settings()))
             assert isinstance(outcome.error, Halt)
 
 
@@ -238,7 +249,7 @@ def overwritten(path: str) -> None:
 async def test_noise_in_the_file_halts(path: str) -> None:
     database = await Database.open(path)
     overwritten(path)
-    with pytest.raises(Refusal, match="damaged"):
+    with pytest.raises(DomainError, match="damaged"):
         await database.write(lambda tx: tx.execute("SELECT * FROM asset").fetchall())
     assert database.halted == DAMAGED
     await database.close()
@@ -262,9 +273,9 @@ async def test_file_that_is_not_the_open_one_any_more_halts_before_anything_is_a
     database = await Database.open(path)
     await database.write(keep)
     lose(Path(path + suffix))
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(DomainError) as refused:
         await database.write(keep)
-    assert refused.value.description == database.halted == MOVED
+    assert error_response(refused.value).description == database.halted == MOVED
     assert f"{path}{suffix} is " in caplog.text
     assert await database.read(count) == 1
     await database.close()
@@ -289,7 +300,7 @@ async def test_symbolic_link_that_leads_elsewhere_halts(tmp_path: Path) -> None:
     await database.write(keep)
     link.unlink()
     link.symlink_to(tmp_path / "second" / "payres.db")
-    with pytest.raises(Refusal, match="replaced"):
+    with pytest.raises(DomainError, match="replaced"):
         await database.write(keep)
     await database.close()
 
@@ -305,7 +316,7 @@ async def test_path_that_goes_up_out_of_a_symbolic_link_is_followed_as_the_syste
     (tmp_path / "payres.db").unlink()
     await database.write(touch)
     (tmp_path / "real" / "payres.db").rename(tmp_path / "elsewhere.db")
-    with pytest.raises(Refusal):
+    with pytest.raises(DomainError):
         await database.write(touch)
     assert database.halted is not None
     await database.close()
@@ -331,7 +342,7 @@ async def test_presence_that_cannot_be_told_refuses_and_recovers(
 
     with monkeypatch.context() as patch:
         patch.setattr("payres.store.presence._identity", fail)
-        with pytest.raises(Refusal, match="nothing was changed"):
+        with pytest.raises(DomainError, match="nothing was changed"):
             await database.write(keep)
     assert database.halted is None
     await database.write(keep)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.errors import Refusal
+from payres.errors import DomainError
 from payres.operator import peers
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
@@ -40,7 +40,7 @@ def test_terms_hold_on_both_sides(payres: Instance, other: Instance) -> None:
 
 
 def test_instances_with_one_address_cannot_be_peers(payres: Instance, tmp_path: Path) -> None:
-    with run_instance(tmp_path / "twin.db") as twin, pytest.raises(Refusal, match="own ILP address"):
+    with run_instance(tmp_path / "twin.db") as twin, pytest.raises(DomainError, match="own ILP address"):
         peer(payres, twin)
 
 

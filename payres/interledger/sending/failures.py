@@ -34,7 +34,7 @@ RETRYABLE: Final = frozenset(
 )
 
 
-class SendingFailed(Exception):  # noqa: N818 - the word that callers read: the sending failed, the program did not
+class SendingFailed(Exception):
     """A payment cannot be quoted or goes no further; `sentence` tells people why."""
 
     def __init__(self, reason: Failure, sentence: str) -> None:

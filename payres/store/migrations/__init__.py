@@ -22,7 +22,7 @@ _COMMENT = re.compile("--.*")
 _OPENING = re.compile("^create(table|uniqueindex|index)")
 
 
-class UnusableDatabase(Exception):  # noqa: N818 - names what was found
+class UnusableDatabase(Exception):
     """The file is not one that this program may use; the text says why and what to do."""
 
 

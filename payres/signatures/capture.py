@@ -100,44 +100,37 @@ def _body(headers: Headers, rest: bytes) -> tuple[bytes, list[str]]:
     fields = {name.lower(): value for name, value in headers}
     if b"chunked" in fields.get("transfer-encoding", b"").lower():
         body = _unchunked(rest)
-        if body is not None:
-            return body, ["The body came in chunks; shown and checked is what they hold together."]
-        return rest, ["The body is declared as chunked and is not; it is taken as it is."]
+        if body is None:
+            return rest, ["The body is declared as chunked and is not; it is taken as it is."]
+        return body, ["The body came in chunks; shown and checked is what they hold together."]
     length = fields.get("content-length")
     if length is None:
-        return _undeclared(rest)
+        if not rest.strip():
+            return b"", []
+        return rest, ["There is no Content-Length; everything after the blank line is taken as the body."]
     if not length.isdigit() or len(length) > 18:
         return rest, ["Content-Length is not a number; everything after the blank line is taken as the body."]
-    declared = int(length)
-    if declared > len(rest):
-        return rest, [f"Content-Length says {declared} bytes and {len(rest)} follow; a server would wait for the rest."]
-    more = len(rest) - declared
-    # One line end more is what an editor leaves behind.
-    odd = more > 0 and rest[declared:] not in (b"\n", b"\r\n")
-    return rest[:declared], [f"{more} bytes follow the body that Content-Length declares; left out."] if odd else []
-
-
-def _undeclared(rest: bytes) -> tuple[bytes, list[str]]:
-    if not rest.strip():
-        return b"", []
-    return rest, ["There is no Content-Length; everything after the blank line is taken as the body."]
+    body, more = rest[: int(length)], rest[int(length) :]
+    if len(body) < int(length):
+        return body, [
+            f"Content-Length says {int(length)} bytes and {len(body)} follow; a server would wait for the rest."
+        ]
+    if more in (b"", b"\n", b"\r\n"):  # one line end more is what an editor leaves behind
+        return body, []
+    return body, [f"{len(more)} bytes follow the body that Content-Length declares; left out."]
 
 
 def _unchunked(rest: bytes) -> bytes | None:
     """The content of a chunked body (RFC 9112 section 7.1), or None if it is not one."""
     position = 0
     parts: list[bytes] = []
-    while True:
-        match = _CHUNK_SIZE.match(rest, position)
-        if match is None:
-            return None
+    while match := _CHUNK_SIZE.match(rest, position):
         size, start = int(match[1], 16), match.end()
         if size == 0:
             return b"".join(parts)
-        if start + size > len(rest):
-            return None
         parts.append(rest[start : start + size])
         ending = _LINE_END.match(rest, start + size)
         if ending is None:
             return None
         position = ending.end()
+    return None

@@ -1,0 +1,146 @@
+"""Error responses: the status and code of every error, and what one looks like.
+
+The one place where domain errors meet HTTP: `ANSWERS` is the table. `docs/errors.md` lists the codes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from payres import errors
+from payres.errors import DomainError
+from payres.signatures.reasons import REASONS as SIGNATURE_REASONS
+
+Details = Mapping[str, Any]
+
+# The status and code of each domain error; one that is not here has those of its base class.
+ANSWERS: Mapping[type[DomainError], tuple[int, str]] = {
+    errors.InvalidRequest: (400, "invalid_request"),
+    errors.InvalidAmount: (400, "invalid_amount"),
+    errors.InvalidReceiver: (400, "invalid_receiver"),
+    errors.InvalidQuote: (400, "invalid_quote"),
+    errors.InvalidExpiry: (400, "invalid_expiry"),
+    errors.InvalidInteraction: (400, "invalid_interaction"),
+    errors.InvalidClient: (400, "invalid_client"),
+    errors.TooEarly: (400, "too_fast"),
+    errors.TokenInvalid: (401, "invalid_token"),
+    errors.GrantNotIssued: (401, "request_denied"),
+    errors.GrantDenied: (401, "user_denied"),
+    errors.SignInFailed: (401, "request_denied"),
+    errors.InsufficientAccess: (403, "insufficient_access"),
+    errors.LimitExceeded: (403, "limit_exceeded"),
+    errors.InsufficientFunds: (403, "insufficient_funds"),
+    errors.NotFound: (404, "not_found"),
+    errors.InteractionUnknown: (404, "unknown_interaction"),
+    errors.RotationUnknown: (404, "invalid_rotation"),
+    errors.ContinuationUnknown: (404, "invalid_continuation"),
+    errors.WrongState: (409, "wrong_state"),
+    errors.KeyReused: (422, "idempotency_key_reused"),
+    errors.TooManyRequests: (429, "too_many_requests"),
+    errors.Unavailable: (503, "unavailable"),
+}
+
+# Every code a client can meet, with the statuses it comes with. docs/errors.md is tested against this table.
+CODES: Mapping[str, tuple[int, ...]] = {
+    "invalid_request": (400,),
+    "invalid_amount": (400,),
+    "invalid_receiver": (400,),
+    "invalid_quote": (400,),
+    "invalid_expiry": (400,),
+    "invalid_interaction": (400,),
+    "too_fast": (400,),
+    "invalid_client": (400, 401),
+    "invalid_token": (401,),
+    "invalid_continuation": (401, 404),
+    "request_denied": (401,),
+    "user_denied": (401,),
+    "insufficient_access": (403,),
+    "limit_exceeded": (403,),
+    "insufficient_funds": (403,),
+    "not_found": (404,),
+    "unknown_interaction": (404,),
+    "invalid_rotation": (404,),
+    "method_not_allowed": (405,),
+    "not_acceptable": (406,),
+    "too_slow": (408,),
+    "wrong_state": (409,),
+    "too_large": (413, 431),
+    "unsupported_media_type": (415,),
+    "idempotency_key_reused": (422,),
+    "too_many_requests": (429,),
+    "internal_error": (500,),
+    "unavailable": (503, 504),
+}
+
+# Every word that `details.reason` can hold, by the code that it comes with. A 401 or 403 always has one.
+REASONS: Mapping[str, tuple[str, ...]] = {
+    "invalid_client": (*(reason.value for reason in SIGNATURE_REASONS), "missing_token", "unknown_client"),
+    "invalid_token": ("missing_token", "unknown_token", "expired_token", "revoked_token", "other_token"),
+    "invalid_continuation": ("unknown_continuation",),
+    "request_denied": (
+        *("undecided", "decision_expired", "missing_interact_ref", "already_issued"),
+        *("wrong_password", "signed_out"),
+    ),
+    "user_denied": ("owner_denied",),
+    "insufficient_access": ("action", "identifier", "csrf", "cross_site"),
+    "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
+    "insufficient_funds": ("wallet", "liquidity", "fees", "peer"),
+    "idempotency_key_reused": ("path", "body"),
+    "invalid_receiver": (
+        *("no_exchange_rate", "exchange_rate_expired", "no_path"),
+        *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),
+    ),
+}
+# A client that may not do something must be able to tell why without reading sentences.
+REASON_REQUIRED: Final = (401, 403)
+
+
+class ErrorResponse(DomainError):
+    """An answer other than the one asked for. What HTTP itself demands is raised as one.
+
+    `status` and `code` are one row of the table in docs/errors.md; `description` is for the caller's eyes; `details` is
+    a JSON object, whose `reason` is one of the code's REASONS; `headers` go out with the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        description: str,
+        details: Details | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        assert status in CODES[code], f"{code} is not documented with status {status}"
+        reason = (details or {}).get("reason")
+        assert reason is not None or status not in REASON_REQUIRED, f"{code} with status {status} needs a reason"
+        assert reason is None or reason in REASONS.get(code, ()), f"{reason} is not a documented reason of {code}"
+        super().__init__(description, **(details or {}))
+        self.status = status
+        self.code = code
+        self.description = description
+        self.headers = headers or {}
+
+
+def error_response(error: DomainError) -> ErrorResponse:
+    """What the world sees of a domain error."""
+    if isinstance(error, ErrorResponse):
+        return error
+    status, code = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
+    wait = getattr(error, "retry_after", None)
+    headers = None if wait is None else {"Retry-After": str(wait)}
+    return ErrorResponse(status, code, str(error), error.details, headers)
+
+
+def unproven_client(reason: str, description: str, **details: Any) -> ErrorResponse:
+    """The signature, digest or key does not prove who the client is; `reason` is a stable word."""
+    return ErrorResponse(401, "invalid_client", description, {"reason": reason, **details})
+
+
+def invalid_token(reason: str, description: str) -> ErrorResponse:
+    """The access token is missing or unknown."""
+    return ErrorResponse(401, "invalid_token", description, {"reason": reason})
+
+
+def method_not_allowed(allowed: str) -> ErrorResponse:
+    """There is something at the address, but it takes other methods."""
+    description = f"This address takes {allowed} only"
+    return ErrorResponse(405, "method_not_allowed", description, headers={"Allow": allowed})

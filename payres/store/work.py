@@ -1,0 +1,62 @@
+"""What a unit of work gets: one open transaction, and what it may ask for besides."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from payres.clock import Clock, SystemClock
+from payres.identifiers import Identifiers, SystemIdentifiers
+from payres.settings import Settings
+from payres.urls import Urls
+
+Values = Sequence[Any] | Mapping[str, Any]
+
+
+class Transaction(Protocol):
+    """Runs SQL inside the open transaction: all that a module of SQL needs."""
+
+    def execute(self, sql: str, values: Values = ..., /) -> sqlite3.Cursor:
+        """Runs one statement."""
+        ...
+
+    def executemany(self, sql: str, rows: Iterable[Values], /) -> sqlite3.Cursor:
+        """Runs one statement for each row."""
+        ...
+
+
+class World(msgspec.Struct, frozen=True):
+    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs."""
+
+    settings: Settings
+    urls: Urls
+    clock: Clock
+    identifiers: Identifiers
+
+
+def world(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> World:
+    """The world of these settings; time and ids are the machine's unless others are handed in."""
+    return World(settings, Urls(settings.base_url), clock or SystemClock(), identifiers or SystemIdentifiers())
+
+
+class Work:
+    """One open transaction, which runs statements, and what a rule may ask for: the time, new ids, URLs, settings.
+
+    It is made when the unit runs, so `now` (microseconds UTC) is the one time of all that the unit decides.
+    """
+
+    __slots__ = ("execute", "executemany", "new_id", "new_secret", "now", "settings", "urls")
+
+    execute: Callable[..., sqlite3.Cursor]
+    executemany: Callable[..., sqlite3.Cursor]
+
+    def __init__(self, connection: Transaction, world: World) -> None:
+        # The connection's own methods, because every statement of every unit goes through them.
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self.now = world.clock.now()
+        self.new_id = world.identifiers.resource
+        self.new_secret = world.identifiers.secret
+        self.urls = world.urls
+        self.settings = world.settings
