@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from argon2 import PasswordHasher
 from hypothesis import settings
 
 from payres.http.error_responses import CODES, REASONS
@@ -70,6 +71,16 @@ def checked(send: Callable[..., httpx2.Response]) -> Callable[..., httpx2.Respon
         return answer
 
     return send_and_check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[None]:
+    """Hashes passwords in this process with as little work as Argon2 can; each would take a fifth of a second."""
+    defaults = PasswordHasher.__init__.__defaults__
+    assert defaults is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PasswordHasher.__init__, "__defaults__", (1, 8, 1, *defaults[3:]))  # passes, KiB, lanes
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

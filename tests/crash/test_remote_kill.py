@@ -21,7 +21,7 @@ from tests.helpers import wait_until
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
 COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
-PACKETS = int(os.environ.get("REMOTE_PACKETS", "300"))
+PACKETS = int(os.environ.get("REMOTE_PACKETS", "120"))
 PACKET = 5  # cents
 VALUE = PACKETS * PACKET
 FEE = 10

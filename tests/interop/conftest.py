@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
+from payres.cli import main
 from tests.helpers import PATIENCE, Json, announced, child
 
 HERE = Path(__file__).parent
@@ -88,14 +90,13 @@ def base_url(environment: dict[str, str]) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def payres(base_url: str, environment: Mapping[str, str]) -> Command:
-    """Runs a `payres` command beside the server and returns the JSON object that it prints."""
+    """Runs a `payres` command beside the server, in this process, and returns the JSON object that it prints."""
     assert base_url == environment["PAYRES_BASE_URL"]
+    settings = {name: value for name, value in environment.items() if name.startswith("PAYRES_")}
 
     def run(*arguments: str) -> Json:
-        command = [sys.executable, "-m", "payres", *arguments, "--json"]
-        directory = Path(environment["PAYRES_DATABASE"]).parent
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-        assert done.returncode == 0, done.stderr
+        done = CliRunner().invoke(main, [*arguments, "--json"], env=settings, catch_exceptions=False)
+        assert done.exit_code == 0, done.stderr
         resource: Json = json.loads(done.stdout)
         return resource
 
