@@ -6,7 +6,7 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, cast
+from typing import cast
 
 import httpx2
 import pytest
@@ -16,8 +16,8 @@ from payres.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 QUOTE = {"type": "quote", "actions": ["create"]}
 FEW_SECONDS = 0.4

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -13,8 +12,8 @@ from payres.store.database import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.conftest import Metered
+from tests.helpers import Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 READ = {"type": "incoming-payment", "actions": ["create", "read", "list"]}
 
@@ -109,7 +108,7 @@ def oracles(shared: Instance, thief: Client) -> dict[str, tuple[Ask, Ask]]:
     """Pairs of questions about what exists and what does not, told apart neither by answer nor by time."""
     token, stolen = thief.grant(READ), shared.client.grant(READ)
     hidden = shared.client.post("/incoming-payments", {"walletAddress": shared.wallet("bob")}, stolen).json()["id"]
-    quoted = shared.client.create_quote(shared.wallet("alice"), hidden, debitAmount=usd())["id"]
+    quoted = shared.client.create_quote(shared.wallet("alice"), hidden, debitAmount=usd(100))["id"]
     prices = thief.grant({"type": "quote", "actions": ["read"]})
     asked = shared.client.request_grant(
         {"type": "outgoing-payment", "actions": ["create"], "identifier": shared.wallet("alice")}
@@ -128,10 +127,6 @@ def oracles(shared: Instance, thief: Client) -> dict[str, tuple[Ask, Ask]]:
             lambda: thief.get(f"{page}/{absent(known)}/{'x' * 43}"),
         ),
     }
-
-
-def usd() -> Json:
-    return {"value": "100", "assetCode": "USD", "assetScale": 2}
 
 
 def first(tx: Transaction, query: str) -> str:

@@ -41,9 +41,8 @@ from payres.wire import (
     metadata_text,
 )
 from tests.attacks.conftest import Exchange
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 FUZZ_CASES = int(os.environ.get("FUZZ_CASES", "2000"))
 FUZZ_SEED = int(os.environ.get("FUZZ_SEED", "20261121"))

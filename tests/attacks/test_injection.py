@@ -18,9 +18,8 @@ from payres.store import incoming, wallets
 from payres.store.database import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
 

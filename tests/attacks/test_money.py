@@ -17,17 +17,13 @@ from payres.operator.assets import set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 Crowd = Sequence[Client]
 
 AT_ONCE = 200
 CLIENTS = 20
-
-
-def usd(value: int | str) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
 def spending(wallet: str, **limits: Any) -> Json:

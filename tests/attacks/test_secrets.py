@@ -8,7 +8,6 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -24,7 +23,6 @@ from payres.testing.peering import peer
 from tests.attacks.conftest import process
 from tests.helpers import PATIENCE
 
-Json = dict[str, Any]
 PASSWORD = "correct horse battery"
 # As cheap to check as Argon2 allows, so that the tests need not wait for it.
 PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)

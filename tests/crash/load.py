@@ -19,7 +19,7 @@ import httpx2
 
 from payres.testing.client import FINISH_URI, Client
 from tests.crash.server import CommandFailed, Server
-from tests.helpers import PATIENCE, Json, wait_until
+from tests.helpers import PATIENCE, Json, amount, usd, wait_until
 
 CLIENTS = 16
 DEPOSIT = 10_000_000  # dollars
@@ -293,16 +293,16 @@ class Shopper:
 
     def _pay(self) -> None:
         asset = PAYEES[self._payee]
-        amount = {"value": str(self._chance.randint(1, 300)), "assetCode": asset, "assetScale": 2}
+        wanted = amount(self._chance.randint(1, 300), asset)
         wallet = self._load.server.wallet(self._payee)
-        receiver = self._create("/incoming-payments", walletAddress=wallet, incomingAmount=amount)
+        receiver = self._create("/incoming-payments", walletAddress=wallet, incomingAmount=wanted)
         assert receiver is not None
         self._pay_receiver(receiver["id"], receiver["id"])
 
     def _pay_elsewhere(self) -> None:
         if self._load.receivers_elsewhere:
-            amount = {"value": str(self._chance.randint(20, 100)), "assetCode": "USD", "assetScale": 2}
-            self._pay_receiver(self._chance.choice(self._load.receivers_elsewhere), None, debitAmount=amount)
+            wanted = usd(self._chance.randint(20, 100))
+            self._pay_receiver(self._chance.choice(self._load.receivers_elsewhere), None, debitAmount=wanted)
 
     def _pay_receiver(self, receiver: str, here: str | None, **amounts: Any) -> None:
         quote = self._create("/quotes", walletAddress=self._alice, receiver=receiver, method="ilp", **amounts)
@@ -383,7 +383,7 @@ class Shopper:
             item = {"type": "incoming-payment", "actions": ["create", "read", "complete"], "identifier": payee}
             self._receiving = self._granted(item)
         if self._spending is None:
-            limits = {"debitAmount": {"value": str(LIMIT), "assetCode": "USD", "assetScale": 2}}
+            limits = {"debitAmount": usd(LIMIT)}
             actions = {"actions": ["create", "read"], "identifier": self._alice}
             quote = {"type": "quote"} | actions
             self._spending = self._granted(quote, {"type": "outgoing-payment", "limits": limits} | actions)

@@ -33,7 +33,7 @@ from payres.testing.client import Client
 from tests.crash.server import SERVE as SERVE
 from tests.crash.server import Server
 from tests.crash.server import free_port as free_port
-from tests.helpers import PATIENCE, ROOT, Json, is_refused, wait_until
+from tests.helpers import PATIENCE, ROOT, Json, amount, is_refused, usd, wait_until
 
 PAYERS = 4
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -81,7 +81,7 @@ class Journal:
                 "type": "outgoing-payment",
                 "actions": ["create", "read"],
                 "identifier": deployment.alice,
-                "limits": {"debitAmount": {"value": str(DEPOSIT), "assetCode": "USD", "assetScale": 2}},
+                "limits": {"debitAmount": usd(DEPOSIT)},
             },
         )
         self._deployment = deployment
@@ -91,8 +91,8 @@ class Journal:
 
     def quote(self, value: int) -> str:
         """Quotes a new incoming payment of `value` euro cents; the quote's URL."""
-        amount = {"value": str(value), "assetCode": "EUR", "assetScale": 2}
-        receiver = self._create("/incoming-payments", walletAddress=self._deployment.bob, incomingAmount=amount)["id"]
+        wanted = amount(value, "EUR")
+        receiver = self._create("/incoming-payments", walletAddress=self._deployment.bob, incomingAmount=wanted)["id"]
         quote = self._create("/quotes", walletAddress=self._deployment.alice, receiver=receiver, method="ilp")
         return str(quote["id"])
 

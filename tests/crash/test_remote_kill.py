@@ -17,7 +17,7 @@ import pytest
 
 from tests.crash import serve_hurried
 from tests.crash.server import SERVE, Server
-from tests.helpers import wait_until
+from tests.helpers import usd, wait_until
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
 COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
@@ -66,7 +66,7 @@ class Payment:
 
     def begin(self) -> None:
         with closing(self.payee.client()) as shop:
-            amount = {"value": str(VALUE), "assetCode": "USD", "assetScale": 2}
+            amount = usd(VALUE)
             receiver = shop.create_incoming_payment(self.payee.till, amount)["id"]
         with closing(self.payer.client()) as shop:
             shop.pay(self.payer.till, receiver)

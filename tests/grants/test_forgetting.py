@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -48,8 +47,8 @@ from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import GrantRequest, GrantResponse, IncomingPaymentRequest
+from tests.helpers import Json
 
-Json = dict[str, Any]
 FreshKey = Callable[[], SigningClient]
 
 START = 1_700_000_000 * SECOND

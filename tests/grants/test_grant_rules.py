@@ -41,8 +41,8 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import GrantRequest
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 SECOND = 1_000_000

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-Json = dict[str, Any]
+from tests.helpers import Json
+
 RunNode = Callable[[str, Json], Json]
 OpenReceiver = Callable[..., Any]
 

@@ -6,9 +6,8 @@ The client checks every answer against the published Open Payments documents; wh
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.helpers import amount
+from tests.helpers import Json, amount
 
-Json = dict[str, Any]
 Command = Callable[..., Json]
 RunStory = Callable[..., dict[str, Json]]
 OpenWallet = Callable[..., str]

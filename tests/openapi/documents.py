@@ -10,6 +10,7 @@ import jsonschema_rs
 import yaml
 
 from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
+from tests.helpers import Json
 from tests.openapi.deviations import AMENDMENTS
 
 PACKAGE: Final = Path(__file__).parents[1] / "interop/node_modules/@interledger/open-payments"
@@ -21,8 +22,6 @@ RESOURCE_SERVER, AUTH_SERVER, WALLET_ADDRESS_SERVER = DOCUMENTS = (
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_UINT64: Final = 2**64 - 1
 JSON: Final = "application/json"
-
-Json = dict[str, Any]
 
 
 class Operation(NamedTuple):

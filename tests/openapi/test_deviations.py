@@ -16,7 +16,7 @@ from payres.routes import admission, http_protocol
 from payres.routes.rate_limits import RateLimits
 from payres.testing.instance import Instance, run_instance
 from payres.throttle import too_many
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, Json
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
 from tests.openapi.deviations import (
@@ -40,8 +40,6 @@ KINDS = {
     "quote": "quote",
 }
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
-
-Json = dict[str, Any]
 
 
 class Asked(NamedTuple):

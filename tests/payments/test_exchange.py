@@ -21,8 +21,8 @@ from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.testing.instance import Instance
 from payres.wire import Amount
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 FRESH = count()

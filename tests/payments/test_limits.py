@@ -43,9 +43,8 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, Limits, OutgoingPaymentRequest, QuoteRequest
-from tests.helpers import examples
+from tests.helpers import Json, examples
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,8 +13,8 @@ from payres.operator.assets import set_fee, set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 Crowd = Callable[[Callable[[Client], Any]], Counter[int]]
 

@@ -25,16 +25,11 @@ from payres.store.grants import GrantRecord, insert_grant
 from payres.testing.instance import Instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
-from tests.helpers import PATIENCE
+from tests.helpers import PATIENCE, Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 SECOND = 1_000_000
-
-
-def usd(value: int | str) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
 class Purse:

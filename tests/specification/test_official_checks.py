@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import httpx2
 
+from tests.helpers import Json, usd
 from tests.specification.scenario import Row, Send, breaks, keeps, look, play, table
 from tests.specification.shapes import (
     ACCESS_TOKEN,
@@ -23,7 +24,7 @@ from tests.specification.shapes import (
     TO_INTERACT,
     WALLET_ADDRESS,
 )
-from tests.specification.world import Json, World, usd
+from tests.specification.world import World
 
 CREATE = {"type": "incoming-payment", "actions": ["create"]}
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx2
 
-from tests.helpers import wait_until
+from tests.helpers import Json, usd, wait_until
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import CREATED_OUTGOING_PAYMENT, OUTGOING_PAYMENT
-from tests.specification.world import RACERS, Json, World, money, usd
+from tests.specification.world import RACERS, World, money
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f-]{36}")
