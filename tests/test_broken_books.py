@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from payres.operator.watch import BooksWatch
 from payres.settings import Settings
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
+from tests.helpers import wait_until
 
 
 @pytest.fixture
@@ -164,11 +164,7 @@ def test_payment_that_cannot_be_settled_for_what_is_missing_halts(
 
 
 def wait_until_halted(payres: Instance) -> None:
-    for _ in range(500):
-        if payres.context.database.halted:
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("the settlement worker did not find it")
+    wait_until(lambda: payres.context.database.halted, "the settlement worker did not find it")
 
 
 def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
@@ -181,10 +177,7 @@ def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
 
     async def start() -> str | None:
         async with app.router.lifespan_context(app):
-            for _ in range(500):
-                if app.state.context.database.halted:
-                    break
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(wait_until, lambda: app.state.context.database.halted)
             problem: str | None = await app.state.context.readiness.problem()
             return problem
 
