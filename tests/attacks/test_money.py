@@ -17,7 +17,7 @@ from payres.operator.assets import set_rate
 from payres.operator.liquidity import deposit_liquidity
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import Json, usd
+from tests.helpers import PATIENCE, Json, usd
 
 Refused = Callable[..., Json]
 Crowd = Sequence[Client]
@@ -53,7 +53,7 @@ def rush(crowd: Crowd, url: str, body: Json, token: str) -> Counter[int]:
     start = threading.Barrier(len(crowd))
 
     def send(client: Client) -> list[int]:
-        start.wait(10)
+        start.wait(PATIENCE)
         return [client.post(url, body, token).status_code for _ in range(AT_ONCE // len(crowd))]
 
     with ThreadPoolExecutor(len(crowd)) as pool:

@@ -40,7 +40,7 @@ class NameServers:
         self.asked.append(host)
         self._heard.release()
         if "slow" in host:
-            assert self.spoken.wait(20)
+            assert self.spoken.wait(PATIENCE)
         if "none" in host:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return ANSWER
@@ -278,7 +278,7 @@ def test_lookup_that_ends_after_its_loop_is_no_fault(
     asyncio.run(give_up())
     (thread,) = set(threading.enumerate()) - before
     servers.spoken.set()
-    thread.join(10)
+    thread.join(PATIENCE)
     assert (faults, caplog.text, thread.is_alive()) == ([], "", False)
 
 

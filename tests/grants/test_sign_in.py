@@ -90,7 +90,7 @@ async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monk
             running += 1
             most = max(most, running)
         entered.release()
-        assert release.wait(10)
+        assert release.wait(PATIENCE)
         with lock:
             running -= 1
         return True

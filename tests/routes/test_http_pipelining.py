@@ -76,12 +76,14 @@ def statuses(received: bytes) -> list[int]:
     return [int(part[:3]) for part in received.split(b"HTTP/1.1 ")[1:]]
 
 
-def send(connection: socket.socket, data: bytes) -> threading.Thread:
+def send(connection: socket.socket, data: bytes, *, finishes: bool = False) -> threading.Thread:
     """Sends while the caller reads."""
 
     def run() -> None:
         with suppress(OSError):
             connection.sendall(data)
+            if finishes:
+                connection.shutdown(socket.SHUT_WR)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -176,25 +178,10 @@ def test_nothing_is_counted_any_more_when_connections_have_ended(connect: Connec
 @pytest.mark.parametrize("request_", [GET, STRANGE, CHUNKED])
 def test_client_that_finishes_sending_gets_its_answers(connect: Connect, request_: bytes, count: int) -> None:
     held = connect()
-    sender = send(held.connection, request_ * count)
-    if count < 10:
-        sender.join()
-        held.connection.shutdown(socket.SHUT_WR)
-        received = read_to_end(held.connection)
-    else:
-        received = held.connection.recv(65536)
-        sender.join(0.2)
-        received += read_while(sender, held.connection)
-        held.connection.shutdown(socket.SHUT_WR)
-        received += read_to_end(held.connection)
+    sender = send(held.connection, request_ * count, finishes=True)
+    received = read_to_end(held.connection)
+    sender.join()
     assert statuses(received) == [200 if request_ is GET else 401] * count
-
-
-def read_while(sender: threading.Thread, connection: socket.socket) -> bytes:
-    received = b""
-    while sender.is_alive():
-        received += connection.recv(65536)
-    return received
 
 
 @pytest.mark.usefixtures("timers")  # no time passes, so nothing is waited for
