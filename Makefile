@@ -33,11 +33,11 @@ check: $(VENV)/.dev ## Formatter, linter, type checker
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(VENV)/.dev ## Let the formatter and linter mend what they can
+format: $(VENV)/.dev ## Let the formatter and linter fix what they can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: ## Write the lock files anew from pyproject.toml
+lock: ## Write the lock files again from pyproject.toml
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv
 	$(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q \
 	  pyproject.toml --group build -o requirements.lock
