@@ -16,7 +16,8 @@ run: $(VENV)/.runtime ## Start the server on a file in ./var, with demo wallets 
 	@PAYRES_DATABASE="$(PAYRES_DATABASE)" $(BIN)/payres serve --demo
 
 test: $(VENV)/.dev tests/interop/node_modules/.installed ## Run the whole test suite
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal $(PYTEST_FLAGS)
+	@# With their bytecode kept, the processes of the suite need not compile everything again.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -p randomly --randomly-seed=1 $(PYTEST_FLAGS)
 
 torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hours of them, to the first violation
 	$(BIN)/python -m tests.torture $(TORTURE)

@@ -7,15 +7,19 @@ from typing import Any
 
 import httpx2
 import pytest
+from argon2 import PasswordHasher
 from hypothesis import settings
 
 from payres.http.error_responses import CODES, REASONS
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import PATIENCE, PROPERTY_EXAMPLES
 from tests.openapi.conformance import Answer, check_answer
 
-# No deadline: on a machine that does several things at once it measures the others.
-settings.register_profile("payres", deadline=None, max_examples=100)
-settings.load_profile("payres")
+# The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
+# PROPERTY_EXAMPLES, and draws others from its seed. No deadline: on a busy machine it would measure the others.
+settings.register_profile("repeated", deadline=None, max_examples=100, derandomize=True, database=None)
+settings.register_profile("explored", deadline=None, max_examples=max(PROPERTY_EXAMPLES, 1), database=None)
+settings.load_profile("explored" if PROPERTY_EXAMPLES else "repeated")
 
 
 Refused = Callable[..., dict[str, Any]]
@@ -69,6 +73,24 @@ def checked(send: Callable[..., httpx2.Response]) -> Callable[..., httpx2.Respon
     return send_and_check
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[None]:
+    """Hashes passwords in this process with as little work as Argon2 can; each would take a fifth of a second."""
+    defaults = PasswordHasher.__init__.__defaults__
+    assert defaults is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PasswordHasher.__init__, "__defaults__", (1, 8, 1, *defaults[3:]))  # passes, KiB, lanes
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient() -> Iterator[None]:
+    """Waits for a payment as long as for anything else, and not for the plugin's 10 seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Instance.wait_for, "__defaults__", (PATIENCE,))
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """One instance for many tests, which is quicker than one for each.
@@ -83,7 +105,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 @pytest.fixture(scope="session")
 def stranger() -> Iterator[httpx2.Client]:
     """Sends requests without a signature."""
-    with httpx2.Client(timeout=10, verify=False) as client:
+    with httpx2.Client(timeout=PATIENCE, verify=False) as client:
         yield client
 
 

@@ -15,6 +15,7 @@ from payres.operator.invariants import BackgroundCheck
 from payres.settings import Settings
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
+from tests.helpers import wait_until
 
 
 @pytest.fixture
@@ -176,10 +177,7 @@ def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
 
     async def start() -> str | None:
         async with app.router.lifespan_context(app):
-            for _ in range(500):
-                if app.state.context.database.stopped:
-                    break
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(wait_until, lambda: app.state.context.database.stopped)
             problem: str | None = await app.state.readiness.problem()
             return problem
 

@@ -4,7 +4,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from payres import ledger
@@ -22,6 +22,7 @@ from payres.store.database import Transaction, savepoint
 from payres.store.incoming import IncomingRecord, insert_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing
 from payres.terms import Terms
+from tests.helpers import examples
 
 NOW = 1_700_000_000_000_000
 OUTGOING, INCOMING = "outgoing-1", "incoming-1"
@@ -441,7 +442,7 @@ def assert_agreement(tx: Transaction, ids: Sequence[int], holds: Sequence[int], 
         assert sum(account.balance for account in model.accounts if account.asset == asset) == 0
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(STEPS, max_size=30))
 def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
     with closing(connect_writer(":memory:")) as tx:

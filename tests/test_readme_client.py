@@ -9,6 +9,7 @@ import pytest
 
 from payres.signatures.jwk import private_pem
 from payres.testing.instance import Instance
+from tests.helpers import PATIENCE, child
 
 ROOT = Path(__file__).parents[1]
 MODULES = ROOT / "tests" / "interop" / "node_modules"
@@ -31,15 +32,12 @@ def script(payres: Instance, tmp_path: Path) -> Path:
 def test_script_of_the_readme_pays_after_consent(payres: Instance, script: Path) -> None:
     node = shutil.which("node")
     assert node is not None, "Node 20 or later is needed for the official client"
-    with subprocess.Popen([node, script.name], cwd=script.parent, stdout=subprocess.PIPE, encoding="utf-8") as process:
-        try:
-            assert process.stdout is not None
-            asked = process.stdout.readline().split()[-1]
-            assert payres.approve(asked) is None
-            paid = process.stdout.read()
-            assert process.wait(20) == 0
-        finally:
-            process.kill()
+    with child([node, script.name], cwd=script.parent, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stdout is not None
+        asked = process.stdout.readline().split()[-1]
+        assert payres.approve(asked) is None
+        paid = process.stdout.read()
+        assert process.wait(PATIENCE) == 0
     assert paid.startswith(f"Paying 500 cents to {payres.base_url}/incoming-payments/")
     assert (payres.balance("alice"), payres.balance("bob")) == ("995.00", "1005.00")
     payres.check_ledger()

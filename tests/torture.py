@@ -34,6 +34,8 @@ ALL: Final = {
     ),
     "fuzz": Series({"FUZZ_CASES": "100000", "SLOW_CONNECTIONS": "10000"}, ["tests/attacks"]),
     "documents": Series({"OPENAPI_CASES": "20000"}, ["tests/openapi"]),
+    # Hypothesis marks what it has made.
+    "properties": Series({"PROPERTY_EXAMPLES": "5000"}, ["-m", "hypothesis", "tests"]),
 }
 
 
@@ -50,7 +52,8 @@ def main(names: Sequence[str]) -> int:
         variables |= {variable: os.environ[variable] for variable in variables if variable in os.environ}
         shown = " ".join(f"{variable}={variables[variable]}" for variable in lengths)
         print(f"\n{name}: {shown} {' '.join(tests)}", flush=True)
-        command = [sys.executable, "-m", "pytest", "-x", "-s", "-q", "-p", "no:randomly", *tests]
+        seeds = ["-p", "no:randomly", f"--hypothesis-seed={seed}"]
+        command = [sys.executable, "-m", "pytest", "-x", "-s", "-q", *seeds, *tests]
         code = subprocess.run(command, env=os.environ | variables, check=False).returncode
         if code:
             print(f"\n{name} has failed: TORTURE_SEED={seed} {shown}")

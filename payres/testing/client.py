@@ -38,7 +38,7 @@ class Client:
         self._clock = clock
         self._approve = approve
         # Loopback speaks plain HTTP; loading the machine's certificates would take longer than the whole flow.
-        self._http = httpx2.Client(timeout=10, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        self._http = httpx2.Client(timeout=60, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
     def request(
         self,

@@ -30,7 +30,7 @@ from payres.store.work import Work
 from payres.testing.client import Client, Json
 
 T = TypeVar("T")
-START_SECONDS = 10
+START_SECONDS = 60
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
 # Tests do at once what takes people and programs a while, and from one address.

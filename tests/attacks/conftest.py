@@ -1,19 +1,20 @@
 """What attacks need: a server that asks public addresses only, a trap that notes who connects, and raw connections."""
 
-import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import AbstractContextManager, suppress
+from types import FrameType
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
 
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import PATIENCE, child, free_of_settings, read_to_end
 
 
 class Trap:
@@ -68,10 +69,10 @@ def exchange(shared: Instance) -> Exchange:
     address = urlsplit(shared.base_url)
 
     def send(sent: bytes) -> list[Answer]:
-        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
             with suppress(BrokenPipeError, ConnectionResetError):  # what is refused need not be read to its end
                 connection.sendall(sent)
-            return answers(b"".join(iter(lambda: connection.recv(65536), b"")))
+            return answers(read_to_end(connection))
 
     return send
 
@@ -89,12 +90,62 @@ def answers(received: bytes) -> list[Answer]:
     return found
 
 
-def process(*arguments: str) -> "subprocess.Popen[str]":
+class Work(NamedTuple):
+    """What a request costs: calls of functions on the server's thread, and instructions of SQLite's virtual machine."""
+
+    calls: int
+    steps: int
+
+
+class Meter:
+    """Counts the work of a server that is started with it."""
+
+    def __init__(self) -> None:
+        self._calls = self._steps = 0
+        self._connect = sqlite3.connect
+
+    def connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
+        """sqlite3.connect, whose connection counts."""
+        connection: sqlite3.Connection = self._connect(*arguments, **options)
+        connection.set_progress_handler(self._count_step, 1)
+        return connection
+
+    async def watch_thread(self) -> None:
+        """Counts the calls of this thread from now on."""
+        sys.setprofile(self._count_call)
+
+    def least(self, ask: Callable[[], object]) -> Work:
+        """The work of one request; the least of some, because the workers of the server may come in between."""
+        found = []
+        for _ in range(5):
+            before = Work(self._calls, self._steps)
+            ask()
+            found.append(Work(self._calls - before.calls, self._steps - before.steps))
+        return Work(min(one.calls for one in found), min(one.steps for one in found))
+
+    def _count_step(self) -> None:
+        self._steps += 1
+
+    def _count_call(self, frame: FrameType, event: str, argument: object) -> None:
+        self._calls += event in {"call", "c_call"}
+
+
+Metered = tuple[Instance, Meter]
+
+
+@pytest.fixture(scope="session")
+def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
+    """A server, and the meter of its work."""
+    meter = Meter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", meter.connect)
+        with run_instance(tmp_path_factory.mktemp("metered") / "payres.db") as instance:
+            instance._server.call(meter.watch_thread())
+            yield instance, meter
+
+
+def process(*arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
     """A `payres` command in a process of its own, without a terminal and without settings from the environment."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "payres", *arguments]
-    return subprocess.Popen(
-        command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-    )
+    return child(command, env=free_of_settings(), stdin=pipe, stdout=pipe, stderr=pipe)

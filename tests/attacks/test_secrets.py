@@ -8,7 +8,6 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -22,8 +21,8 @@ from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.attacks.conftest import process
+from tests.helpers import PATIENCE
 
-Json = dict[str, Any]
 PASSWORD = "correct horse battery"
 # As cheap to check as Argon2 allows, so that the tests need not wait for it.
 PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
@@ -133,7 +132,7 @@ def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Respons
 
 def consent(redirect: str) -> tuple[str, str, list[httpx2.Response]]:
     """What the owner's browser does: the reference, the session and what was refused."""
-    with httpx2.Client(timeout=10, verify=False) as browser:
+    with httpx2.Client(timeout=PATIENCE, verify=False) as browser:
         refused = [browser.post(redirect, data={"choice": "sign-in", "password": f"{PASSWORD}!"})]
         assert browser.post(redirect, data={"choice": "sign-in", "password": PASSWORD}).status_code == 303
         page = browser.get(redirect).text
@@ -208,7 +207,7 @@ def test_secrets_are_not_in_the_arguments_of_processes(tmp_path: Path) -> None:
         assert asking.stderr is not None
         asking.stderr.read(1)  # it asks, so by now it runs under its own name
         shown = visible(asking.pid)
-        out, error = asking.communicate(f"{PASSWORD}\n{PASSWORD}\n", 20)
+        out, error = asking.communicate(f"{PASSWORD}\n{PASSWORD}\n", PATIENCE)
     assert asking.returncode == 0, error
     assert "wallet\0password\0alice" in shown
     assert PASSWORD not in shown + out + error

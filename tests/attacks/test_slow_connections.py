@@ -3,7 +3,6 @@
 SLOW_CONNECTIONS says how many; 10000 takes a while, and a machine that lets a process open as many files.
 """
 
-import json
 import os
 import resource
 import select
@@ -12,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import perf_counter
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,10 +18,12 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.limits import SPARE_FILES
-from tests.attacks.conftest import process
+from tests.attacks.conftest import Metered, process
+from tests.helpers import PATIENCE, announced, read_to_end, wait_until
 
 SLOW_CONNECTIONS = int(os.environ.get("SLOW_CONNECTIONS", "500"))
 REQUEST = b"GET /alice HTTP/1.1\r\nhost: h\r\n\r\n"
+LAST = b"GET /alice HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
 HEAD = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
 BEGINNINGS = [
     b"",
@@ -33,7 +33,6 @@ BEGINNINGS = [
     HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\n",
     REQUEST + b"GET /alice HTTP/1.1\r\n",
 ]
-SAMPLES = 60
 
 
 @pytest.fixture
@@ -55,38 +54,29 @@ def address(tmp_path: Path) -> Iterator[tuple[str, int]]:
     opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--database", database]
     assert CliRunner().invoke(main, opening).exit_code == 0
     with process("serve", "--port", "0", "--json", "--database", database) as server:
-        try:
-            assert server.stdout is not None
-            announced = json.loads("".join(iter(server.stdout.readline, "}\n")) + "}")
-            parts = urlsplit(announced["baseUrl"])
-            assert parts.hostname is not None
-            assert parts.port is not None
-            yield parts.hostname, parts.port
-        finally:
-            server.kill()
+        parts = urlsplit(announced(server)["baseUrl"])
+        assert parts.hostname is not None
+        assert parts.port is not None
+        yield parts.hostname, parts.port
 
 
-def ask(connection: socket.socket) -> bytes:
-    """The answer to one request on a connection that stays open."""
-    connection.sendall(REQUEST)
-    received = b""
-    while b"\r\n\r\n" not in received:
-        received += connection.recv(65536)
-    head, _, body = received.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-    while len(body) < length:
-        body += connection.recv(65536)
-    return head
+def connect(address: tuple[str, int]) -> socket.socket:
+    return socket.create_connection(address, timeout=PATIENCE)
 
 
-def latencies(connection: socket.socket) -> list[float]:
-    """Seconds for each of some requests, the quickest first."""
-    found = []
-    for _ in range(SAMPLES):
-        began = perf_counter()
-        assert ask(connection).startswith(b"HTTP/1.1 200 ")
-        found.append(perf_counter() - began)
-    return sorted(found)
+def ask(address: tuple[str, int]) -> bytes:
+    """The answer to one request on a connection of its own."""
+    with connect(address) as connection:
+        connection.sendall(LAST)
+        return read_to_end(connection)
+
+
+def open_slowly(opened: ExitStack, address: tuple[str, int], count: int) -> list[socket.socket]:
+    """Connections on which something has begun."""
+    slow = [opened.enter_context(connect(address)) for _ in range(count)]
+    for number, connection in enumerate(slow):
+        connection.sendall(BEGINNINGS[number % len(BEGINNINGS)])
+    return slow
 
 
 def turned_away(connections: list[socket.socket]) -> int:
@@ -104,21 +94,25 @@ def turned_away(connections: list[socket.socket]) -> int:
 
 @pytest.mark.usefixtures("files_enough")
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of open files are those of POSIX")
-def test_slow_connections_do_not_slow_the_others_down(address: tuple[str, int]) -> None:
+def test_slow_connections_keep_nobody_from_being_answered(address: tuple[str, int]) -> None:
     with ExitStack() as opened:
-        regular = opened.enter_context(socket.create_connection(address, timeout=20))
-        alone = latencies(regular)
-        slow = []
-        for number in range(SLOW_CONNECTIONS):
-            connection = opened.enter_context(socket.create_connection(address, timeout=20))
-            slow.append(connection)
-            connection.sendall(BEGINNINGS[number % len(BEGINNINGS)])
-            if number % 100 == 0:
-                ask(regular)  # so that it does not count as idle, however long it takes to open the others
-        among = latencies(regular)
-        # The median and one of the slowest, with room for whatever else the machine does.
-        assert among[SAMPLES // 2] < 5 * alone[SAMPLES // 2] + 0.01
-        assert among[SAMPLES * 9 // 10] < 5 * alone[SAMPLES * 9 // 10] + 0.05
-        with socket.create_connection(address, timeout=20) as newcomer:
-            assert ask(newcomer).startswith(b"HTTP/1.1 200 ")
+        slow = open_slowly(opened, address, SLOW_CONNECTIONS)
+        for _ in range(60):
+            assert ask(address).startswith(b"HTTP/1.1 200 ")
         assert turned_away(slow) == 0
+
+
+def test_slow_connections_make_no_work_for_the_others(metered: Metered) -> None:
+    """A request takes as many steps among them as alone, and so as much time."""
+    instance, meter = metered
+    parts = urlsplit(instance.base_url)
+    address = str(parts.hostname), int(parts.port or 0)
+    alone = meter.least(lambda: ask(address))
+    with ExitStack() as opened:
+        open_slowly(opened, address, 100)
+        wait_until(lambda: len(instance._server.server_state.connections) >= 100)
+        assert ask(address).startswith(b"HTTP/1.1 200 ")
+        among = meter.least(lambda: ask(address))
+    assert alone.calls > 100
+    assert among.calls < alone.calls + 25
+    assert among.steps < alone.steps + 25

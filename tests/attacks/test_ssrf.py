@@ -4,14 +4,13 @@ import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
+from tests.helpers import Json
 
-Json = dict[str, Any]
 QUOTE = {"type": "quote", "actions": ["create"]}
 
 # Every spelling of loopback, with the port of the trap; that nothing connects shows that none of them leads there.

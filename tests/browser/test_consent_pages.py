@@ -9,12 +9,12 @@ import pytest
 from playwright.async_api import Page, Response, expect
 
 from payres.testing.instance import Instance
+from tests.helpers import Json
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PASSWORD = "correct horse"
 NONCE = "client-nonce"
-Json = dict[str, Any]
 
 
 class ClientSite(Protocol):

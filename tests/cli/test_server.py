@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import socket
 import sqlite3
@@ -9,10 +8,9 @@ import sys
 import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
-from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,56 +19,20 @@ import pytest
 from click.testing import Result
 
 from payres.settings import Settings, load_settings
+from tests.helpers import PATIENCE, announced, child, free_of_settings, is_refused, read_to_end, wait_until
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
 
 
-@contextmanager
-def serving(*options: str) -> Iterator[subprocess.Popen[str]]:
+def serving(*options: str) -> AbstractContextManager["subprocess.Popen[str]"]:
     """A server in a process of its own, ended at the latest with the block."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "payres", "serve", "--port", "0", *options],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def announcement(process: subprocess.Popen[str]) -> Any:
-    """The JSON object that `serve --json` prints when it is ready."""
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line)
-        if line == "}\n":
-            return json.loads("".join(lines))
-    raise AssertionError(process.communicate())
-
-
-def read_to_end(connection: socket.socket) -> bytes:
-    return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-def wait_until_refused(port: int) -> None:
-    """Returns when nobody listens on the port any more."""
-    deadline = monotonic() + 10
-    with suppress(ConnectionRefusedError, ConnectionResetError):
-        while monotonic() < deadline:
-            socket.create_connection(("127.0.0.1", port), timeout=10).close()
-        raise AssertionError("the server still takes connections")
+    command = [sys.executable, "-m", "payres", "serve", "--port", "0", *options]
+    return child(command, env=free_of_settings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def fetch(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as response:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as response:
         assert "server" not in response.headers
         assert "date" in response.headers
         return json.load(response)
@@ -115,11 +77,11 @@ def test_template_shows_every_setting_with_its_default() -> None:
 @pytest.mark.usefixtures("database")
 def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
     with serving("--json", "--demo") as process:
-        ready = announcement(process)
+        ready = announced(process)
         assert ready["wallets"] == 2
         assert fetch(f"{ready['baseUrl']}/alice")["id"] == f"{ready['baseUrl']}/alice"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert (process.returncode, errors) == (0, "")
 
 
@@ -127,16 +89,16 @@ def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
 def test_serve_told_twice_cuts_what_is_under_way() -> None:
     """The request gets no answer, which would have to say what became of it; the log gets no traceback."""
     with serving("--json") as process:
-        address = urlsplit(announcement(process)["baseUrl"])
-        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        address = urlsplit(announced(process)["baseUrl"])
+        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
             head = b"POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
             connection.sendall(head + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
             assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"  # the endpoint waits for the body
             process.send_signal(signal.SIGINT)
-            wait_until_refused(address.port or 0)
+            wait_until(lambda: is_refused(address.port or 0), "the server still takes connections")
             process.send_signal(signal.SIGINT)
             assert read_to_end(connection) == b""
-        _, errors = process.communicate(timeout=5)  # it would wait longer for the body
+        _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (0, "")
     assert not [*Path().glob("payres.db-*")]  # SQLite's files, which a database closed well has not
 
@@ -145,8 +107,8 @@ def test_serve_told_twice_cuts_what_is_under_way() -> None:
 @pytest.mark.parametrize(("sent", "status"), [(b"garbage\r\n\r\n", 400), (b"GET /" + b"a" * 2**16, 431)])
 def test_serve_refuses_in_json_what_is_no_request(sent: bytes, status: int) -> None:
     with serving("--json") as process:
-        address = urlsplit(announcement(process)["baseUrl"])
-        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        address = urlsplit(announced(process)["baseUrl"])
+        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
             connection.sendall(sent)
             received = read_to_end(connection)
     head, _, body = received.partition(b"\r\n\r\n")
@@ -170,9 +132,9 @@ def strange_connections() -> Iterator[tuple[bytes, str]]:
 def test_serve_logs_nothing_that_strangers_send() -> None:
     """A line for each, and anybody could fill the disk; a traceback for each, and nobody would find the others."""
     with serving("--json", "--demo") as process:
-        address = urlsplit(announcement(process)["baseUrl"])
+        address = urlsplit(announced(process)["baseUrl"])
         for sent, end in [*strange_connections()] * 5:
-            with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+            with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
                 connection.sendall(sent)
                 if end == "at the end":
                     assert b"HTTP/1.1 4" in read_to_end(connection)
@@ -181,13 +143,13 @@ def test_serve_logs_nothing_that_strangers_send() -> None:
                     connection.recv(1)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # with a reset
         process.terminate()
-        _, errors = process.communicate(timeout=15)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (0, "")
 
 
 def test_serve_sees_what_a_command_commits(payres: Command, database: Path) -> None:
     with serving("--json") as process:
-        ready = announcement(process)
+        ready = announced(process)
         assert ready["wallets"] == 0
         payres("wallet", "create", "carol", "--asset", "USD", "--scale", "2")
         assert fetch(f"{ready['baseUrl']}/carol")["assetCode"] == "USD"
@@ -210,14 +172,14 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
 def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: Json) -> None:
     payres("wallet", "create", "alice", "--asset", "EUR", "--scale", "2", "--password", "mine")
     with serving("--demo", "--json") as process:
-        ready = announcement(process)
+        ready = announced(process)
     assert (ready["wallets"], ready["demoWallets"]) == (1, [])
     assert as_json("wallet", "show", "alice")["balance"] == "0.00"
 
 
 def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, serving("--port", str(taken.getsockname()[1])) as process:
-        output, errors = process.communicate(timeout=15)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output) == (1, "")
     assert errors.startswith("Error: Port ")
     assert "is in use" in errors
@@ -227,7 +189,7 @@ def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
 @pytest.mark.usefixtures("database")
 def test_serve_on_another_machines_address_is_one_sentence() -> None:
     with serving("--host", "192.0.2.1") as process:
-        output, errors = process.communicate(timeout=15)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output) == (1, "")
     assert errors == "Error: The host 192.0.2.1 is not an address of this machine; choose another with --host\n"
 
@@ -237,7 +199,7 @@ def test_serve_on_a_newer_database_is_one_sentence(payres: Command, database: Pa
     connection.execute("PRAGMA user_version = 99999")
     connection.close()
     with serving() as process:
-        output, errors = process.communicate(timeout=15)
+        output, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, output) == (1, "")
     assert errors.startswith("Error: The database has version 99999")
     assert len(errors.splitlines()) == 1

@@ -12,14 +12,14 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
-from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
 from payres.testing.client import FINISH_URI, Client
-from tests.crash.server import PATIENCE_SECONDS, CommandFailed, Json, Server
+from tests.crash.server import CommandFailed, Server
+from tests.helpers import PATIENCE, Json, amount, usd, wait_until
 
 CLIENTS = 16
 DEPOSIT = 10_000_000  # dollars
@@ -128,7 +128,7 @@ class Load:
         while self._answers.acquire(blocking=False):
             pass  # what was acknowledged before does not count
         for _ in range(number):
-            assert self._answers.acquire(timeout=PATIENCE_SECONDS), "the server does not answer"
+            assert self._answers.acquire(timeout=PATIENCE), "the server does not answer"
 
     def answered(self, kind: str) -> None:
         """Something was acknowledged."""
@@ -151,12 +151,11 @@ class Load:
         for shopper in self.shoppers:
             shopper.journal = Journal()
 
-    def wait_until_ended(self, seconds: float) -> None:
+    def wait_until_ended(self) -> None:
         """Returns when no payment to the other server is in progress."""
-        deadline = monotonic() + seconds
-        while self.server.select("SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"):
-            assert monotonic() < deadline, f"payments are still in progress; {self.server.log.read_text()[-4000:]}"
-            assert httpx2.get(f"{self.server.base_url}/healthz").status_code == 200
+        query = "SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"
+        wait_until(lambda: not self.server.select(query), lambda: self.server.log.read_text()[-4000:])
+        assert httpx2.get(f"{self.server.base_url}/healthz", timeout=PATIENCE).status_code == 200
 
     def _check_numbers(self) -> None:
         """What is stored was asked for and not refused, once each; payments, asked for again, are all stored."""
@@ -290,16 +289,16 @@ class Shopper:
 
     def _pay(self) -> None:
         asset = PAYEES[self._payee]
-        amount = {"value": str(self._chance.randint(1, 300)), "assetCode": asset, "assetScale": 2}
+        wanted = amount(self._chance.randint(1, 300), asset)
         wallet = self._load.server.wallet(self._payee)
-        receiver = self._create("/incoming-payments", walletAddress=wallet, incomingAmount=amount)
+        receiver = self._create("/incoming-payments", walletAddress=wallet, incomingAmount=wanted)
         assert receiver is not None
         self._pay_receiver(receiver["id"], receiver["id"])
 
     def _pay_elsewhere(self) -> None:
         if self._load.receivers_elsewhere:
-            amount = {"value": str(self._chance.randint(20, 100)), "assetCode": "USD", "assetScale": 2}
-            self._pay_receiver(self._chance.choice(self._load.receivers_elsewhere), None, debitAmount=amount)
+            wanted = usd(self._chance.randint(20, 100))
+            self._pay_receiver(self._chance.choice(self._load.receivers_elsewhere), None, debitAmount=wanted)
 
     def _pay_receiver(self, receiver: str, here: str | None, **amounts: Any) -> None:
         quote = self._create("/quotes", walletAddress=self._alice, receiver=receiver, method="ilp", **amounts)
@@ -380,7 +379,7 @@ class Shopper:
             item = {"type": "incoming-payment", "actions": ["create", "read", "complete"], "identifier": payee}
             self._receiving = self._granted(item)
         if self._spending is None:
-            limits = {"debitAmount": {"value": str(LIMIT), "assetCode": "USD", "assetScale": 2}}
+            limits = {"debitAmount": usd(LIMIT)}
             actions = {"actions": ["create", "read"], "identifier": self._alice}
             quote = {"type": "quote"} | actions
             self._spending = self._granted(quote, {"type": "outgoing-payment", "limits": limits} | actions)

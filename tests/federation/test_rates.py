@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -23,7 +23,9 @@ from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.database import Database, Transaction
 from payres.testing.instance import Instance, run_instance
+from tests.federation.conftest import Elapse
 from tests.federation.site import Answer, Request, Site
+from tests.helpers import PATIENCE
 
 NOW = 1_700_000_000 * SECOND
 MAX_AGE = 300
@@ -168,8 +170,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path, site: Site) -> AsyncIterator[Desk]:
-    bounds = Bounds(seconds=0.2)
-    async with GuardedClient(allow_private_hosts=True, bounds=bounds) as client:
+    async with GuardedClient(allow_private_hosts=True, bounds=Bounds(seconds=PATIENCE)) as client:
         database = await Database.open(str(tmp_path / "payres.db"))
         yield Desk(database, client, open_market(site))
         await database.close()
@@ -227,15 +228,19 @@ async def test_rate_counts_from_the_moment_of_the_question(desk: Desk, site: Sit
         Answer(b"{"),
         Answer(rates_body("EUR", {"EUR": "0.9"})),
         Answer(b" " * 70_000),
-        Answer(pause=asyncio.Event().wait),
+        "silence",
     ],
     ids=["status", "syntax", "base", "size", "time"],
 )
 async def test_failure_for_one_base_leaves_the_others(
-    desk: Desk, site: Site, bad: Answer, caplog: pytest.LogCaptureFixture
+    desk: Desk, site: Site, bad: Answer | Literal["silence"], elapse: Elapse, caplog: pytest.LogCaptureFixture
 ) -> None:
+    async def say_nothing() -> None:
+        elapse(PATIENCE)
+        await asyncio.Event().wait()
+
     await desk.trade("USD", "EUR")
-    site.pages["GET /rates?base=USD"] = bad
+    site.pages["GET /rates?base=USD"] = Answer(pause=say_nothing) if bad == "silence" else bad
     await desk.worker.refresh()
     assert list(await desk.rates()) == ["EUR/USD"]
     assert "no exchange rates from USD" in caplog.text

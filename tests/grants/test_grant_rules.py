@@ -41,9 +41,9 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import GrantRequest
+from tests.helpers import Json
 from tests.works import work_at
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 SECOND = 1_000_000

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import argon2
 import pytest
 
@@ -22,6 +25,13 @@ def test_hash_password_is_salted_argon2id_and_holds_no_password() -> None:
     assert one != other
     assert one.startswith("$argon2id$")
     assert "secret" not in one
+
+
+def test_hashing_takes_as_much_work_as_rfc_9106_recommends() -> None:
+    """Section 4, the second recommended option; in a process of its own, because this one saves the work."""
+    program = "from payres.grants.passwords import hash_password; print(hash_password('secret'))"
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
 
 
 def test_one_spelling_of_accents_is_as_good_as_the_other() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from payres.operator import wallets
 from payres.testing.instance import Instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 ACCESS = "access_token.access"

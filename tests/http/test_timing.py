@@ -1,40 +1,74 @@
-"""How long a connection may take for what, and how many there may be."""
+"""How long a connection may take for what, and how many there may be. Time passes when a test says so."""
 
 import json
 import socket
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import pytest
 
 from payres.http import connections, protocol
 from payres.http.connections import Connections, connections_of
-from payres.http.protocol import SECONDS, HttpProtocol, State
-from payres.limits import SPARE_FILES
+from payres.http.protocol import HttpProtocol
+from payres.limits import BODY_SECONDS, HEADER_SECONDS, KEEP_ALIVE_SECONDS, SPARE_FILES, UNREAD_SECONDS
 from payres.testing.instance import Instance
+from tests.helpers import PATIENCE, read_to_end, wait_until
+from tests.http.conftest import Timers, on_loop
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
 POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n"
-HEADER_SECONDS, BODY_SECONDS, UNREAD_SECONDS = 0.15, 0.2, 0.25
 Connect = Callable[[], socket.socket]
 
 
 @pytest.fixture
-def connect(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
-    seconds = {State.NEW: HEADER_SECONDS, State.HEAD: HEADER_SECONDS, State.BODY: BODY_SECONDS}
-    for state, time_left in seconds.items():
-        monkeypatch.setitem(SECONDS, state, time_left)
-    monkeypatch.setattr(protocol, "UNREAD_SECONDS", UNREAD_SECONDS)
+def connect(shared: Instance, timers: Timers) -> Iterator[Connect]:
     address = urlsplit(shared.base_url)
     with ExitStack() as opened:
-        yield lambda: opened.enter_context(socket.create_connection((address.hostname, address.port), timeout=10))
+        yield lambda: opened.enter_context(socket.create_connection((address.hostname, address.port), timeout=PATIENCE))
 
 
-def read_to_end(connection: socket.socket) -> bytes:
-    return b"".join(iter(lambda: connection.recv(65536), b""))
+Send = Callable[[socket.socket, bytes], None]
+
+
+@pytest.fixture
+def send(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Send:
+    """Sends bytes and returns when the server has read them, or has the connection."""
+    read: Counter[Any] = Counter()
+    take = HttpProtocol.data_received
+
+    def take_and_count(protocol: HttpProtocol, data: bytes) -> None:
+        take(protocol, data)
+        read[protocol.client] += len(data)
+
+    monkeypatch.setattr(HttpProtocol, "data_received", take_and_count)
+
+    def send_and_wait(connection: socket.socket, data: bytes) -> None:
+        name = connection.getsockname()
+        wanted = read[name] + len(data)
+        connection.sendall(data)
+        wait_until(lambda: read[name] == wanted and protocol_of(shared, connection) is not None)
+
+    return send_and_wait
+
+
+def protocol_of(shared: Instance, connection: socket.socket) -> HttpProtocol | None:
+    """The server's side of a connection, if it has one."""
+    protocols = cast(set[HttpProtocol], shared._server.server_state.connections)
+    return next((one for one in protocols.copy() if one.client == connection.getsockname()), None)
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the server has neither sent anything that was not read, nor hung up."""
+    connection.setblocking(False)
+    try:
+        return not isinstance(connection.recv(1, socket.MSG_PEEK), bytes)
+    except BlockingIOError:
+        return True
+    finally:
+        connection.settimeout(PATIENCE)
 
 
 def check_too_slow(received: bytes) -> None:
@@ -45,83 +79,97 @@ def check_too_slow(received: bytes) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"G", b"GET /", b"GET / HTTP/1.1\r\nx: y", GET[:-2]])
-def test_header_section_that_does_not_end_is_refused(connect: Connect, sent: bytes) -> None:
-    connection, began = connect(), time.monotonic()
-    connection.sendall(sent)
+def test_header_section_that_does_not_end_is_refused(connect: Connect, send: Send, timers: Timers, sent: bytes) -> None:
+    connection = connect()
+    send(connection, sent)
+    timers.elapse(HEADER_SECONDS - 0.1)
+    assert is_open(connection)
+    timers.elapse(0.1)
     check_too_slow(read_to_end(connection))
-    assert HEADER_SECONDS * 0.9 < time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("sent", [b"", b"1", b"1234"])
-def test_body_that_does_not_end_is_refused(connect: Connect, sent: bytes) -> None:
+def test_body_that_does_not_end_is_refused(connect: Connect, send: Send, timers: Timers, sent: bytes) -> None:
     connection = connect()
-    connection.sendall(POST + sent)
+    send(connection, POST + sent)
+    timers.elapse(BODY_SECONDS - 0.1)
+    assert is_open(connection)
+    timers.elapse(0.1)
     check_too_slow(read_to_end(connection))
 
 
-@pytest.mark.parametrize("request_", [GET, POST + b"12345"])
-def test_bytes_that_drip_do_not_prolong_the_time(connect: Connect, request_: bytes) -> None:
-    connection, began = connect(), time.monotonic()
-    connection.settimeout(0.01)
-    received = b""
-    for number in range(len(request_) - 1):
-        try:
-            connection.sendall(request_[number : number + 1])
-            received += connection.recv(65536)
-        except TimeoutError:
-            continue
-        break
-    connection.settimeout(10)
-    check_too_slow(received + read_to_end(connection))
-    assert time.monotonic() - began < 5
+@pytest.mark.parametrize(("request_", "seconds"), [(GET, HEADER_SECONDS), (POST + b"12345", BODY_SECONDS)])
+def test_bytes_that_drip_do_not_prolong_the_time(
+    connect: Connect, send: Send, timers: Timers, request_: bytes, seconds: float
+) -> None:
+    connection = connect()
+    send(connection, request_[:-5])
+    for number in range(4):
+        timers.elapse(seconds / 4 - 0.01)
+        assert is_open(connection)
+        send(connection, request_[number - 5 : number - 4])
+    timers.elapse(0.04)
+    check_too_slow(read_to_end(connection))
 
 
-def test_request_in_time_is_answered_and_so_is_the_next(connect: Connect) -> None:
+def test_request_in_time_is_answered_and_so_is_the_next(connect: Connect, send: Send, timers: Timers) -> None:
     connection = connect()
     for _ in range(4):  # altogether longer than one may take
-        connection.sendall(GET[:10])
-        time.sleep(HEADER_SECONDS / 3)
-        connection.sendall(GET[10:])
+        send(connection, GET[:10])
+        timers.elapse(HEADER_SECONDS / 3)
+        send(connection, GET[10:])
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-    connection.sendall(POST)
-    time.sleep(BODY_SECONDS / 3)
-    connection.sendall(b"12345")
+    send(connection, POST)
+    timers.elapse(BODY_SECONDS / 3)
+    send(connection, b"12345")
     assert connection.recv(65536).startswith(b"HTTP/1.1 4")
 
 
-def test_connection_between_requests_is_not_watched(connect: Connect) -> None:
+def test_connection_between_requests_has_its_own_time(connect: Connect, send: Send, timers: Timers) -> None:
     connection = connect()
-    for _ in range(2):
-        connection.sendall(GET)
+    for _ in range(4):  # altogether longer than a header section may take
+        send(connection, GET)
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-        time.sleep(HEADER_SECONDS * 1.5)
+        timers.elapse(KEEP_ALIVE_SECONDS - 0.1)
+        assert is_open(connection)
+    timers.elapse(0.1)
+    assert read_to_end(connection) == b""
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n"])
-def test_connection_on_which_no_request_begins_is_just_closed(connect: Connect, sent: bytes) -> None:
+def test_connection_on_which_no_request_begins_is_just_closed(
+    connect: Connect, send: Send, timers: Timers, sent: bytes
+) -> None:
     connection = connect()
-    connection.sendall(sent)
+    send(connection, sent)
+    timers.elapse(HEADER_SECONDS)
     assert read_to_end(connection) == b""
     answered = connect()
-    answered.sendall(GET)
+    send(answered, GET)
     assert answered.recv(65536).startswith(b"HTTP/1.1 200 ")
-    answered.sendall(b"\r\n")
+    send(answered, b"\r\n")
+    timers.elapse(HEADER_SECONDS)
     assert read_to_end(answered) == b""
 
 
-def test_request_before_the_slow_one_has_its_answer_first(connect: Connect) -> None:
+def test_request_before_the_slow_one_has_its_answer_first(connect: Connect, send: Send, timers: Timers) -> None:
     connection = connect()
-    connection.sendall(GET + GET[:9])
-    good, _, slow = read_to_end(connection).partition(b"HTTP/1.1 408")
+    send(connection, GET + GET[:9])
+    good = b""
+    while not good.endswith(b"}"):
+        good += connection.recv(65536)
     assert good.startswith(b"HTTP/1.1 200 ")
-    check_too_slow(b"HTTP/1.1 408" + slow)
+    timers.elapse(HEADER_SECONDS)
+    check_too_slow(read_to_end(connection))
 
 
-def test_answered_request_whose_body_never_comes_is_closed(connect: Connect) -> None:
+def test_answered_request_whose_body_never_comes_is_closed(connect: Connect, send: Send, timers: Timers) -> None:
     connection = connect()
-    connection.sendall(b"POST /nowhere/at/all HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n1")
-    received = read_to_end(connection)
+    send(connection, b"POST /nowhere/at/all HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\n1")
+    received = connection.recv(65536)
     assert received.startswith(b"HTTP/1.1 40")
+    timers.elapse(BODY_SECONDS)
+    received += read_to_end(connection)
     assert received.count(b"HTTP/1.1") == 1
 
 
@@ -147,41 +195,46 @@ def accepted(shared: Instance, connect: Connect) -> Accepted:
     connection = connect()
     connection.sendall(GET)
     assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-    protocols = cast(set[HttpProtocol], shared._server.server_state.connections)
-    return Accepted(connection, next(one for one in protocols if one.client == connection.getsockname()))
+    protocol = protocol_of(shared, connection)
+    assert protocol is not None
+    return Accepted(connection, protocol)
 
 
-def on_loop(shared: Instance, function: Callable[[], None]) -> None:
-    async def call() -> None:
-        function()
-
-    shared._server.call(call())
-
-
-def test_client_that_reads_no_answers_is_cut_off(connect: Connect, shared: Instance) -> None:
+def test_client_that_reads_no_answers_is_cut_off(connect: Connect, shared: Instance, timers: Timers) -> None:
     held, other = accepted(shared, connect), accepted(shared, connect)
-    began = time.monotonic()
     on_loop(shared, held.protocol.pause_writing)  # as the transport does when nobody takes what it has
     on_loop(shared, other.protocol.pause_writing)
     on_loop(shared, other.protocol.resume_writing)
-    with suppress(ConnectionResetError):
-        assert held.connection.recv(1) == b""
-    assert UNREAD_SECONDS * 0.9 < time.monotonic() - began < 5
     other.connection.sendall(GET)
     assert other.connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    keep_open(held, other)
+    timers.elapse(UNREAD_SECONDS - 0.1)
+    assert is_open(held.connection)
+    timers.elapse(0.1)
+    with suppress(ConnectionResetError):
+        assert held.connection.recv(1) == b""
+    assert is_open(other.connection)
+
+
+def keep_open(*connections: Accepted) -> None:
+    """Stops the timers of connections on which nothing comes, which are shorter than what the test is about."""
+    for one in connections:
+        one.protocol._unset_keepalive_if_required()
 
 
 def test_client_that_reads_slowly_is_waited_for_while_it_reads(
-    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, shared: Instance, timers: Timers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = accepted(shared, connect)
     unread = iter([30_000, 25_000, 20_000, 15_905])  # the last step is one byte short
     monkeypatch.setattr(held.protocol, "_unread_bytes", lambda: next(unread))
-    began = time.monotonic()
     on_loop(shared, held.protocol.pause_writing)
+    keep_open(held)
+    timers.elapse(3 * UNREAD_SECONDS - 0.1)
+    assert is_open(held.connection)
+    timers.elapse(0.1)
     with suppress(ConnectionResetError):
         assert held.connection.recv(1) == b""
-    assert 3 * UNREAD_SECONDS * 0.9 < time.monotonic() - began < 5
     assert next(unread, None) is None
 
 
@@ -206,7 +259,6 @@ def test_what_a_client_has_not_taken_is_known_also_of_what_the_system_keeps(conn
 def test_connections_are_limited(
     connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, room: int, status: bytes
 ) -> None:
-    monkeypatch.setitem(SECONDS, State.NEW, 10)
     kept = [accepted(shared, connect) for _ in range(3)]
     # Those of other tests may be closing meanwhile: they count where there is to be room, and not where there is none.
     most = room + len(shared._server.server_state.connections) if room else len(kept)
@@ -225,15 +277,13 @@ def counted(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Connections:
     """The counts of the server, to which all that connect now come from one address that is not here."""
     monkeypatch.setattr(Connections, "counted_address", lambda *_: "203.0.113.9")
     monkeypatch.setattr(connections, "MAX_CONNECTIONS_PER_ADDRESS", 3)
-    monkeypatch.setitem(SECONDS, State.NEW, 10)
     return connections_of(shared._server.server_state, shared._server.config)
 
 
 @pytest.mark.parametrize(("before", "status"), [(1, b"200"), (2, b"200"), (3, b"429"), (5, b"429"), (6, b"")])
 def test_connections_of_one_address_are_limited(
-    connect: Connect, counted: Connections, monkeypatch: pytest.MonkeyPatch, before: int, status: bytes
+    connect: Connect, counted: Connections, timers: Timers, before: int, status: bytes
 ) -> None:
-    monkeypatch.setitem(SECONDS, State.END, 10)
     with ExitStack() as others:
         kept = [others.enter_context(connect()) for _ in range(before)]
         wait_until(lambda: counted._open.get("203.0.113.9") == before)
@@ -262,7 +312,9 @@ def test_refused_connections_leave_files_to_others(connect: Connect, monkeypatch
         assert hasty.recv(65536) == b""
 
 
-def test_closed_connection_whose_answers_are_never_read_is_cut(connect: Connect, shared: Instance) -> None:
+def test_closed_connection_whose_answers_are_never_read_is_cut(
+    connect: Connect, shared: Instance, timers: Timers
+) -> None:
     """What waits to be sent keeps even a closed connection."""
     held = accepted(shared, connect)
     closing: list[bool] = []
@@ -278,13 +330,7 @@ def test_closed_connection_whose_answers_are_never_read_is_cut(connect: Connect,
 
     on_loop(shared, fill)
     assert closing == [True]
+    timers.elapse(UNREAD_SECONDS - 0.1)
     assert held.protocol in shared._server.server_state.connections
+    timers.elapse(0.1)
     wait_until(lambda: held.protocol not in shared._server.server_state.connections)
-
-
-def wait_until(happens: Callable[[], bool]) -> None:
-    """Waits for what the server does in its own time."""
-    end = time.monotonic() + 10
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.005)

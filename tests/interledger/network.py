@@ -22,6 +22,7 @@ from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import PATIENCE
 
 Json = dict[str, Any]
 USD = Asset("USD", 2)
@@ -29,7 +30,7 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = PATIENCE
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -43,12 +44,12 @@ class Paid(msgspec.Struct, frozen=True):
 
 @contextmanager
 def network(folder: Path, *names: str) -> Iterator[Sequence[Instance]]:
-    """Servers with the ILP addresses `test.NAME`, peers of nobody yet, whose payments give up soon."""
+    """Servers with the ILP addresses `test.NAME`, peers of nobody yet, which are patient."""
     with ExitStack() as stack:
-        yield [
-            hurried(stack.enter_context(run_instance(folder / f"{name}.db", ilp_address=f"test.{name}")))
-            for name in names
+        servers = [
+            stack.enter_context(run_instance(folder / f"{name}.db", ilp_address=f"test.{name}")) for name in names
         ]
+        yield [hurried(server, idle_timeout=30 * SECOND, probe_timeout=30 * SECOND) for server in servers]
 
 
 def hurried(instance: Instance, **timing: int) -> Instance:

@@ -31,6 +31,7 @@ from payres.rate_limiter import RateLimiter
 from payres.store import peers
 from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from tests.helpers import PATIENCE
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
@@ -535,7 +536,7 @@ class Gate:
 
     def hold(self, tx: Transaction) -> None:
         self.reached.set()
-        self.opened.wait(10)
+        self.opened.wait(PATIENCE)
 
 
 async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:

@@ -20,6 +20,7 @@ from payres.store import outgoing, packets
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
+from tests.helpers import PATIENCE
 from tests.interledger.network import (
     PATIENCE_SECONDS,
     Json,
@@ -184,7 +185,7 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     fulfil = balances.fulfil
     monkeypatch.setattr(balances, "fulfil", failing)
     created = begin(a, receiver)
-    assert all_refused.wait(10)  # before time passes: packets live 20 s from when they leave
+    assert all_refused.wait(PATIENCE)  # before time passes: packets live 20 s from when they leave
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
 
@@ -194,8 +195,8 @@ def test_peer_that_is_down_for_a_while_is_tried_again(down: str, pair: Pair, rec
     a, b = pair
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(a, "b", url="http://127.0.0.1:9/ilp")
-    if down == "before the first packet":
-        hurried(a, idle_timeout=5 * SECOND)
+    if down == "for good":
+        hurried(a)
     created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
     if down == "before the first packet":
         change(a, "b", url=f"{b.base_url}/ilp")

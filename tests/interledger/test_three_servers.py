@@ -98,6 +98,7 @@ def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(short: str, 
     a, b, c = row
     receiver = bill(c, c.wallet("getter"), 1472, JPY)
     quoted = a.client.create_quote(a.wallet("payer"), receiver)
+    hurried(a)
     if short == "liquidity of the middle":
         now = b.clock.now()
         b.write(lambda tx: withdraw_liquidity(tx, "EUR", 2, RICH, now))

@@ -279,6 +279,7 @@ def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back
     change(b, "a", credit_limit=2500, max_packet=1000)
     receiver = bill(b, b.wallet("bob"), 5000)
     token = spending_token(a)
+    hurried(a)
     paid = ended(a, create(a, token, receiver).json())
     assert paid.ended["failed"]
     assert paid.record.delivered == received(b, receiver).received
@@ -297,6 +298,7 @@ def test_payment_without_any_credit_fails_with_nothing_sent(pair: Pair) -> None:
     receiver = bill(b, b.wallet("bob"), 5000)
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(b, "a", credit_limit=0)
+    hurried(a)
     token = spending_token(a)
     created = a.client.post("/outgoing-payments", {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}, token)
     paid = ended(a, created.json())
@@ -309,7 +311,6 @@ def test_payment_without_any_credit_fails_with_nothing_sent(pair: Pair) -> None:
 
 def test_credit_that_comes_back_meanwhile_completes_the_payment(pair: Pair) -> None:
     a, b = pair
-    hurried(a, idle_timeout=5 * SECOND)
     receiver = bill(b, b.wallet("bob"), 5000)
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(b, "a", credit_limit=2000, max_packet=500)
@@ -329,6 +330,7 @@ def test_liquidity_that_runs_short_fails_the_payment(exchanger: str, unlinked: P
     getter = b.create_wallet("getter", "EUR", 2)
     add_liquidity(a if exchanger == "payer" else b, EUR, "10.00")
     receiver = bill(b, getter, 4600, EUR)
+    hurried(a)
     paid = pay(a, a.wallet("alice"), receiver)
     assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
     assert "T04" in (paid.record.failure or "")

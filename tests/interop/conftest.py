@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
+
+from payres.cli import main
+from tests.helpers import PATIENCE, Json, announced, child
 
 HERE = Path(__file__).parent
 PASSWORD = "correct horse battery staple"
 CONTINUE_WAIT = "1"  # seconds; the default of 5 would only make the tests slow
-PROGRAM_SECONDS = 120
-STOP_SECONDS = 30  # this and the next are generous, so that a busy machine fails no test
-PAGE_MILLISECONDS = 30_000
 CHROMIUM_FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 
-Json = dict[str, Any]
 Command = Callable[..., Json]
 Decide = Callable[[str, str], None]  # makes a choice, `approve` or `deny`, at the URL that the owner is sent to
 RunStory = Callable[..., dict[str, Json]]
@@ -57,7 +57,7 @@ class Receiver(NamedTuple):
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Json:
         request = urllib.request.Request(self.url.removesuffix("ilp") + path, body, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             told: Json = json.load(answer)
         return told
 
@@ -78,32 +78,25 @@ def base_url(environment: dict[str, str]) -> Iterator[str]:
     command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json"]
     with (
         log.open("wb") as stderr,
-        subprocess.Popen(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=stderr) as process,
+        child(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=stderr) as process,
     ):
-        try:
-            assert process.stdout is not None
-            announced = b"".join(_lines_of_object(process.stdout))
-            assert announced, log.read_text()
-            base_url: str = json.loads(announced)["baseUrl"]
-            environment["PAYRES_BASE_URL"] = base_url
-            yield base_url
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(STOP_SECONDS) == 0, log.read_text()
-        finally:
-            process.kill()
+        base_url: str = announced(process)["baseUrl"]
+        environment["PAYRES_BASE_URL"] = base_url
+        yield base_url
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0, log.read_text()
     assert "Traceback" not in log.read_text()
 
 
 @pytest.fixture(scope="session")
 def payres(base_url: str, environment: Mapping[str, str]) -> Command:
-    """Runs a `payres` command beside the server and returns the JSON object that it prints."""
+    """Runs a `payres` command beside the server, in this process, and returns the JSON object that it prints."""
     assert base_url == environment["PAYRES_BASE_URL"]
+    settings = {name: value for name, value in environment.items() if name.startswith("PAYRES_")}
 
     def run(*arguments: str) -> Json:
-        command = [sys.executable, "-m", "payres", *arguments, "--json"]
-        directory = Path(environment["PAYRES_DATABASE"]).parent
-        done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
+        done = CliRunner().invoke(main, [*arguments, "--json"], env=settings, catch_exceptions=False)
+        assert done.exit_code == 0, done.stderr
         resource: Json = json.loads(done.stdout)
         return resource
 
@@ -148,23 +141,20 @@ def run_story() -> RunStory:
     def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
         command = _node(story)
         steps: dict[str, Json] = {}
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
-            try:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write(json.dumps(settings))
-                process.stdin.close()
-                for line in process.stdout:
-                    step: Json = json.loads(line)
-                    name = step.pop("step")
-                    assert name not in steps, f"{story} has two steps {name!r}"
-                    steps[name] = step
-                    if "decide" in step:
-                        assert decide is not None, f"{story} asks for consent and there is nobody to decide"
-                        decide(step["decide"], step["choice"])
-                assert process.wait(STOP_SECONDS) == 0, f"{story} broke off after {list(steps)[-1:]}"
-            finally:
-                process.kill()
+        with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(settings))
+            process.stdin.close()
+            for line in process.stdout:
+                step: Json = json.loads(line)
+                name = step.pop("step")
+                assert name not in steps, f"{story} has two steps {name!r}"
+                steps[name] = step
+                if "decide" in step:
+                    assert decide is not None, f"{story} asks for consent and there is nobody to decide"
+                    decide(step["decide"], step["choice"])
+            assert process.wait(PATIENCE) == 0, f"{story} broke off after {list(steps)[-1:]}"
         return steps
 
     return run
@@ -176,7 +166,7 @@ def run_node() -> RunNode:
 
     def run(program: str, settings: Json) -> Json:
         command = [*_node(program), json.dumps(settings)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE)
         assert done.returncode == 0, done.stderr
         result: Json = json.loads(done.stdout)
         return result
@@ -191,12 +181,11 @@ def open_receiver() -> Iterator[OpenReceiver]:
 
         def open_one(**settings: Any) -> Receiver:
             command = [*_node("receiver"), json.dumps(settings)]
-            process = opened.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8"))
-            opened.callback(process.kill)
+            process = opened.enter_context(child(command, stdout=subprocess.PIPE, encoding="utf-8"))
             assert process.stdout is not None
-            announced = process.stdout.readline()
-            assert announced, f"the receiver did not start with {settings}"
-            return Receiver(**json.loads(announced))
+            line = process.stdout.readline()
+            assert line, f"the receiver did not start with {settings}"
+            return Receiver(**json.loads(line))
 
         yield open_one
 
@@ -215,7 +204,7 @@ def owner_at_command_line(payres: Command) -> Decide:
     def decide(url: str, choice: str) -> None:
         redirect = payres("grant", choice, url)["redirect"]
         if redirect is not None:
-            with urllib.request.urlopen(redirect, timeout=30) as page:
+            with urllib.request.urlopen(redirect, timeout=PATIENCE) as page:
                 assert page.status == 200
 
     return decide
@@ -235,7 +224,7 @@ def owner_in_browser() -> Iterator[Decide]:
 
         def decide(url: str, choice: str) -> None:
             page = browser.new_page()
-            page.set_default_timeout(PAGE_MILLISECONDS)
+            page.set_default_timeout(PATIENCE * 1000)
             page.goto(url)
             page.get_by_label("Password").fill(PASSWORD)
             page.get_by_role("button", name="Sign in", exact=True).click()
@@ -262,11 +251,3 @@ def _open_app(payres: Command, name: str, directory: Path) -> Json:
     wallet = payres("wallet", "create", name, "--asset", "USD", "--scale", "2", "--name", name.capitalize())
     payres("key", "generate", name, "--out", private_key, "--kid", kid)
     return {"walletAddress": wallet["walletAddress"], "privateKey": private_key, "kid": kid}
-
-
-def _lines_of_object(stream: Any) -> Iterator[bytes]:
-    """The lines of a stream to the end of the JSON object that it begins with."""
-    for line in iter(stream.readline, b""):
-        yield line
-        if line.rstrip() == b"}":
-            return

@@ -14,11 +14,9 @@ from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.testing.instance import Instance, run_instance
-
-Json = dict[str, Any]
+from tests.helpers import PATIENCE, Json
 
 RATE = "0.92"  # EUR for a USD
-PATIENCE = 60  # seconds, generous so that a busy machine fails no test
 NOWHERE = "http://127.0.0.1:9/ilp"
 
 
@@ -102,7 +100,3 @@ def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
 def mark() -> str:
     """A name that no other test has."""
     return secrets.token_hex(4)
-
-
-def amount(value: int, code: str = "USD") -> Json:
-    return {"value": str(value), "assetCode": code, "assetScale": 2}

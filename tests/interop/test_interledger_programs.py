@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.timeout(180)  # a payment takes a second or two, and many times that on a busy machine
+from tests.helpers import Json
 
-Json = dict[str, Any]
 RunNode = Callable[[str, Json], Json]
 OpenReceiver = Callable[..., Any]
 

@@ -14,10 +14,9 @@ import pytest
 from payres.interledger.remote_payments import Backoff
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
-from tests.interop.node import PATIENCE, Json, Node, amount, mark, run_node
+from tests.helpers import Json, amount, wait_until
+from tests.interop.node import Node, mark, run_node
 from tests.interop.open_payments_server import OpenPaymentsServer, run_open_payments_server
-
-pytestmark = pytest.mark.timeout(180)  # a payment takes a second or two, and many times that on a busy machine
 
 DEPOSIT = 1_000_000
 VERSIONS = ("alpha3", "alpha4")
@@ -190,7 +189,7 @@ def test_receiver_that_opens_again(
     try:
         node.instance.context.remote_payments.backoff = Backoff(after_failure=0.5)
         case.pay()
-        wait_for(lambda: case.receiver.total()["packets"] == close_after)
+        wait_until(lambda: case.receiver.total()["packets"] == close_after)
         case.receiver.change(closeAfter=None)
         ended = case.check_totals()
     finally:
@@ -241,10 +240,3 @@ def test_lost_answers_are_asked_for_again(begin: Begin, version: str) -> None:
     ended = case.check_totals()
     assert (ended.sent, ended.delivered) == (10_000, 10_000)
     assert case.peer.last_error is not None
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

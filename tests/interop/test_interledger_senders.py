@@ -1,7 +1,6 @@
 """The senders from npm pay our wallets, each as a peer of ours: both sides must count the same, to the unit."""
 
 import json
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +11,8 @@ import pytest
 
 from payres.operator import peers
 from payres.store.database import Transaction
-from tests.interop.node import PATIENCE, Json, Node, amount, mark, run_node
-
-pytestmark = pytest.mark.timeout(180)  # a payment takes a second or two, and many times that on a busy machine
+from tests.helpers import PATIENCE, Json, amount, wait_until
+from tests.interop.node import Node, mark, run_node
 
 RunProgram = Callable[[str, Json], Json]
 
@@ -110,7 +108,7 @@ def test_fixed_delivery(
 def test_wallet_address_is_paid_by_spsp(node: Node, run_node: RunProgram, sender: str) -> None:
     name, wallet = mark(), node.open_wallet("EUR")
     request = urllib.request.Request(wallet, headers={"Accept": "application/spsp4+json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         assert answer.headers["Content-Type"] == "application/spsp4+json"
         details = json.load(answer)
     where = {"destination": details["destination_account"], "sharedSecret": details["shared_secret"]}
@@ -163,10 +161,7 @@ def test_payment_waits_at_the_limit_of_credit_until_the_peer_has_settled(node: N
     peer, payment = node.add_peer(name, max_packet=2_000, credit_limit=6_500), bill(node, wanted=10_000)
     with ThreadPoolExecutor() as threads:
         paying = threads.submit(run_node, "pay", peer | credentials(payment) | {"amountToSend": 10_000})
-        deadline = time.monotonic() + PATIENCE
-        while node.peer(name).balance > -6_000:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: node.peer(name).balance <= -6_000)
         now = node.instance.clock.now()
         node.instance.write(lambda tx: peers.deposit(tx, name, "60.00", now))
         result = paying.result()

@@ -6,19 +6,12 @@ The client checks every answer against the published Open Payments documents; wh
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
+from tests.helpers import Json, amount
 
-pytestmark = pytest.mark.timeout(180)  # a story takes a few seconds, and many times that on a busy machine
-
-Json = dict[str, Any]
 Command = Callable[..., Json]
 RunStory = Callable[..., dict[str, Json]]
 OpenWallet = Callable[..., str]
 Decide = Callable[[str, str], None]
-
-
-def amount(value: int, code: str = "USD") -> Json:
-    return {"value": str(value), "assetCode": code, "assetScale": 2}
 
 
 def ids(page: Mapping[str, Any]) -> list[str]:

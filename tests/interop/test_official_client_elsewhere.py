@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.interop.node import Json, Node, amount, run_node
-
-pytestmark = pytest.mark.timeout(180)  # a story takes a few seconds, and many times that on a busy machine
+from tests.helpers import PATIENCE, Json, amount
+from tests.interop.node import Node, run_node
 
 RunStory = Callable[..., dict[str, Json]]
 
@@ -46,7 +45,7 @@ def decide(pair: Pair, url: str, choice: str) -> None:
     assert choice == "approve"
     redirect = pair.first.instance.approve(url)
     assert redirect is not None
-    with urllib.request.urlopen(redirect, timeout=30) as page:
+    with urllib.request.urlopen(redirect, timeout=PATIENCE) as page:
         assert page.status == 200
 
 

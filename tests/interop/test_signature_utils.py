@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,8 +11,8 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, p
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.sign import sign
 from payres.signatures.verify import Verified, verify_message
+from tests.helpers import Json
 
-Json = dict[str, Any]
 RunStory = Callable[..., dict[str, Json]]
 
 KID = "key-1"

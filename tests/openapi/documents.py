@@ -11,6 +11,7 @@ import yaml
 
 from payres.endpoints import RESERVED_SEGMENTS
 from payres.urls import ROOT_WALLET_PATH
+from tests.helpers import Json
 from tests.openapi.deviations import AMENDMENTS
 
 PACKAGE: Final = Path(__file__).parents[1] / "interop/node_modules/@interledger/open-payments"
@@ -22,8 +23,6 @@ RESOURCE_SERVER, AUTH_SERVER, WALLET_ADDRESS_SERVER = DOCUMENTS = (
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_UINT64: Final = 2**64 - 1
 JSON: Final = "application/json"
-
-Json = dict[str, Any]
 
 
 class Operation(NamedTuple):

@@ -89,7 +89,6 @@ def test_shares_make_up_the_whole() -> None:
     assert sum(SHARES.values()) == 2000
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("document", "paths"), SHARES)
 def test_nothing_undocumented_is_found(
     payres: Instance, traffic: Traffic, document: str, paths: str, record_property: Any

@@ -12,6 +12,7 @@ from payres.signatures.base import Message
 from payres.signatures.sign import sign
 from payres.testing.instance import Instance
 from payres.urls import is_http_url
+from tests.helpers import Json
 from tests.openapi.conformance import Answer, UndocumentedAnswerError, check_answer
 
 # Stands for a token that permits the operation until it is sent.
@@ -19,7 +20,6 @@ PERMITTED = "GNAP permitted"
 REAL = 0.8  # how often something generated gives way to something that exists
 SIGNATURE_HEADERS = ("Signature-Input", "Signature")
 
-Json = dict[str, Any]
 GeneratedCase = Case[Any]
 
 

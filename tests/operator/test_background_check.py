@@ -14,6 +14,7 @@ from payres.operator import wallets
 from payres.operator.invariants import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
 from payres.store.database import Database, Transaction
 from payres.store.invariants import LEDGER_INVARIANTS
+from tests.helpers import PATIENCE
 
 NOW = 1_800_000_000_000_000
 
@@ -134,7 +135,7 @@ async def test_full_check_halts_what_the_recent_one_does_not_see(
 
 async def test_lost_table_halts(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     corrupt(database.path, "DROP TABLE transfer")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await BackgroundCheck(database, Pauses(1000)).run()
     assert database.stopped == "The server takes no more work: its database is damaged, and an operator must look"
     assert "no such table: transfer" in caplog.text
@@ -151,7 +152,7 @@ async def test_full_check_rests_most_of_the_time(database: Database, monkeypatch
 async def test_run_checks_at_once_and_ends_when_writing_has_stopped(database: Database) -> None:
     corrupt(database.path, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
     pauses = Pauses(1000)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await BackgroundCheck(database, pauses).run()
     assert database.stopped
     assert PAUSE_SECONDS not in pauses.seconds

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from dateutil.relativedelta import relativedelta
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -52,9 +52,9 @@ from payres.wire import (
     OutgoingPaymentRequest,
     QuoteRequest,
 )
+from tests.helpers import Json, examples
 from tests.works import work_at
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -374,7 +374,7 @@ GIVEN_BACK = [("pay", "direct", 3, 600), ("edge", 0), ("pay", "direct", 3, 600),
 GIVEN_BACK += [("fail", 0), ("pay", "direct", 0, 1000)]
 
 
-@settings(max_examples=150)
+@examples(150)
 @example(plan=Plan(("R11/2026-01-31T00:00Z/P1M", MONTHLY), "debitAmount", 1000, "USD", None, 0.0, GIVEN_BACK))
 @example(plan=Plan(("R11/2026-01-31T00:00Z/P1M", MONTHLY), "debitAmount", 1000, "USD", None, 0.0, ENDS_OF_MONTHS))
 @given(plan=plans)

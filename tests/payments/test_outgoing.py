@@ -23,8 +23,8 @@ from payres.store import accounts
 from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 Crowd = Callable[[Callable[[Client], Any]], Counter[int]]
 

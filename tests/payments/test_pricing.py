@@ -21,9 +21,9 @@ from payres.store.connections import connect_writer
 from payres.store.database import Transaction
 from payres.testing.instance import Instance
 from payres.wire import Amount
+from tests.helpers import Json
 from tests.works import work_at
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 FRESH = count()

@@ -30,6 +30,7 @@ from payres.store import tokens
 from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import PATIENCE
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -155,7 +156,7 @@ def test_copies_at_once_create_one_thing_and_have_its_answer(shared: Instance, k
     barrier = Barrier(COPIES)
 
     def copy(_: int) -> httpx2.Response:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=PATIENCE)
         return send(shared, asked, key)
 
     with ThreadPoolExecutor(COPIES) as threads:

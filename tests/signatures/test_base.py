@@ -104,7 +104,6 @@ def test_signature_base_canonicalises_headers_as_rfc_9421_2_1_shows() -> None:
     ]
 
 
-@pytest.mark.timeout(4)  # the long run takes 2 ms; read again from each of its spaces, 8 s
 @pytest.mark.parametrize(
     ("line", "value"),
     [
@@ -113,7 +112,8 @@ def test_signature_base_canonicalises_headers_as_rfc_9421_2_1_shows() -> None:
         (b"a\r\n \r\n b", b"a b"),
         (b"\r\n a\r\n\t", b"a"),
         (b"a\r\nb", b"a\r\nb"),
-        (b"a" + b" " * 100_000 + b"\n", b"a" + b" " * 100_000 + b"\n"),
+        # Read again from each of its spaces, it would take hours.
+        (b"a" + b" " * 5_000_000 + b"\n", b"a" + b" " * 5_000_000 + b"\n"),
     ],
     ids=["spaces", "bare-lf", "twice", "edges", "no-fold", "long-run"],
 )

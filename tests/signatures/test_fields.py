@@ -6,7 +6,7 @@ from typing import Any
 
 import http_sf
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.signatures.fields import (
@@ -17,6 +17,7 @@ from payres.signatures.fields import (
     split_signature_input,
 )
 from payres.signatures.reasons import Reason, SignatureError
+from tests.helpers import examples
 
 RAW = bytes(range(64))
 BASE64 = b64encode(RAW).decode()
@@ -32,7 +33,7 @@ parameters = st.dictionaries(
 inner_lists = st.tuples(st.lists(st.tuples(strings, parameters), max_size=4), parameters)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.dictionaries(keys, inner_lists, min_size=1, max_size=4), st.sampled_from([", ", ",", " \t,\t "]))
 def test_split_signature_input_agrees_with_the_structured_field_parser(fields: dict[str, Any], comma: str) -> None:
     texts = {label: http_sf.ser([member]) for label, member in fields.items()}

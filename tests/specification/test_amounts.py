@@ -5,8 +5,9 @@ from typing import Any
 
 import httpx2
 
+from tests.helpers import Json, usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
-from tests.specification.world import MAX_LEDGER, MAX_UINT64, Json, World, money, usd
+from tests.specification.world import MAX_LEDGER, MAX_UINT64, World, money
 
 
 def asked(value: str) -> Send:

@@ -5,9 +5,10 @@ from typing import Any
 
 import httpx2
 
+from tests.helpers import Json, usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import GRANTED, STILL_PENDING, TO_INTERACT
-from tests.specification.world import Json, World, usd
+from tests.specification.world import World
 
 INTERVAL = "R11/2096-01-01T00:00:00Z/P1M"
 OPAQUE = re.compile(r"[!-~]{20,}")

@@ -4,8 +4,9 @@ import json
 
 import httpx2
 
+from tests.helpers import usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
-from tests.specification.world import World, usd
+from tests.specification.world import World
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PATHS = {

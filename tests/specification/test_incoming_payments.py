@@ -8,6 +8,7 @@ import httpx2
 
 from payres.clock import HOUR, format_time, parse_time
 from payres.operator import wallets
+from tests.helpers import usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import (
     INCOMING_PAYMENT,
@@ -17,7 +18,7 @@ from tests.specification.shapes import (
     TIME,
     WALLET_ADDRESS,
 )
-from tests.specification.world import World, usd
+from tests.specification.world import World
 
 DAY = 86_400
 NOBODY = "00000000-0000-7000-8000-000000000000"

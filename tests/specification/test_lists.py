@@ -9,9 +9,10 @@ import httpx2
 
 from payres.identifiers import SystemIdentifiers
 from payres.operator import wallets
+from tests.helpers import usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import INCOMING_PAYMENT, OUTGOING_PAYMENT, PAGINATION
-from tests.specification.world import World, usd
+from tests.specification.world import World
 
 INCOMING, OUTGOING = "incoming-payments", "outgoing-payments"
 

@@ -14,9 +14,10 @@ from payres.store.tokens import find_holder
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.wire import Amount, OutgoingPaymentRequest
+from tests.helpers import Json, usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import CREATED_OUTGOING_PAYMENT, OUTGOING_PAYMENT
-from tests.specification.world import RACERS, Json, World, money, usd
+from tests.specification.world import RACERS, World, money
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f-]{36}")

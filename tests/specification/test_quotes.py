@@ -6,9 +6,10 @@ from typing import Any
 import httpx2
 
 from payres.operator import assets, wallets
+from tests.helpers import Json, usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import QUOTE, TIME
-from tests.specification.world import Json, World, money, usd
+from tests.specification.world import World, money
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 QUOTE_URL = re.compile(r"http://127\.0\.0\.1:\d+/quotes/[0-9a-f-]{36}")

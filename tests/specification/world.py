@@ -15,15 +15,11 @@ from payres.operator import assets, liquidity
 from payres.signatures.digest import content_digest
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json, usd
 
-Json = dict[str, Any]
 MAX_UINT64 = 2**64 - 1
 MAX_LEDGER = 2**63 - 1
 RACERS = 8
-
-
-def usd(value: int | str) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
 def money(value: int | str, code: str, scale: int = 0) -> Json:

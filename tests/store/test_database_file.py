@@ -14,6 +14,7 @@ from payres.store import connections
 from payres.store.connections import connect_writer
 from payres.store.database_file import DatabaseServed, server_lock
 from payres.store.migrations import UnusableDatabase, execute_script, migrate, migrations, version_of
+from tests.helpers import PATIENCE, child
 
 NEWEST = max(migrations())
 HOLD_UNTIL_KILLED = """
@@ -73,7 +74,7 @@ def test_database_with_two_names_is_refused_by_each(tmp_path: Path, name: str) -
 def test_killed_process_lets_go(tmp_path: Path) -> None:
     database = str(tmp_path / "payres.db")
     command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         with pytest.raises(DatabaseServed):
@@ -109,13 +110,10 @@ async def test_application_that_starts_holds_it_and_one_that_cannot_does_not_ope
 def served_by_another(database: str) -> Iterator[None]:
     """Another process holds the lock, as a server does."""
     command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        try:
-            yield
-        finally:
-            process.kill()
+        yield
 
 
 def of_version(database: str, number: int) -> str:
@@ -155,13 +153,13 @@ def test_command_says_to_restart_the_server_first(tmp_path: Path) -> None:
     database = of_version(str(tmp_path / "payres.db"), 1)
     command = [sys.executable, "-m", "payres", "wallet", "list", "--database", database]
     with served_by_another(database):
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
         f"Error: The database {database} is of an older version, and a payres serves it, or restores or migrates it:"
         " restart the server with this version first, then try again\n"
     )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
     assert (done.returncode, version(database)) == (0, NEWEST)
 
 

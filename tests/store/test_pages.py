@@ -4,7 +4,7 @@ from contextlib import closing, contextmanager
 from typing import Literal, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import Asset
@@ -16,6 +16,7 @@ from payres.store.incoming import IncomingRecord, insert_incoming, page_of_incom
 from payres.store.outgoing import OutgoingRecord, insert_outgoing, page_of_outgoing
 from payres.store.pages import PageBounds, PageQuery
 from payres.terms import Terms
+from tests.helpers import examples
 
 Towards = Literal["older", "newer"]
 Record = IncomingRecord | OutgoingRecord
@@ -240,7 +241,7 @@ ITEMS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     name=st.sampled_from(sorted(KINDS)),
     items=ITEMS,
@@ -263,7 +264,7 @@ def test_page_agrees_with_a_plain_list(
     assert page == page_of_list(items, client, count, cursor, towards)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(ITEMS, st.integers(1, 5))
 def test_walk_there_and_back_meets_each_item_once(
     connection: sqlite3.Connection, items: list[Item], count: int

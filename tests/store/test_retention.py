@@ -3,7 +3,6 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -46,9 +45,9 @@ from payres.store.tokens import TokenRecord
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
 from payres.wire import GrantRequest, GrantResponse, IncomingPaymentAccess, IncomingPaymentRequest
+from tests.helpers import Json
 from tests.works import work_at
 
-Json = dict[str, Any]
 FreshKey = Callable[[], SigningClient]
 
 START = 1_700_000_000 * SECOND

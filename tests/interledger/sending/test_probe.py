@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
@@ -14,6 +14,7 @@ from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic
 from payres.interledger.sending.path import ProbedPath
 from payres.interledger.sending.probe import probe
+from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 
@@ -43,7 +44,7 @@ def test_path_without_limit_takes_a_round_trip() -> None:
     assert path.receiver.received == 0
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(1, 10**12 - 1), st.booleans(), st.sampled_from((0.0, 0.05)))
 def test_limit_is_found_exactly(limit: int, told: bool, delay: float) -> None:
     found, took = probe_over(SimulatedPath(Fraction(2), limit, told=told, delay=delay))

@@ -6,7 +6,7 @@ from math import ceil
 from random import Random
 from typing import NamedTuple
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from payres.clock import MINUTE
@@ -17,6 +17,7 @@ from payres.interledger.sending.pacing import monotonic
 from payres.interledger.sending.path import RateBounds, fixed_delivery, fixed_send
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
+from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 
@@ -134,7 +135,7 @@ async def make_plan(connection: Connection, amount: int, minimum: Fraction, *, s
     return Plan(offer.max_source, offer.min_delivery, minimum, path, sends_all)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(weathers, amounts, slippages, st.booleans())
 def test_no_path_makes_a_payment_spend_or_believe_too_much(
     weather: Weather, amount: int, slippage: Fraction, sends_all: bool
@@ -156,7 +157,7 @@ def test_no_path_makes_a_payment_spend_or_believe_too_much(
         assert result.delivered >= plan.min_delivery
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(weathers, amounts, slippages, shares)
 def test_delivery_stops_within_one_packets_rounding(
     weather: Weather, amount: int, slippage: Fraction, lost: int
@@ -166,7 +167,7 @@ def test_delivery_stops_within_one_packets_rounding(
         assert payment.path.receiver.received <= payment.plan.min_delivery + ceil(weather.rate) + 1
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(weathers, amounts, st.booleans())
 def test_payment_over_a_steady_path_is_complete(weather: Weather, amount: int, sends_all: bool) -> None:
     source = amount if sends_all else amount / weather.rate

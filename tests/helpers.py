@@ -1,0 +1,111 @@
+"""What tests of several rooms share: amounts as the wire has them, waiting for other threads, and child processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).parents[1]
+# Seconds after which whatever a test waits for counts as hanging. No test expects it to pass: a machine that does many
+# other things besides takes longer for everything, so nothing shorter tells a fault from a busy machine.
+PATIENCE = 60.0
+# How many examples `make torture` makes of each property; 0 in `make test`, where each property has its own few.
+PROPERTY_EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "0"))
+
+
+def examples(number: int) -> settings:
+    """A property is tried with so many examples, and with more of them where more are asked for."""
+    return settings(max_examples=max(number, PROPERTY_EXAMPLES))
+
+
+def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:
+    """An amount as the wire has it; `value` counts the asset's smallest unit."""
+    return {"value": str(value), "assetCode": code, "assetScale": scale}
+
+
+def usd(value: int | str) -> Json:
+    """An amount of US dollars as the wire has it, in cents."""
+    return amount(value)
+
+
+def wait_until(
+    happens: Callable[[], Any],
+    otherwise: str | Callable[[], str] = "it does not happen",
+    seconds: float = PATIENCE,
+    pause: float = 0.005,
+) -> None:
+    """Waits for what another thread or process does in its own time, looking after each pause.
+
+    Raises AssertionError, with `otherwise`, when it still has not happened after these seconds.
+    """
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, otherwise() if callable(otherwise) else otherwise
+        time.sleep(pause)
+
+
+def is_refused(port: int) -> bool:
+    """Whether nobody listens on a port of this machine any more."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except (ConnectionRefusedError, ConnectionResetError):
+        return True
+    return False
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    """What comes on a connection until the other side closes it."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def free_of_settings(**variables: str) -> dict[str, str]:
+    """The environment of the tests without PAYRES_* settings and with this checkout on the path, and `variables`."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+    return inherited | {"PYTHONPATH": str(ROOT)} | variables
+
+
+def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[str]":
+    """Starts a program that leads a process group, to be ended by `kill`. `options` are those of subprocess.Popen."""
+    return subprocess.Popen(command, text=True, start_new_session=True, **options)
+
+
+@contextmanager
+def child(command: Sequence[str], **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    """A program that is killed, with all that it has started, when the block ends.
+
+    So a test that fails, or that a timeout ends, leaves nothing behind that could fail the next.
+    """
+    process = spawn(command, **options)
+    with process:
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: "subprocess.Popen[Any]") -> None:
+    """Kills a process that leads a process group, and the group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def announced(process: "subprocess.Popen[str]") -> Json:
+    """The JSON object that `payres serve --json` prints when it listens. Raises AssertionError when it ends before."""
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if line == "}\n":
+            found: Json = json.loads("".join(lines))
+            return found
+    raise AssertionError(process.communicate())
