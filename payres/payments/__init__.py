@@ -1,1 +1,1 @@
-"""The rules of payments: incoming payments, quotes, outgoing payments, and their settlement."""
+"""The rules of payments: incoming payments, quotes, outgoing payments, and of how they end."""
