@@ -49,14 +49,14 @@ class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Amount(Resource, frozen=True, kw_only=True):
-    """An amount (part 2.1). value is a decimal text; `payres.amounts.parse_value` checks it."""
+    """An amount (Specification 2.1). value is a decimal text; `payres.amounts.parse_value` checks it."""
 
     value: str
     asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
     asset_scale: Scale
 
 
-# Requests of the resource server (parts 4.3, 4.4, 4.7)
+# Requests of the resource server (Specification 4.3, 4.4, 4.7)
 
 
 class IncomingPaymentRequest(Body, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
     metadata: Raw = Raw()
 
 
-# Resources (part 2)
+# Resources (Specification 2)
 
 
 class PaymentMethod(Resource, frozen=True, kw_only=True):
@@ -170,9 +170,9 @@ class WalletAddress(Resource, frozen=True, kw_only=True):
 
 
 class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an outgoing-payment grant may spend, to whom and in which windows; part 2.7.
+    """What an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
 
-    A limit that is not understood is refused: passing it over would give more than was asked for.
+    A limit that is not understood is an error: ignoring it would give more than was asked for.
     """
 
     receiver: Text | UnsetType = UNSET
@@ -269,7 +269,7 @@ class InteractResponse(msgspec.Struct, frozen=True):
 
 
 class GrantResponse(msgspec.Struct, frozen=True):
-    """An answer of the grant endpoint or a continuation (part 2.7); `continue` is always there."""
+    """An answer of the grant endpoint or a continuation (Specification 2.7); `continue` is always there."""
 
     continue_: Continue = msgspec.field(name="continue")
     interact: InteractResponse | UnsetType = UNSET

@@ -207,7 +207,7 @@ def test_what_cannot_be_explained_is_said_in_a_sentence(
 
 
 def test_example_of_the_documents_works(payres: Command, database: Path) -> None:
-    section = re.search(r"^### When a signature is refused$(.*?)(?=^## )", DOCUMENT, re.M | re.S)
+    section = re.search(r"^### When a signature is rejected$(.*?)(?=^## )", DOCUMENT, re.M | re.S)
     assert section is not None
     shown = dict(re.findall(r"^```(\w*)\n(.*?)^```$", section[1], re.M | re.S))
     (database.parent / "request.txt").write_text(shown["http"])

@@ -1,4 +1,4 @@
-"""Where payres deliberately answers otherwise than the published OpenAPI documents say: the one list, with reasons.
+"""Where payres deliberately differs from the published OpenAPI documents: the one list, with reasons.
 
 `docs/deviations.md` shows it to people and is tested against it.
 """
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Deviation(NamedTuple):
-    """Refusals of one status and code that the documents do not have for these operations."""
+    """Errors of one status and code that the documents do not have for these operations."""
 
     operations: tuple[str, ...]
     status: int
@@ -116,7 +116,7 @@ DEVIATIONS = (
         ("create-outgoing-payment", "complete-incoming-payment"),
         409,
         "wrong_state",
-        "The request is sound and comes too late: a quote pays once, and what has expired cannot be completed. A "
+        "The request is valid and comes too late: a quote pays once, and what has expired cannot be completed. A "
         "client that repeats a request after a lost answer must be able to tell this from a fault of its own",
     ),
     Deviation(
@@ -129,8 +129,8 @@ DEVIATIONS = (
         TOKEN,
         401,
         "invalid_token",
-        "The signature proves the client, but the Authorization header is not the right one; `invalid_client` would "
-        "send the developer to the keys",
+        "The signature authenticates the client, but the Authorization header is not the right one; "
+        "`invalid_client` would send the developer to the keys",
     ),
     Deviation(
         ("delete-continue",),
@@ -154,7 +154,7 @@ DEVIATIONS = (
         (*SIGNED, *PUBLIC, DID),
         406,
         "not_acceptable",
-        "The Accept header refuses JSON, which is all that there is",
+        "The Accept header rules out JSON, which is the only media type",
     ),
     Deviation(
         WITH_BODY, 415, "unsupported_media_type", "The body must be JSON and say so; the documents take it for granted"
@@ -208,7 +208,7 @@ LENIENCIES = (
     Leniency(
         ("get-incoming-payment",),
         NO_AUTHORIZATION,
-        "Whoever knows the URL may see the public form of an incoming payment. The document describes and forbids it",
+        "Anyone with the URL may see the public form of an incoming payment. The document describes and forbids it",
     ),
     Leniency(
         TOKEN,
@@ -231,7 +231,7 @@ LENIENCIES = (
 
 
 def find_deviation(operation: str, status: int, code: str) -> Deviation | None:
-    """The deviation that allows an operation to refuse with this status and code."""
+    """The deviation that allows an operation to answer with this status and code."""
     wanted = (status, code)
     return next((one for one in DEVIATIONS if operation in one.operations and (one.status, one.code) == wanted), None)
 

@@ -125,7 +125,7 @@ def _check_value(world: World, place: str, found: Any, expected: Any) -> None:
 
 
 def _check_refusal(world: World, answer: httpx2.Response, body: Any, code: str) -> None:
-    """Part 7: one shape, a code of the documented ones, and on a 401 where to ask for a grant."""
+    """Specification 7: one shape, a code of the documented ones, and on a 401 where to ask for a grant."""
     assert answer.headers["content-type"] == "application/json"
     assert body.keys() == {"error"}
     error = body["error"]

@@ -1,4 +1,4 @@
-"""Which members the bodies of answers have, as the official client checks them (part 9.2)."""
+"""Which members the bodies of answers have, as the official client checks them (Specification 9.2)."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Part 2.1 and 8: amounts at their edges, asked for, stored, echoed, listed, quoted and moved."""
+"""Specification 2.1 and 8: amounts at their edges, asked for, stored, echoed, listed, quoted and moved."""
 
 import json
 from typing import Any

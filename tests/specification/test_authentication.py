@@ -1,4 +1,4 @@
-"""Part 5: message signatures and access tokens."""
+"""Specification 5: message signatures and access tokens."""
 
 from typing import Any
 from urllib.parse import quote

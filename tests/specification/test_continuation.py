@@ -1,4 +1,4 @@
-"""Parts 2.7 and 4.10: continuation of grant requests, and the tokens that come of it."""
+"""Specification 2.7 and 4.10: continuation of grant requests, and the tokens that come of it."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Parts 6, 7 and 8: how what is refused looks, wherever it is refused. The runner checks the shape of each refusal."""
+"""Specification 6, 7 and 8: what errors look like, wherever they occur. `play` checks the shape of each."""
 
 import json
 

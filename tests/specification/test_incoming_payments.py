@@ -1,4 +1,4 @@
-"""Parts 2.2, 2.3, 3, 4.4, 4.5 and 4.6: incoming payments."""
+"""Specification 2.2, 2.3, 3, 4.4, 4.5 and 4.6: incoming payments."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Parts 2.6, 4.1 and 4.2: lists and their pages."""
+"""Specification 2.6, 4.1 and 4.2: lists and their pages."""
 
 from collections.abc import Callable
 from typing import NamedTuple

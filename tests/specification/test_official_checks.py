@@ -1,4 +1,4 @@
-"""Part 9: what the official client checks of each answer, and would refuse to hand on to its app."""
+"""Specification 9: what the official client checks of each answer, and would not hand on to its app."""
 
 from urllib.parse import quote
 

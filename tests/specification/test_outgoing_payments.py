@@ -1,4 +1,4 @@
-"""Parts 2.4, 3, 4.3 and 4.9: outgoing payments."""
+"""Specification 2.4, 3, 4.3 and 4.9: outgoing payments."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -250,7 +250,7 @@ SHAPES: Json = {
 ROWS: list[Row] = [
     # 4.3.2: the two shapes
     keeps(
-        "2.4.1 2.4.2 2.4.3 3.4 4.3.2",
+        "2.4.1 2.4.2 2.4.3 3.4 4.3.2 4.3.8",
         "quoteId",
         from_quote(metadata={"a": 1}),
         201,
@@ -268,7 +268,7 @@ ROWS: list[Row] = [
         },
     ),
     keeps(
-        "2.4.3 3.4 4.3.2 4.4.1",
+        "2.4.3 3.4 4.3.2 4.3.8 4.4.1",
         "incomingPayment and debitAmount",
         direct(),
         201,
@@ -333,7 +333,7 @@ ROWS: list[Row] = [
     ),
     # 3: processing
     keeps(
-        "2.4.4 2.4.7 3.5",
+        "2.4.4 2.4.7 3.5 4.3.8",
         "it has arrived without more ado",
         arrived,
         200,
@@ -385,7 +385,7 @@ ROWS: list[Row] = [
     ),
     # 4.3.5: money
     keeps("4.3.5", "all that the wallet has", with_money("1.00", 100), 201, values={"debitAmount": usd(100)}),
-    keeps("4.3.5", "nothing is created otherwise", nothing_created_without_money, 200, values={"result": []}),
+    keeps("4.3.5 4.3.9", "nothing is created otherwise", nothing_created_without_money, 200, values={"result": []}),
     keeps(
         "4.3.5", "three of eight at the same moment", spent_by_many_at_once, 200, present="result.2", absent="result.3"
     ),
@@ -411,7 +411,7 @@ ROWS: list[Row] = [
     ),
     breaks("4.3.6", "a receiver that was completed meanwhile", quote_of_completed_receiver, 400, "invalid_receiver"),
     breaks(
-        "3.1 4.3.6",
+        "3.1 4.3.6 4.3.9",
         "a receiver that is full",
         too_late_for_a_full_receiver,
         400,

@@ -1,4 +1,4 @@
-"""Parts 2.5, 4.7 and 4.8: quotes."""
+"""Specification 2.5, 4.7 and 4.8: quotes."""
 
 import re
 from typing import Any
