@@ -14,9 +14,8 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
-from payres.http.admission import Admission
+from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
-from payres.http.rate_limits import RateLimits
 from payres.identifiers import Identifiers, SystemIdentifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource

@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, NotFound
+from payres.http.admission import rate_limits_of
 from payres.http.cross_origin import answer_headers
 from payres.http.error_responses import ErrorResponse, error_response
-from payres.http.rate_limits import rate_limits_of
 from payres.http.responses import error_response_of
 from payres.routes.context import context_of
 
