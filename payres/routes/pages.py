@@ -24,7 +24,7 @@ from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
 from payres.routes.errors import where_to_ask
-from payres.routes.messages import read_body
+from payres.routes.messages import media_type_of, read_body
 from payres.urls import canonical
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
@@ -101,7 +101,7 @@ async def read_form(request: Request) -> dict[str, str]:
     Refuses with 400 what is no form, with 403 one of another site's, with 413 a long one, with 415 another media type.
     """
     _check_origin(request)
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+    if media_type_of(request) != FORM_TYPE:
         raise ErrorResponse(415, "unsupported_media_type", f"This page takes forms only, as {FORM_TYPE}")
     body = await read_body(request, MAX_FORM_BYTES)
     try:
