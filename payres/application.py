@@ -13,7 +13,7 @@ from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
-from payres.grants.sign_in import SignInGuard
+from payres.grants.passwords import SignInGuard
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.identifiers import Identifiers, SystemIdentifiers
@@ -53,8 +53,12 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.context = await _open(settings, clock, identifiers, rate_limits, stack)
-            app.state.readiness = Readiness(app.state.context.database)
+            around = world(settings, clock, identifiers)
+            database = await open_storage(around, stack)
+            context = await open_interledger(around, database, rate_limits, stack)
+            await start_workers(context, stack)
+            app.state.context = context
+            app.state.readiness = Readiness(database)
             yield
 
     app = Starlette(

@@ -1,6 +1,4 @@
-"""Resources: what is the same for incoming payments, quotes and outgoing payments when they are created, read and listed,
-the Idempotency-Key among it.
-"""
+"""Resources: how incoming payments, quotes and outgoing payments are created, read and listed alike."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
@@ -8,7 +6,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +17,6 @@ from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.routes.authorize import authorize
-from payres.routes.bodies import pagination
 from payres.routes.context import Context, context_of
 from payres.routes.messages import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
 from payres.store import wallets
@@ -29,7 +26,7 @@ from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
 from payres.terms import Offer
 from payres.urls import Urls
-from payres.wire import Resource, ResourcePage, decode, encode
+from payres.wire import Pagination, Resource, ResourcePage, decode, encode
 
 
 class Asked(Protocol):
@@ -117,8 +114,14 @@ async def list_page(
         owner = None if caller.sees_all(wallet_address) else caller.client_id
         wallet = active_wallet(work, wallet_address, "wallet-address")
         records, bounds = page(work, wallet.id, owner, query)
+        pagination = Pagination(
+            start_cursor=records[0].id if records else UNSET,
+            end_cursor=records[-1].id if records else UNSET,
+            has_next_page=bounds.has_older,  # the next page is the older one
+            has_previous_page=bounds.has_newer,
+        )
         shown = [kind.show(work.urls, wallet, record) for record in records]
-        return ResourcePage(pagination=pagination(records, bounds), result=shown)
+        return ResourcePage(pagination=pagination, result=shown)
 
     return json_response(await context_of(request).database.read(unit))
 
