@@ -55,7 +55,7 @@ def verify_password(wallet: WalletRecord | None, password: str) -> bool:
 
 
 class Guesser(NamedTuple):
-    """Who tries a password, as far as that can be told: the address, and a browser that the owner has used before."""
+    """Who tries a password, as far as is known: the address, and a browser that the owner has used before."""
 
     address: str | None = None
     known_browser: bytes | None = None

@@ -69,7 +69,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),
     ),
 }
-# A client that may not do something must be able to tell why without reading sentences.
+# A client that may not do something must learn why without reading sentences.
 REASON_REQUIRED: Final = (401, 403)
 
 

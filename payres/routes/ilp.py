@@ -22,12 +22,12 @@ REQUEST_ID: Final = re.compile(r"[ -~]{1,64}")
 
 
 async def receive(request: Request) -> Response:
-    """POST /ilp: 200 with a Fulfill or Reject, whatever becomes of the packet.
+    """POST /ilp: 200 with a Fulfill or Reject.
 
     Other answers say that there was no packet to process, and a 504 that its outcome is not known yet.
     """
     number = request.headers.get("request-id", "")
-    # Repeating the number promises that the request may be repeated; without a number that we keep there is no promise.
+    # Echoing the number promises that the request may be repeated, which holds for numbers that are stored alone.
     echo = {"Request-Id": number} if REQUEST_ID.fullmatch(number) else {}
     try:
         reply = await _reply(context_of(request), request, number if echo else None)

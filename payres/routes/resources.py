@@ -142,7 +142,7 @@ def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: 
 
 
 def find(work: Work, kind: Kind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:
-    """The resource, whoever made it. Raises NotFound."""
+    """The resource of any client. Raises NotFound."""
     record = kind.find(work, record_id)
     if record is None:
         raise _missing(kind)
