@@ -101,19 +101,15 @@ class Admission:
             await error_response_of(error)(scope, receive, send)
             return
         try:
-            await self._serve(scope, receive, send)
+            # Servers other than ours have no such limit, or another.
+            if EXTENSION in scope.get("extensions", ()) or _section_bytes(scope) <= MAX_HEADER_BYTES:
+                await self.app(scope, receive, send)
+            else:
+                self.limits.count_failure(scope, 431)
+                await error_response_of(too_long())(scope, receive, send)
         finally:
             if slot is not None:
                 self._in_progress.release(slot)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Servers other than ours have no such limit, or another.
-        if EXTENSION in scope.get("extensions", ()) or _section_bytes(scope) <= MAX_HEADER_BYTES:
-            await self.app(scope, receive, send)
-        else:
-            error = too_long()
-            self.limits.count_failure(scope, error.status)
-            await error_response_of(error)(scope, receive, send)
 
 
 def _section_bytes(scope: Scope) -> int:
