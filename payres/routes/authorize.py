@@ -84,8 +84,11 @@ def _client_of(holder: TokenHolder) -> Client:
 async def _verify(context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK]) -> bool:
     """Checks the signature with the client's keys, and uses up its nonce. True if a key was fetched for it."""
     verified = verify_with(unverified, keys)
-    lacks_key = not keys.keys() >= set(unverified.keyids) and clients.is_remote(context.urls, client)
-    asks_remote = isinstance(verified, Rejected) and lacks_key
+    asks_remote = (
+        isinstance(verified, Rejected)
+        and not keys.keys() >= set(unverified.keyids)
+        and clients.is_remote(context.urls, client)
+    )
     if asks_remote:
         verified = verify_with(unverified, await _fetch_keys(context, client))
     if isinstance(verified, Rejected):
