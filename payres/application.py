@@ -1,8 +1,10 @@
 """The application: settings, database, routes and workers wired into one Starlette app."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from typing import NamedTuple
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -13,11 +15,10 @@ from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
-from payres.grants.sign_in import SignInGuard
-from payres.http.admission import Admission
+from payres.grants.passwords import SignInGuard
+from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
-from payres.http.rate_limits import RateLimits
-from payres.identifiers import Identifiers, SystemIdentifiers
+from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
@@ -38,23 +39,22 @@ from payres.slots import Slots
 from payres.store.database import Database
 from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret
-from payres.store.work import world
+from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH
 
-# Many payments may go to one server at a time, and their senders would rather wait than be told to come again.
+# Many payments may go to one server at a time, and their senders would rather wait than try again.
 RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, queue_seconds=10.0)
 
 
 def create_app(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> Starlette:
     """The ASGI application; its database opens when it starts and closes when it stops."""
     clock = clock or SystemClock()
-    identifiers = identifiers or SystemIdentifiers()
     rate_limits = RateLimits(settings, clock)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.context = await _open(settings, clock, identifiers, rate_limits, stack)
+            app.state.context = await _open(world(settings, clock, identifiers), rate_limits, stack)
             app.state.readiness = Readiness(app.state.context.database)
             yield
 
@@ -77,69 +77,106 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
     return app
 
 
-async def _open(
-    settings: Settings, clock: Clock, identifiers: Identifiers, rate_limits: RateLimits, stack: AsyncExitStack
-) -> Context:
-    """The context, with what it holds opened; the stack closes it in turn."""
-    stack.enter_context(server_lock(settings.database))
-    around = world(settings, clock, identifiers)
-    database = await Database.open(settings.database, around)
-    stack.push_async_callback(database.close)
-    http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
-    stack.push_async_callback(http.aclose)
-    if settings.rates_url:
-        rates_http = GuardedClient(settings.allow_private_hosts, Bounds(untrusted_hosts=False))
-        stack.push_async_callback(rates_http.aclose)
-        rates = RatesWorker(database, rates_http, clock, settings.rates_url, settings.rates_max_age)
-        stack.push_async_callback(_stop, asyncio.create_task(rates.run()))
-    stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
-    client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
-    urls = around.urls
-    identity = OwnIdentity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
-    receivers_http = GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS)
-    stack.push_async_callback(receivers_http.aclose)
-    receivers = RemoteReceivers(receivers_http, identity, clock)
-    link, probe_link = (Link(open_http(settings.allow_private_hosts), database) for _ in range(2))
-    stack.push_async_callback(link.aclose)
-    stack.push_async_callback(probe_link.aclose)
-    ilp_address = settings.ilp_address
-    recovery = Recovery(database, clock, link)
-    stack.push_async_callback(_stop, asyncio.create_task(recovery.run()))
-    outbound = Outbound(database, link, probe_link, clock, identifiers, ilp_address)
-    remote_payments = RemotePayments(database, clock, receivers, outbound, recovery)
-    stack.push_async_callback(_stop, asyncio.create_task(remote_payments.run()))
-    await _settle_interrupted(database)
-    check = asyncio.create_task(BackgroundCheck(database).run())  # after the workers, which what it finds stops too
-    stack.push_async_callback(_stop, check)
-    credentials = CredentialSource(stream_secret, ilp_address)
-    packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
-    forwarder = Forwarder(database, clock, ilp_address, link, recovery)
+async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
+    """The context, with what it holds opened. The stack closes workers first, then links to others, then storage."""
+    database = await _open_storage(around, stack)
+    identity = OwnIdentity(
+        around.urls.wallet(ROOT_WALLET_PATH),
+        await database.write(partial(ensure_secret, name="client_key")),
+        around.clock,
+    )
+    http = _open_client(around.settings, stack)
+    node = await _open_interledger(around, database, identity, stack)
+    await _start_workers(around, database, node, stack)
     return Context(
-        settings=settings,
-        urls=urls,
+        settings=around.settings,
+        urls=around.urls,
         database=database,
-        clock=clock,
-        identifiers=identifiers,
+        clock=around.clock,
+        identifiers=around.identifiers,
         http=http,
         identity=identity,
-        receivers=receivers,
-        remote_quotes=RemoteQuotes(database, urls, receivers, outbound),
-        remote_payments=remote_payments,
-        connector=Connector(database, clock, ilp_address, credentials, forwarder, packet_limiter),
-        credentials=credentials,
+        receivers=node.receivers,
+        remote_quotes=node.remote_quotes,
+        remote_payments=node.remote_payments,
+        connector=node.connector,
+        credentials=node.credentials,
         sign_in=SignInGuard(),
         rate_limits=rate_limits,
         idempotency_slots=Slots(None, None, 1),
     )
 
 
+async def _open_storage(around: World, stack: AsyncExitStack) -> Database:
+    """The database, of which this process is the one server."""
+    stack.enter_context(server_lock(around.settings.database))
+    database = await Database.open(around.settings.database, around)
+    stack.push_async_callback(database.close)
+    return database
+
+
+class _Node(NamedTuple):
+    """The parts of the Interledger node."""
+
+    receivers: RemoteReceivers
+    recovery: Recovery
+    remote_quotes: RemoteQuotes
+    remote_payments: RemotePayments
+    credentials: CredentialSource
+    connector: Connector
+
+
+async def _open_interledger(around: World, database: Database, identity: OwnIdentity, stack: AsyncExitStack) -> _Node:
+    settings, clock, ilp_address = around.settings, around.clock, around.settings.ilp_address
+    receivers = RemoteReceivers(_open_client(settings, stack, RECEIVERS_BOUNDS), identity, clock)
+    link, probe_link = (Link(open_http(settings.allow_private_hosts), database) for _ in range(2))
+    stack.push_async_callback(link.aclose)
+    stack.push_async_callback(probe_link.aclose)
+    recovery = Recovery(database, clock, link)
+    outbound = Outbound(database, link, probe_link, clock, around.identifiers, ilp_address)
+    credentials = CredentialSource(await database.write(partial(ensure_secret, name="stream")), ilp_address)
+    forwarder = Forwarder(database, clock, ilp_address, link, recovery)
+    packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
+    return _Node(
+        receivers,
+        recovery,
+        RemoteQuotes(database, around.urls, receivers, outbound),
+        RemotePayments(database, clock, receivers, outbound, recovery),
+        credentials,
+        Connector(database, clock, ilp_address, credentials, forwarder, packet_limiter),
+    )
+
+
+async def _start_workers(around: World, database: Database, node: _Node, stack: AsyncExitStack) -> None:
+    settings = around.settings
+    if settings.rates_url:
+        rates_http = _open_client(settings, stack, Bounds(untrusted_hosts=False))
+        rates = RatesWorker(database, rates_http, around.clock, settings.rates_url, settings.rates_max_age)
+        _start(rates.run(), stack)
+    _start(node.recovery.run(), stack)
+    _start(node.remote_payments.run(), stack)
+    await _settle_interrupted(database)
+    _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
+
+
+def _open_client(settings: Settings, stack: AsyncExitStack, bounds: Bounds | None = None) -> GuardedClient:
+    client = GuardedClient(settings.allow_private_hosts, bounds)
+    stack.push_async_callback(client.aclose)
+    return client
+
+
 async def _settle_interrupted(database: Database) -> None:
-    """Ends what an earlier version left in progress. Where that halts all writing, the server starts and reads."""
+    """Ends what an earlier version left in progress. Where that stops all writing, the server starts and reads."""
     try:
         await database.write(settle_interrupted)
     except Unavailable:
         if not database.stopped:
             raise
+
+
+def _start(work: Coroutine[None, None, None], stack: AsyncExitStack) -> None:
+    """Runs the work until the stack closes."""
+    stack.push_async_callback(_stop, asyncio.create_task(work))
 
 
 async def _stop(task: "asyncio.Task[None]") -> None:

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 class Kind(Enum):
     """Who asks, and what is therefore the same for all endpoints of a kind."""
 
-    API = auto()  # clients: the answer is JSON, and a request that does not accept that is refused
+    API = auto()  # clients: the answer is JSON, and a request that does not accept that is answered 406
     PEERS = auto()  # Interledger peers, which have limits of their own
-    PAGE = auto()  # people: whatever the method, the answer is a page; closed to scripts of other origins
-    HEALTH = auto()  # whoever watches the server
+    PAGE = auto()  # people: the answer to every method is a page; closed to scripts of other origins
+    HEALTH = auto()  # monitoring
     WALLET = auto()  # anyone: a wallet address, which has every path that is left
 
 

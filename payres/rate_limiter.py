@@ -1,6 +1,6 @@
-"""Throttles: how often something may happen for each client, address or peer.
+"""Rate limiters: how often something may happen for each client, address or peer.
 
-Each is a token bucket, kept as one number: the time at which all that was taken will have been given back.
+Each is a token bucket, stored as one number: the time at which it is full again.
 """
 
 import ipaddress
@@ -17,14 +17,14 @@ from payres.limits import BURST_SECONDS, MAX_COUNTED
 
 # The key of all whose address cannot be read, which no address is written as.
 UNREADABLE: Final = "unreadable"
-# Characters of an IPv6 address that ends as an IPv4 one. Longer texts are not kept.
+# Characters of an IPv6 address that ends as an IPv4 one. Longer texts are not parsed.
 MAX_ADDRESS_LENGTH: Final = 45
 
 
 class RateLimiter:
     """So many a second for each key, and a few seconds' worth at once; a `rate` of 0 takes everything.
 
-    It counts in memory and forgets the least recent of too many keys, for which that is a full bucket.
+    It counts in memory and drops the least recent of too many keys, which then have a full bucket.
     """
 
     def __init__(self, rate: int, clock: Clock, keys: int = MAX_COUNTED) -> None:
@@ -62,16 +62,15 @@ class RateLimiter:
 
 
 def too_many(wait: int, description: str) -> TooManyRequests:
-    """The refusal of what comes too often; `wait` is the microseconds until it is taken again, rounded up."""
+    """The error for what comes too often; `wait` is the microseconds until it is accepted again, rounded up."""
     return TooManyRequests(description, retry_after=-(-wait // SECOND))
 
 
 def origin_of(scope: Scope) -> str | None:
     """Who is counted for a request: the address that it came from, as the server or its proxy says.
 
-    None for a connection of this machine itself, where a proxy is that does not say for whom it asks: what it asks must
-    not be counted as one's. All that a proxy forwards without an address that can be read count together: who can make
-    it say so must not be free of every limit.
+    None for a connection of this machine itself: a proxy here that does not say for whom it asks must not be counted as
+    one client. Requests that a proxy forwards with an unreadable address count together, so that none is without limit.
     """
     client = scope.get("client")
     if client is None:

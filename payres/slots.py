@@ -5,9 +5,11 @@ For one event loop; nothing here is shared between threads.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable, Sequence
+from collections.abc import AsyncIterator, Hashable
 from contextlib import ExitStack, asynccontextmanager
 from typing import Final
+
+Key = tuple[Hashable, ...]
 
 
 class SlotsBusy(Exception):
@@ -22,33 +24,48 @@ class Slots:
     limits: then only the first limits hold for it. So `Slots(32, 4)` with the host as key is 32 exchanges, 4 with one
     host, and `Slots(None, 64, 24)` with `(peer, wallet)` is 64 packets to each peer, 24 from one wallet.
 
-    Waiters take turns in the order in which they came, first among those of the same key, then among all: who waits for
-    the share of one key holds no slot that another key could use. `queue` bounds how many may wait for each slot.
+    Slots are given out in the order of asking, first among those of the same key, then among all: who waits for the
+    slot of one key holds none that another key could use. `queue` bounds how many may wait for each slot.
     """
 
     def __init__(self, *limits: int | None, queue: int | None = None) -> None:
         self._parts: Final = len(limits)
+        # The widest first, each with the length of the part of a key that it is for.
         self._limits: Final = [(length, limit) for length, limit in enumerate(limits) if limit is not None]
         self._queue: Final = queue
-        self._levels: dict[tuple[Hashable, ...], _Level] = {}
+        self._levels: dict[Key, _Level] = {}
+
+    # Every request and packet passes these two, so an uncontended slot costs one call to take and one to release.
 
     def try_take(self, *key: Hashable) -> bool:
         """Takes a slot if there is one now, never one that others wait for. `release` the same key afterwards."""
-        levels = self._join(key)
-        for level in levels:
-            if level.held >= level.limit:
-                self._leave(levels)
+        assert len(key) < self._parts, "every part of a key has its limit"
+        levels = self._levels
+        for length, limit in self._limits:
+            level = levels.get(key[:length])
+            if level is not None and level.held >= limit and length <= len(key):
                 return False
-        for level in levels:
-            level.held += 1
+        for length, _ in self._limits:
+            if length <= len(key):
+                level = levels.get(key[:length])
+                if level is None:
+                    level = levels[key[:length]] = _Level()
+                level.held += 1
+                level.users += 1
         return True
 
     def release(self, *key: Hashable) -> None:
-        """Gives back a slot that `try_take` took under this key; the first who waits for it has it then."""
-        levels = [self._levels[key[:length]] for length, _ in self._limits_of(key)]
-        for level in levels:
-            level.release()
-        self._leave(levels)
+        """Gives back a slot that `try_take` took under this key; the first that waits for it has it then."""
+        for length, _ in self._limits:
+            if length <= len(key):
+                level = self._levels[key[:length]]
+                if level.waiting:
+                    level.release()
+                else:
+                    level.held -= 1
+                level.users -= 1
+                if not level.users:  # nothing is stored for unused keys: there is no end to those that clients make up
+                    del self._levels[key[:length]]
 
     @asynccontextmanager
     async def slot(self, *key: Hashable, timeout: float | None = None) -> AsyncIterator[None]:  # noqa: ASYNC109 - bounds the wait, not the block
@@ -60,76 +77,63 @@ class Slots:
         finally:
             self.release(*key)
 
-    async def _wait(self, key: tuple[Hashable, ...], seconds: float | None) -> None:
+    async def _wait(self, key: Key, seconds: float | None) -> None:
         with ExitStack() as undo:
-            levels = self._join(key)
-            undo.callback(self._leave, levels)
-            if self._queue is not None and any(level.users > level.limit * (1 + self._queue) for level in levels):
+            levels = [(self._join(key[:length]), limit) for length, limit in self._limits if length <= len(key)]
+            undo.callback(self._leave, key)
+            if self._queue is not None and any(level.users > limit * (1 + self._queue) for level, limit in levels):
                 raise SlotsBusy
             try:
                 async with asyncio.timeout(seconds):
-                    # The narrowest level first: who waits for its share must not hold what others could use.
-                    for level in reversed(levels):
-                        await level.take()
+                    # The narrowest level first: who waits for a slot of its key must not hold what others could use.
+                    for level, limit in reversed(levels):
+                        await level.take(limit)
                         undo.callback(level.release)
             except TimeoutError as error:
                 raise SlotsBusy from error
             undo.pop_all()
 
-    def _limits_of(self, key: tuple[Hashable, ...]) -> Sequence[tuple[int, int]]:
-        """The limits that hold for a key, the widest first, each with the length of the part that it is for."""
-        assert len(key) < self._parts, "every part of a key has its limit"
-        return [limit for limit in self._limits if limit[0] <= len(key)]
+    def _join(self, part: Key) -> "_Level":
+        level = self._levels.setdefault(part, _Level())
+        level.users += 1
+        return level
 
-    def _join(self, key: tuple[Hashable, ...]) -> "list[_Level]":
-        levels = []
-        for length, limit in self._limits_of(key):
-            part = key[:length]
-            level = self._levels.get(part)
-            if level is None:
-                level = self._levels[part] = _Level(part, limit)
-            level.users += 1
-            levels.append(level)
-        return levels
-
-    def _leave(self, levels: "list[_Level]") -> None:
-        """Drops what nobody uses any more, because there is no end to the keys that clients make up."""
-        for level in levels:
-            level.users -= 1
-            if not level.users:
-                del self._levels[level.key]
+    def _leave(self, key: Key) -> None:
+        for length, _ in self._limits:
+            if length <= len(key):
+                level = self._levels[key[:length]]
+                level.users -= 1
+                if not level.users:
+                    del self._levels[key[:length]]
 
 
 class _Level:
     """The slots under one key or part of a key. `users` hold one, wait for one, or wait for one of a narrower level."""
 
-    __slots__ = ("_waiting", "held", "key", "limit", "users")
+    held = 0
+    users = 0
+    waiting: OrderedDict[asyncio.Future[None], None] | None = None  # made when the first has to wait
 
-    def __init__(self, key: tuple[Hashable, ...], limit: int) -> None:
-        self.key = key
-        self.limit = limit
-        self.held = 0
-        self.users = 0
-        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
-
-    async def take(self) -> None:
-        if self.held < self.limit:
+    async def take(self, limit: int) -> None:
+        if self.held < limit:
             self.held += 1
             return
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[slot] = None
+        if self.waiting is None:
+            self.waiting = OrderedDict()
+        self.waiting[slot] = None
         try:
             await slot
         except BaseException:
             if slot.done() and not slot.cancelled():  # it came at the very moment of the cancellation
                 self.release()
-            self._waiting.pop(slot, None)
+            self.waiting.pop(slot, None)
             raise
 
     def release(self) -> None:
         """Hands the slot to the first in the queue, so that nobody who comes just then is faster."""
-        while self._waiting:
-            slot, _ = self._waiting.popitem(last=False)
+        while self.waiting:
+            slot, _ = self.waiting.popitem(last=False)
             if not slot.done():
                 slot.set_result(None)
                 return

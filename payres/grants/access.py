@@ -1,4 +1,4 @@
-"""Access: which access item of a grant permits what, and whose resources the caller then sees (part 5, rule 5).
+"""Access: which access item of a grant permits what, and whose resources the caller sees. Specification 5, rule 5.
 
 `read-all` includes `read` and `list-all` includes `list`; nothing else implies anything. Without the `-all` form a
 client reads and lists its own resources only, and what it may not see does not exist for it. `complete` is given for a
@@ -69,7 +69,7 @@ class Caller(msgspec.Struct, frozen=True):
         return found
 
     def _covering(self, wallet_address: str) -> Iterator[Access]:
-        """Wallet paths do not tell upper from lower case, so their spellings are compared without it."""
+        """Wallet paths are compared without regard to case."""
         normal = canonical(wallet_address).lower()
         return (item for item in self.items if not item.identifier or canonical(item.identifier).lower() == normal)
 

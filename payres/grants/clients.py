@@ -1,4 +1,4 @@
-"""Clients: who asks, and the public keys that prove it.
+"""Clients: who asks, and the public keys that their signatures are verified with.
 
 A client is its wallet address, or the thumbprint (RFC 7638) of the key it came with (directed identity).
 """
@@ -73,8 +73,8 @@ def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
 
 
 def remember(work: Work, client: Client) -> ClientRecord:
-    """The client's row, made on its first request. A key that comes with another kid keeps its last few kids: tokens
-    were given to the client that signs with them."""
+    """The client's row, made on its first request. The last few kids of a key stay valid: tokens were
+    given to the client that signs with them."""
     record = clients.find_client(work, client.identity)
     if record is None:
         purge_clients(work, work.now)
@@ -105,7 +105,7 @@ def local_jwk(kid: str, x: str) -> JWK:
 
 
 def _identity(urls: Urls, wallet_address: str) -> str:
-    """Our own wallet addresses do not tell upper from lower case; those of another server may."""
+    """Case does not matter in our own wallet addresses; it may in those of another server."""
     path = urls.wallet_path(wallet_address)
     return canonical(wallet_address if path is None else urls.wallet(path))
 

@@ -1,4 +1,7 @@
-"""Consent: a wallet owner's decision on a grant, made once, and how the client learns of it (RFC 9635 section 4)."""
+"""Consent: a wallet owner's decision on a grant, and how the client learns of it (RFC 9635 section 4).
+
+It is made once: by the owner in a signed-in browser, as the request was shown there, or by the operator.
+"""
 
 import base64
 import hashlib
@@ -7,12 +10,21 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.errors import InteractionUnknown, InvalidInteraction, WrongState
-from payres.store import grants
+from payres.clock import MINUTE
+from payres.errors import InsufficientAccess, InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
+from payres.grants.passwords import wrong_password
+from payres.identifiers import hash_secret
+from payres.store import clients, grants, sessions, wallets
+from payres.store.clients import ClientRecord
 from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.retention import DENIED_GRANT_RETENTION
+from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
+
+SESSION_LIFETIME = 15 * MINUTE
+# A session as a regular expression: 256 bits of URL-safe base64, as Identifiers.secret makes them.
+SESSION_VALUE = rb"[A-Za-z0-9_-]{43}"
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -20,6 +32,35 @@ class Pending(msgspec.Struct, frozen=True):
 
     grant: GrantRecord
     interaction: InteractionRecord
+
+
+class ConsentRequest(msgspec.Struct, frozen=True):
+    """What a consent page is about. session is the browser's, present only when it belongs to the wallet's owner.
+
+    known_browser is there when the owner has signed in with this browser before, and names it.
+    """
+
+    pending: Pending
+    client: ClientRecord
+    wallet: WalletRecord
+    session: str | None
+    known_browser: bytes | None
+
+    @property
+    def grant(self) -> GrantRecord:
+        return self.pending.grant
+
+    @property
+    def decided(self) -> bool:
+        return self.grant.state != "pending"
+
+
+class OwnerDecision(msgspec.Struct, frozen=True):
+    """What the owner's form sends: the decision, and that this browser was shown this request."""
+
+    approve: bool
+    csrf: str
+    shown: str
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -46,64 +87,108 @@ def find_pending_of_grant(tx: Transaction, grant_id: str) -> Pending:
     return _with_grant(tx, interaction)
 
 
-def check_undecided(pending: Pending, now: int) -> None:
-    """Raises WrongState for what was decided or cancelled, InvalidInteraction for what has expired."""
-    if pending.grant.state == "revoked":
-        raise WrongState("This request was cancelled")
-    if pending.grant.state != "pending":
-        raise WrongState("This request has been decided already")
-    if now >= pending.interaction.expires_at:
-        raise InvalidInteraction("This request has expired; the app can ask again")
+def find_request(work: Work, interaction_id: str, nonce: str, session: str | None) -> ConsentRequest:
+    """The request behind a consent URL, decided or not; `session` is what the cookie says.
+
+    Raises InteractionUnknown.
+    """
+    pending = find_pending(work, interaction_id, nonce)
+    wallet_id = pending.grant.wallet_address_id
+    assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
+    browser = hash_secret(session) if session is not None else None
+    signed_in = browser is not None and sessions.session_wallet(work, browser, work.now) == wallet_id
+    is_known = browser is not None and sessions.knows_browser(work, browser, wallet_id, work.now)
+    return ConsentRequest(
+        pending=pending,
+        client=clients.client_by_id(work, pending.grant.client_id),
+        wallet=wallets.wallet_by_id(work, wallet_id),
+        session=session if signed_in else None,
+        known_browser=browser if is_known else None,
+    )
+
+
+def check_open(request: ConsentRequest, now: int) -> None:
+    """Raises WrongState for what was decided or whose wallet is inactive, InvalidInteraction for what has expired."""
+    _check_undecided(request.pending, now)
+    if not request.wallet.active:
+        raise WrongState("This wallet is not active, so nothing can be allowed for it now")
+
+
+def open_session(work: Work, verified: WalletRecord, replaced: str | None) -> str:
+    """A session for the owner whose password matched `verified`; the one in `replaced` ends.
+
+    The value is always new, so that nobody can have planted it before the sign-in. Raises SignInFailed when the
+    password was changed while it was being checked.
+    """
+    if wallets.wallet_by_id(work, verified.id).password_hash != verified.password_hash:
+        raise wrong_password()
+    if replaced is not None:
+        sessions.delete_session(work, hash_secret(replaced))
+    value = work.new_secret()
+    sessions.insert_session(work, hash_secret(value), verified.id, work.now, work.now + SESSION_LIFETIME)
+    return value
+
+
+def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
+    """Signs the browser out; nothing happens when it is not signed in. Raises InsufficientAccess for a forged form."""
+    if request.session is not None:
+        _check_csrf(request.session, csrf)
+        sessions.delete_session(tx, hash_secret(request.session))
+
+
+def decide_as_owner(work: Work, request: ConsentRequest, given: OwnerDecision) -> Decision:
+    """Approves or denies the request in its owner's name. `request` is found in the same unit.
+
+    Raises InvalidInteraction for what has expired, SignInFailed for a browser that is not signed in,
+    InsufficientAccess for a forged form, WrongState for what was decided already or is not what the owner saw.
+    """
+    check_open(request, work.now)
+    if request.session is None:
+        signed_out = "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again"
+        raise SignInFailed(signed_out, reason="signed_out")
+    _check_csrf(request.session, given.csrf)
+    if not hmac.compare_digest(shown_digest(request).encode(), given.shown.encode()):
+        raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
+    return decide(work, request.pending, given.approve)
 
 
 def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     """Approves or denies the grant. Raises WrongState for a second decision, InvalidInteraction for a late one."""
     pending = _with_grant(work, pending.interaction)  # as it stands in this unit
-    check_undecided(pending, work.now)
+    _check_undecided(pending, work.now)
     grant, interaction = pending.grant, pending.interaction
-    reference = work.new_secret() if approve else None
-    changed = (
-        grants.change_state(work, grant.id, "pending", "approved")
-        if approve
-        else grants.change_state(work, grant.id, "pending", "denied", work.now)
-    )
-    assert changed
-    grants.decide_interaction(work, interaction.id, reference, work.now)
     if approve:
+        reference = work.new_secret()
+        changed = grants.change_state(work, grant.id, "pending", "approved")
         grants.keep_grant(work, grant.id)
     else:
+        reference = None
+        changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
         grants.set_purge_at(work, grant.id, work.now + DENIED_GRANT_RETENTION)
+    assert changed
+    grants.decide_interaction(work, interaction.id, reference, work.now)
     return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
 
 
 def finish_link(urls: Urls, pending: Pending) -> str | None:
     """The redirect of a decision already made, as it was then; None once the client used it or with no finish URI."""
-    if pending.grant.state == "denied":
-        return _redirect(urls, pending.interaction, None)
-    if pending.grant.state != "approved" or pending.interaction.reference is None:
-        return None
-    return _redirect(urls, pending.interaction, pending.interaction.reference)
+    reference = pending.interaction.reference
+    if pending.grant.state == "denied" or (pending.grant.state == "approved" and reference is not None):
+        return _redirect(urls, pending.interaction, reference)
+    return None
 
 
-def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None) -> str | None:
-    if interaction.finish_uri is None:
-        return None
-    if reference is None:
-        return finish_url(interaction.finish_uri, {"result": "grant_rejected"})
-    assert interaction.client_nonce is not None
-    digest = interaction_hash(interaction.client_nonce, interaction.server_nonce, reference, urls.auth_server)
-    return finish_url(interaction.finish_uri, {"hash": digest, "interact_ref": reference})
+def csrf_token(session: str) -> str:
+    """What shows that a form was filled in on a page of this session: another site cannot know it."""
+    return _keyed(session, "csrf")
 
 
-def _with_grant(tx: Transaction, interaction: InteractionRecord) -> Pending:
-    grant = grants.find_grant(tx, interaction.grant_id)
-    if grant is None:  # purged since the interaction was read
-        raise _unknown()
-    return Pending(grant, interaction)
-
-
-def _unknown() -> InteractionUnknown:
-    return InteractionUnknown("There is no such request for consent; the app can ask again")
+def shown_digest(request: ConsentRequest) -> str:
+    """A digest of all that the page shows of a request, bound to the session, so that consent is for just that."""
+    assert request.session is not None
+    grant, client = request.grant, request.client
+    shown = (grant.id, grant.access, grant.subject, grant.client_name, client.identity, request.wallet.path)
+    return _keyed(request.session, "shown", msgspec.json.encode(shown))
 
 
 def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant_endpoint: str) -> str:
@@ -119,3 +204,47 @@ def finish_url(uri: str, parameters: dict[str, str]) -> str:
     _, question_mark, query = before.partition("?")
     joint = "&" if query and not query.endswith("&") else "" if question_mark else "?"
     return f"{before}{joint}{added}{fragment_mark}{fragment}"
+
+
+def _with_grant(tx: Transaction, interaction: InteractionRecord) -> Pending:
+    grant = grants.find_grant(tx, interaction.grant_id)
+    if grant is None:  # purged since the interaction was read
+        raise _unknown()
+    return Pending(grant, interaction)
+
+
+def _unknown() -> InteractionUnknown:
+    return InteractionUnknown("There is no such request for consent; the app can ask again")
+
+
+def _check_undecided(pending: Pending, now: int) -> None:
+    """Raises WrongState for what was decided or cancelled, InvalidInteraction for what has expired."""
+    if pending.grant.state == "revoked":
+        raise WrongState("This request was cancelled")
+    if pending.grant.state != "pending":
+        raise WrongState("This request has been decided already")
+    if now >= pending.interaction.expires_at:
+        raise InvalidInteraction("This request has expired; the app can ask again")
+
+
+def _check_csrf(session: str, token: str) -> None:
+    """Raises InsufficientAccess for a token that is not of this session."""
+    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
+        raise InsufficientAccess(
+            "This form belongs to an earlier sign-in. Nothing was decided; open it again", reason="csrf"
+        )
+
+
+def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None) -> str | None:
+    """Where the owner goes with a decision; without a reference it is a denial."""
+    if interaction.finish_uri is None:
+        return None
+    if reference is None:
+        return finish_url(interaction.finish_uri, {"result": "grant_rejected"})
+    assert interaction.client_nonce is not None
+    digest = interaction_hash(interaction.client_nonce, interaction.server_nonce, reference, urls.auth_server)
+    return finish_url(interaction.finish_uri, {"hash": digest, "interact_ref": reference})
+
+
+def _keyed(session: str, purpose: str, content: bytes = b"") -> str:
+    return hmac.new(session.encode(), purpose.encode() + b"\n" + content, hashlib.sha256).hexdigest()

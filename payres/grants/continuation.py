@@ -51,7 +51,7 @@ def cancel_grant(work: Work, grant_id: str, token: str) -> None:
 
 
 def _check_wait(work: Work, grant: GrantRecord, interaction: InteractionRecord) -> None:
-    """The redirect of a finished interaction proves that its user has decided, so that is never too early."""
+    """Raises TooEarly, but not after the redirect of a finished interaction: its user has decided."""
     if interaction.finish_uri is not None and interaction.decided_at is not None:
         return
     left = grant.waits_from + work.settings.continue_wait * SECOND - work.now

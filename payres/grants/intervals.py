@@ -86,11 +86,11 @@ class Interval(msgspec.Struct, frozen=True):
         return self.window(index)
 
     def first_window(self) -> Window | None:
-        """The earliest window; None when the windows go back for ever (`R/P1M/2026-01-01T00:00:00Z`)."""
+        """The earliest window; None when the windows go back forever (`R/P1M/2026-01-01T00:00:00Z`)."""
         return None if self.first is None else self.window(self.first)
 
     def last_end(self) -> int | None:
-        """The end of the last window, microseconds UTC; None when the interval repeats for ever."""
+        """The end of the last window, microseconds UTC; None when the interval repeats forever."""
         return None if self.last is None else self._boundary(self.last + 1)
 
     def _boundary(self, index: int) -> int:
@@ -100,35 +100,35 @@ class Interval(msgspec.Struct, frozen=True):
 def parse_interval(text: str) -> Interval:
     """Reads `R[n]/start/duration`, `R[n]/duration/end` or `R[n]/start/end` (ISO 8601).
 
-    `Rn` is n repetitions after the first, so n+1 windows; `R` and `R-1` repeat for ever. Start and end are RFC 3339
+    `Rn` is n repetitions after the first, so n+1 windows; `R` and `R-1` repeat forever. Start and end are RFC 3339
     date-times whose seconds may be left out. Raises ValueError with a sentence for the client.
     """
     if len(text) > MAX_INTERVAL_LENGTH:
-        raise _refusal(f"may have at most {MAX_INTERVAL_LENGTH} characters")
+        raise _invalid(f"may have at most {MAX_INTERVAL_LENGTH} characters")
     parts = text.split("/")
     if len(parts) != 3:
-        raise _refusal("needs three parts with a slash between them: repetitions, start, duration")
+        raise _invalid("needs three parts with a slash between them: repetitions, start, duration")
     repetitions = _parse_repetitions(parts[0])
     interval = _lay_out(repetitions, parts[1], parts[2])
     _check_years(interval)
     return interval
 
 
-def _refusal(problem: str) -> ValueError:
+def _invalid(problem: str) -> ValueError:
     return ValueError(f"The interval {problem}. For example: {EXAMPLE}.")
 
 
 def _parse_repetitions(text: str) -> int | None:
-    """The number of repetitions after the first, or None for ever."""
+    """The number of repetitions after the first, or None for no end."""
     match = _REPETITIONS.fullmatch(text)
     if match is None:
-        raise _refusal(f"must begin with R, or R and a number of up to nine digits, not with {text!a}")
+        raise _invalid(f"must begin with R, or R and a number of up to nine digits, not with {text!a}")
     return None if match[1] is None else int(match[1])
 
 
 def _lay_out(repetitions: int | None, left: str, right: str) -> Interval:
     if _is_duration(left) and _is_duration(right):
-        raise _refusal("has two durations: one of them must be a start or an end")
+        raise _invalid("has two durations: one of them must be a start or an end")
     if _is_duration(left):
         # The last window ends at the given end, and the repetitions lie before it.
         earliest = None if repetitions is None else -1 - repetitions
@@ -138,7 +138,7 @@ def _lay_out(repetitions: int | None, left: str, right: str) -> Interval:
         return Interval(start, *_parse_duration(right), first=0, last=repetitions)
     length = _parse_instant(right) - start
     if length <= 0:
-        raise _refusal("must end after it starts")
+        raise _invalid("must end after it starts")
     return Interval(start, 0, length, first=0, last=repetitions)
 
 
@@ -150,25 +150,25 @@ def _parse_instant(text: str) -> int:
     try:
         return parse_time(_WITHOUT_SECONDS.sub(r"\1:00", text))
     except ValueError as error:
-        raise _refusal(f"has the start or end {text!a}, but {error}") from None
+        raise _invalid(f"has the start or end {text!a}, but {error}") from None
 
 
 def _parse_duration(text: str) -> tuple[int, int]:
     """A duration as calendar months and microseconds; fractions of a microsecond are cut off."""
     if "-" in text:
-        raise _refusal(f"has the negative duration {text!a}")
+        raise _invalid(f"has the negative duration {text!a}")
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
-        raise _refusal(f"has a duration that cannot be read, {text!a}; write one like P1M, P2W or P1DT12H")
+        raise _invalid(f"has a duration that cannot be read, {text!a}; write one like P1M, P2W or P1DT12H")
     years, months, *fixed = (_parse_number(number) for number in match.groups())
     given = [number for number in match.groups() if number]
     if any(not number.isdigit() for number in given[:-1]):
-        raise _refusal(f"has the duration {text!a}, in which only the last number may have decimals")
+        raise _invalid(f"has the duration {text!a}, in which only the last number may have decimals")
     if years.denominator != 1 or months.denominator != 1:
-        raise _refusal(f"has the duration {text!a}, but years and months vary in length and can only be whole")
+        raise _invalid(f"has the duration {text!a}, but years and months vary in length and can only be whole")
     microseconds = int(sum(number * unit for number, unit in zip(fixed, _FIXED_UNITS, strict=True)))
     if not years and not months and not microseconds:
-        raise _refusal(f"has the duration {text!a}, which is no time at all")
+        raise _invalid(f"has the duration {text!a}, which is no time at all")
     return int(years * 12 + months), microseconds
 
 
@@ -177,12 +177,12 @@ def _parse_number(text: str | None) -> Fraction:
 
 
 def _check_years(interval: Interval) -> None:
-    """Refuses an interval that cannot be written down: RFC 3339 ends with the year 9999."""
+    """Raises ValueError for an interval that cannot be written down: RFC 3339 ends with the year 9999."""
     # Where there is no first or no last window, the one beside the anchor stands for it.
     earliest = interval.window(-1 if interval.first is None else interval.first).start
     latest = interval.window(0 if interval.last is None else interval.last).end
     if earliest < EARLIEST or latest > LATEST:
-        raise _refusal(
+        raise _invalid(
             "reaches beyond the years 1 to 9999; write fewer repetitions or a shorter duration, or R to repeat for ever"
         )
 

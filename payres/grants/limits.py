@@ -52,7 +52,7 @@ def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms)
 def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:
     """Raises InvalidRequest for what the limits of a wallet in `asset` cannot say, or will never permit.
 
-    What could never be kept is refused when the grant is requested, not when it is used.
+    What can never be met is an error when the grant is requested, not when it is used.
     """
     if limits.debit_amount and limits.receive_amount:
         raise InvalidRequest("Limit debitAmount or receiveAmount, not both", field=REQUESTED)

@@ -55,7 +55,7 @@ ACTIONS: Mapping[str, Mapping[str, str]] = {
 }
 INCLUDED = {"list": "list-all", "read": "read-all"}
 RECEIVER_GETS = "what it takes for the receiver to get "
-# Microseconds; what a limit of a shorter window lets happen, few people can tell.
+# Microseconds; few people can estimate what a limit of a shorter window adds up to.
 SHORT_WINDOW = HOUR
 
 
@@ -113,8 +113,8 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
     """
     if name is None or name == wallet_address:
         return None
-    kept = "".join(" " if character.isspace() else character for character in name if not _deceives(character))
-    line = " ".join(kept.split())
+    visible = "".join(" " if character.isspace() else character for character in name if not _deceives(character))
+    line = " ".join(visible.split())
     if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
         return None
     return line if len(line) <= MAX_NAME_LENGTH else line[: MAX_NAME_LENGTH - 1] + "…"

@@ -1,4 +1,4 @@
-"""Accept (RFC 9110 section 12.5.1): a request that rules JSON out is refused before it does anything."""
+"""Accept (RFC 9110 section 12.5.1): a request that rules JSON out is answered 406 before it does anything."""
 
 import re
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from payres.limits import MAX_ACCEPT_BYTES
 COMMON: Final = frozenset({b"*/*", JSON.encode(), b""})
 MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
 RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
-REFUSED: Final = re.compile(r"q=0(?:\.0*)?")
+ZERO_QUALITY: Final = re.compile(r"q=0(?:\.0*)?")
 
 
 def check_accept(headers: Sequence[tuple[bytes, bytes]], types: Sequence[str] = ()) -> None:
-    """Refuses with 406 headers that take neither JSON nor one of the other types. A very long Accept is ignored."""
+    """Raises 406 for headers that take neither JSON nor one of the other types. A very long Accept is ignored."""
     for name, value in headers:
         if name == b"accept" and value not in COMMON:
             break
@@ -55,6 +55,6 @@ def _ranges(accept: str) -> dict[str, bool]:
     for member in accept.lower().split(","):
         media_range, *parameters = [part.strip() for part in member.split(";")]
         if MEDIA_RANGE.fullmatch(media_range):
-            taken = not any(REFUSED.fullmatch(parameter) for parameter in parameters)
+            taken = not any(ZERO_QUALITY.fullmatch(parameter) for parameter in parameters)
             ranges[media_range] = ranges.get(media_range, False) or taken
     return ranges

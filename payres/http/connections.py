@@ -1,4 +1,4 @@
-"""The connections of one server together: how many each address has, and what is kept in memory for all of them."""
+"""The connections of one server together: how many each address has, and how many bytes all of them buffer."""
 
 import resource
 from typing import Final, Protocol
@@ -24,14 +24,14 @@ def most_of_one_address(most: int) -> int:
 
 
 class Buffered(Protocol):
-    """A connection for which bytes are kept."""
+    """A connection that buffers bytes."""
 
     def buffered_bytes(self) -> int:
         """How many there are now."""
         ...
 
     def cut(self) -> None:
-        """Ends the connection at once, and with it what is kept."""
+        """Ends the connection at once, and drops its buffers."""
         ...
 
 
@@ -47,7 +47,7 @@ class Connections:
         self._total = 0
 
     def counted_address(self, client: tuple[str, int] | None) -> str | None:
-        """Whose connection it is; None when it is nobody's: a proxy's, through which many come, or of this machine."""
+        """The address that a connection counts for; None for a proxy, through which many come, and for this machine."""
         return None if client is None or client[0] in self._proxies else origin(client[0])
 
     def enter(self, address: str) -> int:
@@ -62,7 +62,7 @@ class Connections:
             self._open[address] = count
 
     def buffer(self, connection: Buffered) -> None:
-        """Counts what is kept for a connection. When that is too much in all, those that began first are cut."""
+        """Counts what a connection buffers. When that is too much in all, those that began first are cut."""
         size = connection.buffered_bytes()
         self._total += size - self._buffers.get(connection, 0)
         self._buffers[connection] = size
@@ -70,11 +70,11 @@ class Connections:
             self._make_room()
 
     def release(self, connection: Buffered) -> None:
-        """Nothing is kept for this connection any more."""
+        """The connection buffers nothing any more."""
         self._total -= self._buffers.pop(connection, 0)
 
     def _make_room(self) -> None:
-        # What clients have read since is only known now: to look at each step would cost more than it tells.
+        # What clients have read since is only known now: to look at each step would cost too much.
         self._buffers = {connection: connection.buffered_bytes() for connection in self._buffers}
         self._total = sum(self._buffers.values())
         while self._total > MAX_BUFFERED_BYTES:

@@ -1,7 +1,7 @@
 """Cross-origin requests: scripts of any web page or browser extension may use the API, never the consent pages.
 
-Clients prove themselves by signatures and tokens that their scripts hold, not by what the browser keeps, so there is no
-origin to tell from another and credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
+Clients authenticate by signatures and tokens that their scripts hold, not by cookies, so all origins are alike and
+credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
 """
 
 from collections.abc import Mapping

@@ -39,37 +39,16 @@ ANSWERS: Mapping[type[DomainError], tuple[int, str]] = {
     errors.Unavailable: (503, "unavailable"),
 }
 
+# What is answered besides: what HTTP itself demands, and what only the edge can know.
+_AT_THE_EDGE: Final = (
+    *((401, "invalid_client"), (401, "invalid_token"), (401, "invalid_continuation"), (405, "method_not_allowed")),
+    *((406, "not_acceptable"), (408, "too_slow"), (413, "too_large"), (415, "unsupported_media_type")),
+    *((431, "too_large"), (500, "internal_error"), (504, "unavailable")),
+)
 # Every code a client can meet, with the statuses it comes with. docs/errors.md is tested against this table.
-CODES: Mapping[str, tuple[int, ...]] = {
-    "invalid_request": (400,),
-    "invalid_amount": (400,),
-    "invalid_receiver": (400,),
-    "invalid_quote": (400,),
-    "invalid_expiry": (400,),
-    "invalid_interaction": (400,),
-    "too_fast": (400,),
-    "invalid_client": (400, 401),
-    "invalid_token": (401,),
-    "invalid_continuation": (401, 404),
-    "request_denied": (401,),
-    "user_denied": (401,),
-    "insufficient_access": (403,),
-    "limit_exceeded": (403,),
-    "insufficient_funds": (403,),
-    "not_found": (404,),
-    "unknown_interaction": (404,),
-    "invalid_rotation": (404,),
-    "method_not_allowed": (405,),
-    "not_acceptable": (406,),
-    "too_slow": (408,),
-    "wrong_state": (409,),
-    "too_large": (413, 431),
-    "unsupported_media_type": (415,),
-    "idempotency_key_reused": (422,),
-    "too_many_requests": (429,),
-    "internal_error": (500,),
-    "unavailable": (503, 504),
-}
+CODES: Final[dict[str, tuple[int, ...]]] = {}
+for _status, _code in sorted({*ANSWERS.values(), *_AT_THE_EDGE}):
+    CODES[_code] = (*CODES.get(_code, ()), _status)
 
 # Every word that `details.reason` can hold, by the code that it comes with. A 401 or 403 always has one.
 REASONS: Mapping[str, tuple[str, ...]] = {
@@ -90,7 +69,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),
     ),
 }
-# A client that may not do something must be able to tell why without reading sentences.
+# A client that may not do something must learn why without reading sentences.
 REASON_REQUIRED: Final = (401, 403)
 
 

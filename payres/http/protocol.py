@@ -1,8 +1,8 @@
 """HTTP/1.1 as `payres serve` and payres.testing speak it, with limits on connections, header sections and waiting.
 
 uvicorn answers what is no HTTP in plain text and ahead of the answers that are still due, reads header sections without
-end, waits forever, takes any number of connections, makes requests of all that is pipelined, keeps answers that nobody
-reads, drops the request of a client that has finished sending, and writes a line into the log for each that is none.
+end, waits forever, takes any number of connections, makes requests of all that is pipelined, buffers answers that are
+not read, drops the request of a client that has finished sending, and writes a line into the log for each that is none.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class HttpProtocol(HttpToolsProtocol):
     """One connection: its `state`, and one deadline, which is the state's or that of a client that does not read.
 
     Requests are parsed one at a time: what a client sends ahead stays bytes, of which no more than one read are taken.
-    Once something on the connection is refused, nothing that follows is read.
+    After an error response, nothing that follows on the connection is read.
     """
 
     flow: Flow
@@ -112,7 +112,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._unread = 0  # bytes that the client had not taken when the deadline of one that does not read was set
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Takes the connection, or refuses one too many: what it sends is not read."""
+        """Accepts the connection, or answers one too many with an error: what it sends is not read."""
         super().connection_made(transport)
         self.flow = Flow(transport, self._held)
         self.state = NEW
@@ -122,17 +122,19 @@ class HttpProtocol(HttpToolsProtocol):
         most = most_connections()
         most_of_address = most_of_one_address(most)
         if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
-            self.state = END  # without a word, which keeps a connection for a while: here are too many for that
+            self.state = (
+                END  # without an answer, which would hold the connection for a while: there are too many for that
+            )
             transport.abort()
         elif len(self.connections) > most:
-            self._refuse(Unavailable("The server has as many connections as it takes. Try again shortly"))
+            self._reject(Unavailable("The server has as many connections as it takes. Try again shortly"))
         elif of_address > most_of_address:
-            self._refuse(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
+            self._reject(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
         else:
             self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Purges the connection; uvicorn tells the request that is in progress."""
+        """Drops all of the connection; uvicorn notifies the request that is in progress."""
         super().connection_lost(exc)
         self._enter(END)
         self._held.clear()
@@ -209,7 +211,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._go_on()
 
     def buffered_bytes(self) -> int:
-        """How many bytes are kept for this connection: answers that are not sent, and what is not parsed."""
+        """How many bytes are buffered: answers that are not sent, and what is not parsed."""
         return self.transport.get_write_buffer_size() + len(self._held)
 
     def cut(self) -> None:
@@ -234,7 +236,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _enter(self, state: State) -> None:
         """Waits for something else, at first without a deadline: what comes in one piece, as nearly all does, needs
-        none. Whoever has let this happen sets it in the end."""
+        none. The caller sets it in the end."""
         self.state = state
         self._drop_deadline()
 
@@ -250,8 +252,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._deadline = self.loop.call_later(seconds, self._time_out)
 
     def _time_out(self) -> None:
-        """Refuses a request that takes too long to come. A connection on which none is coming is just closed, or cut
-        when there is something that the client does not read."""
+        """Answers a request that takes too long to come with 408. A connection on which none is coming is just closed,
+        or cut when there is something that the client does not read."""
         self._deadline = None
         is_closing = self.transport.is_closing()
         watches_reader = is_closing if self.state is END else self.flow.write_paused
@@ -261,7 +263,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._set_deadline()  # it is not the client that is slow
         elif self._awaits_request() and not is_closing:
             sentence = f"The request did not come within {SECONDS[self.state]} seconds"
-            self._refuse(ErrorResponse(408, "too_slow", sentence))
+            self._reject(ErrorResponse(408, "too_slow", sentence))
         else:
             self._close()
 
@@ -288,13 +290,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _parse_held(self) -> None:
         """Parses what has come, and stops behind a request that has to be answered first, at a section of headers or
-        trailers that has become too long to wait for, and at what is refused. Reads on when the rest is parsed."""
+        trailers that has become too long to wait for, and at an error. Reads on when the rest is parsed."""
         while self._held and self.state in WANTS_BYTES and not self.flow.write_paused:
             piece = self._next_piece()
             self._unfinished += len(piece)
             self._parse(piece)
             if self._unfinished > MAX_HEADER_BYTES and self.state is not END:
-                self._refuse(too_long())
+                self._reject(too_long())
         if self._held:
             self.flow.pause_reading()
             self._count_buffers()
@@ -324,7 +326,7 @@ class HttpProtocol(HttpToolsProtocol):
                 data = data[offer.args[0] :]
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
-                self._refuse(raised if isinstance(raised, ErrorResponse) else malformed())
+                self._reject(raised if isinstance(raised, ErrorResponse) else malformed())
                 return
             else:
                 return
@@ -335,10 +337,10 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self._server.release(self)
 
-    def _refuse(self, error: DomainError) -> None:
+    def _reject(self, error: DomainError) -> None:
         """Answers what came last with an error, unless its answer has begun, and hangs up."""
         # No higher than that: an unauthenticated client could fill the log.
-        log.debug("refused what came from %s: %s", self.client, error)
+        log.debug("rejected what came from %s: %s", self.client, error)
         is_in_body = self.state is BODY
         self._enter(END)
         self._held.clear()
@@ -381,8 +383,8 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def _unread_bytes(self) -> int:
-        """How much the client has not taken: of what is kept here, and of what the system keeps for it."""
+        """How much the client has not read of what is buffered here and by the system."""
         count = array("i", [0])
-        with suppress(OSError, ValueError):  # the socket is closed, or none that could tell
+        with suppress(OSError, ValueError):  # the socket is closed, or has no such count
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, count)
         return self.transport.get_write_buffer_size() + count[0]

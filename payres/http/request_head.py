@@ -13,7 +13,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 EXTENSION: Final = "payres.head"
 MEASURED: Final[dict[str, dict[object, object]]] = {EXTENSION: {}}
 
-_TELLING: Final = frozenset({b"host", b"transfer-encoding"})
+_FRAMING: Final = frozenset({b"host", b"transfer-encoding"})
 # uri-host [":" port], which may be empty (RFC 9110 section 7.2); some clients send a zone inside the brackets.
 # The parser leaves white space after a value, which does not belong to it (RFC 9112 section 5.1).
 _HOST: Final = re.compile(rb"(?:[0-9A-Za-z.%_~!$&'()*+,;=-]*|\[[0-9A-Za-z.:%_~-]+\])(?::[0-9]*)?[ \t]*")
@@ -56,18 +56,18 @@ def body_bytes(headers: Headers) -> int | None:
 def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> ErrorResponse | None:
     """The answer to a request that another reader on its way, such as a proxy, may understand in another way.
 
-    `headers` have lower-case names. The parser has refused a Content-Length that is repeated or stands beside a
+    `headers` have lower-case names. The parser has rejected a Content-Length that is repeated or stands beside a
     Transfer-Encoding (RFC 9112 section 6.3), folded lines, and lines that do not end with CR and LF.
     """
-    telling = [header for header in headers if header[0] in _TELLING]
-    if version == "1.1" and len(telling) == 1 and not offers_upgrade and _is_host(telling[0]):
+    framing = [header for header in headers if header[0] in _FRAMING]
+    if version == "1.1" and len(framing) == 1 and not offers_upgrade and _is_host(framing[0]):
         return None  # nearly all
     if version not in {"1.0", "1.1"}:
         return malformed()
-    hosts = [header for header in telling if header[0] == b"host"]
+    hosts = [header for header in framing if header[0] == b"host"]
     if len(hosts) > 1 or (not hosts and version == "1.1") or not all(map(_is_host, hosts)):
         return _bad_request(_HOSTS)
-    codings = [value.strip(b" \t").lower() for name, value in telling if name == b"transfer-encoding"]
+    codings = [value.strip(b" \t").lower() for name, value in framing if name == b"transfer-encoding"]
     if codings and (version == "1.0" or codings != [b"chunked"]):
         return _bad_request(_CODINGS)
     # The parser takes what follows such a head for the other protocol: a body would be read as the next request.

@@ -20,10 +20,10 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 
 def error_response_of(error: DomainError) -> Response:
     """The answer for an error, as far as no request is needed for it."""
-    refusal = error_response(error)
-    shown = {"code": refusal.code, "description": refusal.description}
-    details = {"details": dict(refusal.details)} if refusal.details else {}
-    return json_response({"error": shown | details}, refusal.status, dict(refusal.headers))
+    found = error_response(error)
+    shown = {"code": found.code, "description": found.description}
+    details = {"details": dict(found.details)} if found.details else {}
+    return json_response({"error": shown | details}, found.status, dict(found.headers))
 
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:

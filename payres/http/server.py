@@ -14,7 +14,7 @@ CUT_SECONDS: Final = 1  # for requests that are cut to notice it
 
 
 class HttpServer(uvicorn.Server):
-    """Stops in two ways: told once, it finishes the requests in progress; told again by Ctrl-C, it cuts them.
+    """On the first signal it finishes the requests in progress; on a second Ctrl-C it cuts them.
 
     `trusted_proxies` are addresses, separated by commas, whose X-Forwarded-For is believed.
     """
@@ -39,7 +39,7 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops. Told again, uvicorn would leave the application and its requests to be cancelled with the loop."""
+        """Stops. On the second signal uvicorn would leave the application and its requests to end with the loop."""
         await super().shutdown(sockets)
         if self.force_exit:
             await self._cut()

@@ -1,13 +1,11 @@
-"""Authorization of a request: its nonce, its access token, its signature, which must be by the token's own client, and
-the access that the token's grant carries.
+"""Authorization of a request: its access token, its signature by the token's own client, its nonce, its access.
 
-The order of refusal is fixed: signature headers and token (401), then access (403); bodies and existence come later.
+The order of errors is fixed: signature headers and token (401), then access (403); bodies and existence come later.
 """
 
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
 from starlette.requests import Request
 
 from payres.clock import SECOND
@@ -31,10 +29,7 @@ from payres.store.work import Work
 
 
 async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Caller:
-    """What the request may do. Refuses with 401 and 403 (part 5).
-
-    Whose resources the caller then sees is for `Caller` to say.
-    """
+    """What the request may do. Raises 401 and 403. Specification 5."""
     context = context_of(request)
     token = gnap_token(request)
     if token is None:
@@ -46,23 +41,23 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
     check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
-    has_asked_remote = await _prove(context, _client_of(holder), unverified, keys)
+    has_asked_remote = await _verify(context, _client_of(holder), unverified, keys)
     if action == "create" and holder.client_jwk is not None:
-        context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is kept
+        context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
     caller = permit(holder, kind, action)
     if has_asked_remote:
         await context.database.read(partial(require_valid_token, caller=caller))
     return caller
 
 
-async def prove_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:
-    """Checks that the signature is this client's. Refuses with 401 `invalid_client`."""
+async def verify_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:
+    """Checks that the signature is this client's. Raises 401 `invalid_client`."""
     keys = await context.database.read(partial(clients.find_keys, client=client, kids=unverified.keyids))
-    await _prove(context, Client(client.identity, client.wallet_address, client.jwk), unverified, keys)
+    await _verify(context, Client(client.identity, client.wallet_address, client.jwk), unverified, keys)
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:
-    """The request's signature as far as no key is needed. Refuses with 401 `invalid_client`."""
+    """The request's signature as far as no key is needed. Raises 401 `invalid_client`."""
     context = context_of(request)
     policy = Policy(max_age_seconds=context.settings.signature_max_age)
     parsed = parse(signed_message(request, body), policy, context.clock.now())
@@ -86,8 +81,8 @@ def _client_of(holder: TokenHolder) -> Client:
     return Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
 
 
-async def _prove(context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK]) -> bool:
-    """Checks the signature with the client's keys; whether another server had to be asked for one."""
+async def _verify(context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK]) -> bool:
+    """Checks the signature with the client's keys, and uses up its nonce. True if a key was fetched for it."""
     verified = verify_with(unverified, keys)
     asks_remote = (
         isinstance(verified, Rejected)
@@ -128,8 +123,6 @@ async def _use_nonce(context: Context, client: Client, verified: Verified, now: 
 
 
 def _rejection(rejected: Rejected) -> ErrorResponse:
-    details = msgspec.structs.asdict(rejected)
-    extra = {"component": details["component"], "signatureBase": details["signature_base"]}
-    return unproven_client(
-        str(rejected.reason), rejected.description, **{k: v for k, v in extra.items() if v is not None}
-    )
+    details = {"component": rejected.component, "signatureBase": rejected.signature_base}
+    given = {name: value for name, value in details.items() if value is not None}
+    return unproven_client(str(rejected.reason), rejected.description, **given)

@@ -1,8 +1,5 @@
 """Resources as the wire shows them: records of the store turned into the structs of `payres.wire`."""
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import Asset
@@ -11,29 +8,20 @@ from payres.grants.limits import Spent
 from payres.interledger.credentials import CredentialSource
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
-from payres.store.pages import PageBounds
 from payres.store.quotes import QuoteRecord
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
-from payres.wire import Amount, IncomingPayment, OutgoingPayment, Pagination, PaymentMethod, Quote
-
-
-class HasId(Protocol):
-    """A record of a list."""
-
-    @property
-    def id(self) -> str: ...
+from payres.wire import Amount, IncomingPayment, OutgoingPayment, PaymentMethod, Quote
 
 
 def amount(value: int | str, asset: Asset) -> Amount:
-    """An amount of the wire ."""
     return Amount(value=str(value), asset_code=asset.code, asset_scale=asset.scale)
 
 
 def incoming_payment(
     urls: Urls, wallet: WalletRecord, payment: IncomingRecord, methods: list[PaymentMethod] | UnsetType = UNSET
 ) -> IncomingPayment:
-    """An incoming payment , with methods or, in lists and after completion, without."""
+    """Without methods in lists and after completion."""
     asset = wallet.asset
     return IncomingPayment(
         id=urls.resource("incoming-payments", payment.id),
@@ -60,7 +48,6 @@ def payable(
 
 
 def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
-    """A quote. Specification 2.5."""
     terms = record.terms
     return Quote(
         id=urls.resource("quotes", record.id),
@@ -76,7 +63,7 @@ def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
 def outgoing_payment(
     urls: Urls, wallet: WalletRecord, payment: OutgoingRecord, spent: Spent | None = None
 ) -> OutgoingPayment:
-    """An outgoing payment ; what its grant has spent belongs to the answer to creation alone."""
+    """What its grant has spent belongs to the answer to creation alone."""
     asset = wallet.asset
     return OutgoingPayment(
         id=urls.resource("outgoing-payments", payment.id),
@@ -91,16 +78,6 @@ def outgoing_payment(
         grant_spent_receive_amount=UNSET if spent is None else amount(spent.receive, spent.receive_asset),
         metadata=_metadata(payment.metadata),
         created_at=format_time(payment.created_at),
-    )
-
-
-def pagination(records: Sequence[HasId], bounds: PageBounds) -> Pagination:
-    """The pagination of a page : the next page is the older one."""
-    return Pagination(
-        start_cursor=records[0].id if records else UNSET,
-        end_cursor=records[-1].id if records else UNSET,
-        has_next_page=bounds.has_older,
-        has_previous_page=bounds.has_newer,
     )
 
 

@@ -13,15 +13,14 @@ from starlette.responses import Response
 
 from payres.clock import MINUTE, SECOND
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, WrongState
-from payres.grants import consent, owner_session, wording
-from payres.grants.consent import Decision
+from payres.grants import consent, wording
+from payres.grants.consent import ConsentRequest, OwnerDecision
 from payres.grants.intervals import describe_moment
-from payres.grants.owner_session import ConsentRequest, OwnerDecision
-from payres.grants.sign_in import Guesser
+from payres.grants.passwords import Guesser
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.rate_limiter import origin_of
 from payres.routes.context import context_of
-from payres.routes.pages import error_page, keep_session, read_form, redirect, render, session_cookie
+from payres.routes.pages import error_page, read_form, redirect, render, session_cookie, set_session
 from payres.store.sessions import REMEMBERED
 from payres.store.work import Work
 
@@ -29,13 +28,13 @@ log = logging.getLogger("payres.routes")
 
 
 async def serve(request: Request) -> Response:
-    """The endpoint, for every method: even what is refused here, or fails, is told to a person."""
+    """The endpoint, for every method: errors and faults are pages too."""
     try:
         return await _answer(request)
     except DomainError as error:
-        refusal = error_response(error)
-        context_of(request).rate_limits.count_failure(request.scope, refusal.status)
-        return error_page(request, refusal)
+        response = error_response(error)
+        context_of(request).rate_limits.count_failure(request.scope, response.status)
+        return error_page(request, response)
     except Exception:
         log.exception("%s of a consent page failed", request.method)  # its address is a secret
         fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
@@ -66,7 +65,7 @@ def _show(request: Request, found: ConsentRequest) -> Response:
     if found.decided:
         return _show_decided(request, found, 200)
     context = context_of(request)
-    owner_session.check_open(found, context.clock.now())
+    consent.check_open(found, context.clock.now())
     return _show_sign_in(request, found) if found.session is None else _show_request(request, found, found.session)
 
 
@@ -76,60 +75,51 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     if found.decided:
         return _show_decided(request, found, 409)
     now = context.clock.now()
-    owner_session.check_open(found, now)
+    consent.check_open(found, now)
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
+    guesser = Guesser(origin_of(request.scope), found.known_browser)
     try:
-        await context.sign_in.check_password(found.wallet, form.get("password", ""), now, _guesser(request, found))
-        replaced = session_cookie(request)
-        unit = partial(owner_session.open_session, verified=found.wallet, replaced=replaced)
+        await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
+        unit = partial(consent.open_session, verified=found.wallet, replaced=session_cookie(request))
         session = await context.database.write(unit)
-    except SignInFailed as error:
-        return _show_sign_in(request, found, str(error), 401)
     except DomainError as error:
-        return error_page(request, error_response(error), _path(request))
+        return _explain(request, found, error)
     response = redirect(_path(request))
-    # The server ends the session much earlier; until then the cookie tells this browser from a stranger's.
-    keep_session(request, response, session, REMEMBERED // SECOND)
+    # The server ends the session much earlier; until then the cookie shows that the owner has used this browser.
+    set_session(request, response, session, REMEMBERED // SECOND)
     return response
-
-
-def _guesser(request: Request, found: ConsentRequest) -> Guesser:
-    return Guesser(origin_of(request.scope), found.known_browser)
 
 
 async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     context = context_of(request)
     found = await _find(request)
-    await context.database.write(lambda tx: owner_session.close_session(tx, found, form.get("csrf", "")))
+    await context.database.write(lambda tx: consent.close_session(tx, found, form.get("csrf", "")))
     response = redirect(_path(request))
-    keep_session(request, response, "", 0)
+    set_session(request, response, "", 0)
     return response
 
 
 async def _decide(request: Request, form: dict[str, str], approve: bool) -> Response:
-    context = context_of(request)
     given = OwnerDecision(approve, form.get("csrf", ""), form.get("shown", ""))
     find = _finder(request)
-
-    def unit(work: Work) -> Decision:
-        return owner_session.decide_as_owner(work, find(work), given)
-
     try:
-        decision = await context.database.write(unit)
+        decision = await context_of(request).database.write(
+            lambda work: consent.decide_as_owner(work, find(work), given)
+        )
     except (SignInFailed, InsufficientAccess, WrongState) as error:
-        return await _explain(request, error_response(error))
+        return _explain(request, await _find(request), error)
     return redirect(decision.redirect or _path(request))
 
 
-async def _explain(request: Request, refusal: ErrorResponse) -> Response:
-    """Why a decision was not taken, with the way on."""
-    found = await _find(request)
+def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
+    """Why a form was not accepted, with the way on."""
+    response = error_response(error)
     if found.decided:
-        return _show_decided(request, found, refusal.status)
-    if refusal.status == 401:
-        return _show_sign_in(request, found, refusal.description, 401)
-    return error_page(request, refusal, _path(request))
+        return _show_decided(request, found, response.status)
+    if response.status == 401:
+        return _show_sign_in(request, found, response.description, 401)
+    return error_page(request, response, _path(request))
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
@@ -149,16 +139,16 @@ def _show_request(request: Request, found: ConsentRequest, session: str) -> Resp
         "subject": wording.describe_subject(found.grant.subject),
         "finish": wording.visible_url(finish) if finish else None,
         "until": describe_moment(until - until % MINUTE),
-        "csrf": owner_session.csrf_token(session),
-        "shown": owner_session.shown_digest(found),
+        "csrf": consent.csrf_token(session),
+        "shown": consent.shown_digest(found),
     }
     form_action = chain[urlsplit(finish).scheme] if finish else "'self'"
     return render(request, "consent.html", _parties(request, found) | values, form_action=form_action)
 
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
-    """What became of a request. Only its owner is told more than that, and is given the link that finishes it: whoever
-    follows that link continues the grant in the client's eyes."""
+    """What became of a request. Only its owner sees more than that, and the link that finishes it: following that link
+    continues the grant."""
     context = context_of(request)
     link = consent.finish_link(context.urls, found.pending) if found.session else None
     values = {
@@ -186,15 +176,13 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
 
 
 async def _find(request: Request) -> ConsentRequest:
-    context = context_of(request)
-    return await context.database.read(_finder(request))
+    return await context_of(request).database.read(_finder(request))
 
 
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
-    """The unit that finds what the page is about. What a stranger wrote is read here, before the unit keeps others
-    waiting."""
+    """The unit that finds what the page is about. The cookie is parsed here, before the unit makes others wait."""
     path, session = request.path_params, session_cookie(request)
-    return partial(owner_session.find_request, interaction_id=path["id"], nonce=path["nonce"], session=session)
+    return partial(consent.find_request, interaction_id=path["id"], nonce=path["nonce"], session=session)
 
 
 def _path(request: Request) -> str:

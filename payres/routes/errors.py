@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, NotFound
+from payres.http.admission import rate_limits_of
 from payres.http.cross_origin import answer_headers
 from payres.http.error_responses import ErrorResponse, error_response
-from payres.http.rate_limits import rate_limits_of
 from payres.http.responses import error_response_of
 from payres.routes.context import context_of
 
@@ -16,15 +16,15 @@ log = logging.getLogger("payres.routes")
 
 
 async def render_error(request: Request, error: Exception) -> Response:
-    """The answer for a domain error. Every 401 says where to ask for a grant (part 5, rule 4), save those to peers."""
+    """The answer for a domain error. Every 401 says where to ask for a grant, save those to peers. Specification 5."""
     assert isinstance(error, DomainError)
-    refusal = error_response(error)
-    rate_limits_of(request).count_failure(request.scope, refusal.status)
-    if refusal.status == 405 and request.method == "OPTIONS":
-        # What a 405 tells is what OPTIONS asks for: the methods (RFC 9110 section 9.3.7).
-        return Response(status_code=204, headers=refusal.headers)
-    response = error_response_of(refusal)
-    if refusal.status == 401 and "WWW-Authenticate" not in refusal.headers:
+    found = error_response(error)
+    rate_limits_of(request).count_failure(request.scope, found.status)
+    if found.status == 405 and request.method == "OPTIONS":
+        # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
+        return Response(status_code=204, headers=found.headers)
+    response = error_response_of(found)
+    if found.status == 401 and "WWW-Authenticate" not in found.headers:
         response.headers.update(where_to_ask(request))
     return response
 

@@ -1,4 +1,4 @@
-"""The authorization server's API: grant requests, continuation and cancellation (part 4.10, RFC 9635 sections 2, 5)."""
+"""Grants over HTTP: requests, continuation, cancellation (RFC 9635 sections 2, 5). Specification 4.10."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from payres.grants.clients import Client
 from payres.grants.requests import asks_for_consent, request_grant
 from payres.http.error_responses import unproven_client
 from payres.http.responses import json_response
-from payres.routes.authorize import gnap_token, parse_signature, prove_client
+from payres.routes.authorize import gnap_token, parse_signature, verify_client
 from payres.routes.context import Context, context_of
 from payres.routes.messages import read_body, read_json_body
 from payres.store import clients as client_store
@@ -29,12 +29,12 @@ CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)
 async def request(request: Request) -> Response:
     """POST /: a token at once, or where the wallet's owner must consent."""
     context = context_of(request)
-    context.rate_limits.check_unauthenticated(request.scope)  # anyone with a key can ask, and each request is kept
+    context.rate_limits.check_unauthenticated(request.scope)  # anyone with a key can ask, and each request is stored
     body = await read_json_body(request)
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
     client = clients.identify(context.urls, asked.client)
-    await prove_client(context, unverified, client)
+    await verify_client(context, unverified, client)
     client_name = await _client_name(context, client) if asks_for_consent(asked) else None
     unit = partial(request_grant, request=asked, client=client, client_name=client_name)
     return json_response(await context.database.write(unit))
@@ -58,7 +58,7 @@ async def continue_request(request: Request) -> Response:
     context = context_of(request)
     grant_id = request.path_params["id"]
     body = await read_json_body(request)
-    token = await _prove_continuing_client(request, body, grant_id)
+    token = await _verify_continuing_client(request, body, grant_id)
     asked = decode(CONTINUE_REQUEST, body or b"{}")
     reference = asked.interact_ref or None
     unit = partial(continuation.continue_grant, grant_id=grant_id, token=token, reference=reference)
@@ -70,13 +70,13 @@ async def cancel(request: Request) -> Response:
     context = context_of(request)
     grant_id = request.path_params["id"]
     body = await read_body(request)
-    token = await _prove_continuing_client(request, body, grant_id)
+    token = await _verify_continuing_client(request, body, grant_id)
     await context.database.write(partial(continuation.cancel_grant, grant_id=grant_id, token=token))
     return Response(status_code=204)
 
 
-async def _prove_continuing_client(request: Request, body: bytes, grant_id: str) -> str:
-    """The continuation token, once it and the client's signature are proven. Refuses with 401 and 404."""
+async def _verify_continuing_client(request: Request, body: bytes, grant_id: str) -> str:
+    """The continuation token, once it and the client's signature are verified. Raises 401 and 404."""
     context = context_of(request)
     unverified = parse_signature(request, body)
     token = gnap_token(request)
@@ -86,12 +86,12 @@ async def _prove_continuing_client(request: Request, body: bytes, grant_id: str)
     def unit(tx: Transaction) -> ClientRecord:
         return client_store.client_by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
 
-    await prove_client(context, unverified, await context.database.read(unit))
+    await verify_client(context, unverified, await context.database.read(unit))
     return token
 
 
 async def _client_name(context: Context, client: Client) -> str | None:
-    """The public name of the client's wallet address. Refuses with 401 a client whose address cannot be looked up."""
+    """The public name of the client's wallet address. Raises 401 when it cannot be looked up."""
     if client.wallet_address is None:
         return None
     path = context.urls.wallet_path(client.wallet_address)

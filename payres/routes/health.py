@@ -1,4 +1,4 @@
-"""Health, for whoever watches the server: whether it lives, and whether it can take payments."""
+"""Health, for monitoring: whether the server lives, and whether it can take payments."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from payres.limits import MIN_FREE_BYTES
 from payres.routes.context import context_of
 from payres.store.database import Database, answers, touch
 
-COMMIT_SECONDS: Final = 2.0  # for a commit; whoever asks waits little longer
+COMMIT_SECONDS: Final = 2.0  # for a commit
 CACHE_SECONDS: Final = 1.0  # so that asking often does not make work
 
 

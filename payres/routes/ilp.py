@@ -13,7 +13,7 @@ from payres.identifiers import hash_secret
 from payres.interledger.responses import NoReply
 from payres.limits import MAX_PACKET_BODY_BYTES
 from payres.routes.context import Context, context_of
-from payres.routes.messages import read_body
+from payres.routes.messages import media_type_of, read_body
 from payres.store import peers
 
 MEDIA_TYPE: Final = "application/octet-stream"
@@ -22,12 +22,12 @@ REQUEST_ID: Final = re.compile(r"[ -~]{1,64}")
 
 
 async def receive(request: Request) -> Response:
-    """POST /ilp: 200 with a Fulfill or Reject, whatever becomes of the packet.
+    """POST /ilp: 200 with a Fulfill or Reject.
 
     Other answers say that there was no packet to process, and a 504 that its outcome is not known yet.
     """
     number = request.headers.get("request-id", "")
-    # Repeating the number promises that the request may be repeated; without a number that we keep there is no promise.
+    # Echoing the number promises that the request may be repeated, which holds for numbers that are stored alone.
     echo = {"Request-Id": number} if REQUEST_ID.fullmatch(number) else {}
     try:
         reply = await _reply(context_of(request), request, number if echo else None)
@@ -47,8 +47,7 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     if peer is None:
         raise _unauthorized("unknown_token", "No peer has this token")
     body = await read_body(request, MAX_PACKET_BODY_BYTES)
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type not in MEDIA_TYPES:
+    if media_type_of(request) not in MEDIA_TYPES:
         raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
     # Should the peer be removed from here on, the unit that would move the packet's money finds out.
     reply = await context.connector.handle(peer, body, request_id)

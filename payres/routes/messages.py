@@ -1,16 +1,27 @@
-"""Requests as they came: bounded bodies, and what was signed."""
+"""What a request says, as it came: bounded bodies, what was signed, the Idempotency-Key, the query of a list."""
 
+import re
+import uuid
+from collections.abc import Sequence
+from typing import Final, cast
+
+import http_sf
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from payres.errors import InvalidRequest
 from payres.http.error_responses import ErrorResponse
 from payres.http.responses import JSON
+from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES
 from payres.routes.context import context_of
 from payres.signatures.base import Message
+from payres.store.pages import PageQuery
+
+BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)
 
 
 async def read_body(request: Request, most: int | None = None) -> bytes:
-    """The raw body. Refuses with 413 one longer than the settings allow, or than `most` bytes if that is less."""
+    """The raw body. Raises 413 for one longer than the settings allow, or than `most` bytes if that is less."""
     limit = context_of(request).settings.max_body_bytes
     limit = limit if most is None else min(limit, most)
     body, more = bytearray(), True
@@ -26,12 +37,16 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
 
 
 async def read_json_body(request: Request) -> bytes:
-    """The raw body of a request that must carry JSON. Refuses other media types with 415."""
+    """The raw body of a request that must carry JSON. Raises 415 for another media type."""
     body = await read_body(request)
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if body and media_type != JSON:
+    if body and media_type_of(request) != JSON:
         raise ErrorResponse(415, "unsupported_media_type", f"Send the body as Content-Type: {JSON}")
     return body
+
+
+def media_type_of(request: Request) -> str:
+    """The media type of the body in lower case, without parameters; empty when none is named."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def signed_message(request: Request, body: bytes) -> Message:
@@ -42,3 +57,90 @@ def signed_message(request: Request, body: bytes) -> Message:
         target += b"?" + scope["query_string"]
     uri = context_of(request).urls.base + target.decode("utf-8", "replace")
     return Message(scope["method"], uri, scope["headers"], body)
+
+
+def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """The key in the Idempotency-Key header, None without one. Raises InvalidRequest for a malformed one.
+
+    The draft's form is a string of structured fields (RFC 9651 section 3.3.3); it is taken without its quotes too.
+    """
+    values = [value for name, value in headers if name == b"idempotency-key"]
+    if not values:
+        return None
+    if len(values) > 1:
+        raise _malformed_key("Send one Idempotency-Key only")
+    [value] = values
+    is_quoted = value.startswith(b'"')
+    key = _structured_string(value) if is_quoted else value.decode("latin-1")
+    if not key or len(key) > MAX_IDEMPOTENCY_KEY_LENGTH:
+        raise _malformed_key(f"An Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} characters")
+    if not is_quoted and not BARE_KEY.fullmatch(value):
+        raise _malformed_key("The Idempotency-Key has characters that it can only have in quotes, or not at all")
+    return key
+
+
+def wallet_address_of(request: Request) -> str:
+    """The `wallet-address` of a list's query. Raises InvalidRequest when there is none, and for a long query."""
+    values = _parameters(request).getlist("wallet-address")
+    if len(values) != 1 or not values[0]:
+        raise InvalidRequest(
+            "Name the wallet address once, as the query parameter wallet-address", field="wallet-address"
+        )
+    return values[0]
+
+
+def page_query(request: Request) -> PageQuery:
+    """The page asked for. Raises InvalidRequest for what contradicts itself or cannot be read, and for a long query."""
+    parameters = _parameters(request)
+    for name in ("first", "last", "cursor"):
+        if len(parameters.getlist(name)) > 1:
+            raise InvalidRequest(f"Give {name} once", field=name)
+    first, last = _count(parameters, "first"), _count(parameters, "last")
+    cursor = _cursor(parameters.get("cursor"))
+    if first and last:
+        raise InvalidRequest("first and last exclude each other", field="last")
+    if last and cursor is None:
+        raise InvalidRequest("last counts back from a cursor: give cursor too", field="cursor")
+    if last:
+        return PageQuery(last, cursor, "newer")
+    return PageQuery(first or DEFAULT_PAGE, cursor, "older")
+
+
+def _structured_string(value: bytes) -> str:
+    try:
+        text, _ = cast("tuple[str, object]", http_sf.parse(value, tltype="item"))
+    except ValueError as error:
+        raise _malformed_key(f"The Idempotency-Key is no string of a structured field (RFC 9651): {error}") from error
+    return text
+
+
+def _malformed_key(description: str) -> InvalidRequest:
+    return InvalidRequest(description, field="Idempotency-Key")
+
+
+def _parameters(request: Request) -> QueryParams:
+    # The length is that of the whole query, whatever else is in it.
+    if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
+        raise InvalidRequest(f"The query is longer than the {MAX_QUERY_BYTES} bytes that a list needs", field="query")
+    return request.query_params
+
+
+def _count(parameters: QueryParams, name: str) -> int | None:
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_PAGE):
+        raise InvalidRequest(f"{name} must be a whole number from 1 to {MAX_PAGE}", field=name)
+    return int(text)
+
+
+def _cursor(text: str | None) -> str | None:
+    if text is None:
+        return None
+    try:
+        parsed = str(uuid.UUID(text))
+    except ValueError:
+        parsed = None
+    if parsed != text.lower():
+        raise InvalidRequest("cursor must be a startCursor or endCursor of an earlier page", field="cursor")
+    return parsed

@@ -10,8 +10,9 @@ from payres.amounts import Asset
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, current_window, spent_in_window
 from payres.http.responses import json_response
+from payres.interledger.quoting import RemoteQuotes
 from payres.payments import outgoing as rules
-from payres.routes import bodies, creation, reading
+from payres.routes import bodies, resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
 from payres.routes.messages import read_body
@@ -20,13 +21,10 @@ from payres.store.work import Work
 from payres.terms import Offer
 from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentAccess, OutgoingPaymentRequest
 
-KIND = reading.Kind("outgoing-payment", "outgoing payment", outgoing.find_outgoing, bodies.outgoing_payment)
-PAGES = reading.Pages(KIND, outgoing.page_of_outgoing)
-
 
 async def create(request: Request) -> Response:
     """POST /outgoing-payments: 201 with what the grant has now spent. A payment to a receiver here has then arrived."""
-    made, answer = await creation.create(request, CREATION)
+    made, answer = await resources.create(request, OUTGOING_PAYMENTS)
     context = context_of(request)
     if made is not None and not context.urls.is_ours(made.receiver):
         context.remote_payments.wake()
@@ -35,19 +33,18 @@ async def create(request: Request) -> Response:
 
 async def read(request: Request) -> Response:
     """GET /outgoing-payments/{id}."""
-    wallet, payment = await reading.read(request, KIND)
-    return json_response(bodies.outgoing_payment(context_of(request).urls, wallet, payment))
+    return await resources.read(request, OUTGOING_PAYMENTS)
 
 
 async def list_page(request: Request) -> Response:
     """GET /outgoing-payments: a page of the wallet address's payments."""
-    return await reading.read_page(request, PAGES)
+    return await resources.list_page(request, OUTGOING_PAYMENTS, outgoing.page_of_outgoing)
 
 
 async def read_grant_spending(request: Request) -> Response:
     """GET /outgoing-payment-grant: the sums of the current window, null when nothing was spent or none is open."""
     body = await read_body(request)
-    caller = await authorize(request, body, KIND.type, "create")
+    caller = await authorize(request, body, "outgoing-payment", "create")
     found = await context_of(request).database.read(partial(_find_spending, caller=caller))
     if found is None:
         return json_response(GrantSpending(spent_debit_amount=None, spent_receive_amount=None))
@@ -67,13 +64,6 @@ def _create(
     return bodies.outgoing_payment(work.urls, created.wallet, created.payment, created.spent)
 
 
-async def _find_offer(context: Context, asked: OutgoingPaymentRequest) -> Offer | None:
-    return await context.remote_quotes.offer_for_payment(asked)
-
-
-CREATION = creation.Kind(KIND.type, msgspec.json.Decoder(OutgoingPaymentRequest), _create, _find_offer)
-
-
 def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
     item = caller.items[0]
     assert isinstance(item, OutgoingPaymentAccess)
@@ -84,3 +74,13 @@ def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
         return None
     spent = spent_in_window(work, caller.grant_id, window)
     return (wallet.asset, spent) if spent else None
+
+
+OUTGOING_PAYMENTS = resources.Kind(
+    type="outgoing-payment",
+    find=outgoing.find_outgoing,
+    show=bodies.outgoing_payment,
+    decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
+    create=_create,
+    find_offer=RemoteQuotes.offer_for_payment,
+)

@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import InsufficientAccess, InvalidRequest
-from payres.grants import owner_session
+from payres.grants import consent
 from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
 from payres.routes.errors import where_to_ask
-from payres.routes.messages import read_body
+from payres.routes.messages import media_type_of, read_body
 from payres.urls import canonical
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
@@ -52,13 +52,6 @@ TITLES: Final = {
 }
 
 
-class Style(NamedTuple):
-    """The style sheet and its hash as a Content-Security-Policy names it."""
-
-    text: str
-    source: str
-
-
 def render(
     request: Request,
     template: str,
@@ -67,11 +60,11 @@ def render(
     form_action: str = "'self'",
 ) -> Response:
     """The page that a template makes of the values. form_action is where its forms, and what they lead to, may go."""
-    style = _style()
+    style, style_hash = _style()
     host = context_of(request).urls.base.partition("://")[2]
-    text = _environment().get_template(template).render(style=style.text, server=host, **values)
+    text = _environment().get_template(template).render(style=style, server=host, **values)
     policy = (
-        f"default-src 'none'; style-src {style.source}; form-action {form_action}; base-uri 'none';"
+        f"default-src 'none'; style-src {style_hash}; form-action {form_action}; base-uri 'none';"
         " frame-ancestors 'none'"
     )
     headers = HEADERS | {"Content-Security-Policy": policy}
@@ -86,22 +79,21 @@ def redirect(url: str) -> Response:
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
-def error_page(request: Request, refusal: ErrorResponse, again: str | None = None) -> Response:
+def error_page(request: Request, error: ErrorResponse, again: str | None = None) -> Response:
     """The page for an error; `again` is where the owner can look at the request once more."""
-    title = TITLES.get(refusal.code, "This did not work")
-    values = {"title": title, "text": refusal.description, "again": again}
-    response = render(request, "notice.html", values, refusal.status)
-    response.headers.update(refusal.headers)
+    values = {"title": TITLES.get(error.code, "This did not work"), "text": error.description, "again": again}
+    response = render(request, "notice.html", values, error.status)
+    response.headers.update(error.headers)
     return response
 
 
 async def read_form(request: Request) -> dict[str, str]:
     """The fields of a form that was sent from a page of this server.
 
-    Refuses with 400 what is no form, with 403 one of another site's, with 413 a long one, with 415 another media type.
+    Raises 400 for what is no form, 403 for one of another site, 413 for a long one, 415 for another media type.
     """
     _check_origin(request)
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+    if media_type_of(request) != FORM_TYPE:
         raise ErrorResponse(415, "unsupported_media_type", f"This page takes forms only, as {FORM_TYPE}")
     body = await read_body(request, MAX_FORM_BYTES)
     try:
@@ -131,8 +123,8 @@ def session_cookie(request: Request) -> str | None:
     return found[-1].decode("ascii") if found else None
 
 
-def keep_session(request: Request, response: Response, session: str, seconds: int) -> None:
-    """Hands the browser its session for so many seconds; 0 takes it back."""
+def set_session(request: Request, response: Response, session: str, seconds: int) -> None:
+    """Sets the session's cookie for so many seconds; 0 deletes it."""
     secure = _is_secure(request)
     # Lax, because the owner arrives by a link on the client's site and should still be signed in; forms that other
     # sites send come without it.
@@ -155,10 +147,11 @@ def _environment() -> "Environment":
 
 
 @lru_cache(maxsize=1)
-def _style() -> Style:
+def _style() -> tuple[str, str]:
+    """The style sheet, and its hash as a Content-Security-Policy names it."""
     text = _read("consent.css")
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return Style(text, f"'sha256-{digest}'")
+    return text, f"'sha256-{digest}'"
 
 
 def _read(name: str) -> str:
@@ -173,7 +166,7 @@ def _cookie_name(secure: bool) -> str:
 @lru_cache
 def _session_in_cookies(name: str) -> re.Pattern[bytes]:
     """Finds the cookie among `name=value; name=value` (RFC 6265bis), in time linear in their length."""
-    return re.compile(rb"(?:^|;)[ \t]*+%b=(%b)(?=[ \t]*+(?:;|$))" % (name.encode(), owner_session.VALUE))
+    return re.compile(rb"(?:^|;)[ \t]*+%b=(%b)(?=[ \t]*+(?:;|$))" % (name.encode(), consent.SESSION_VALUE))
 
 
 def _is_secure(request: Request) -> bool:

@@ -29,9 +29,8 @@ register_url_convertor("wallet", WalletPath())
 
 
 class EndpointRoute(Route):
-    """All endpoints at one path. Methods that none of them has are refused here with 405, save at pages and wallet
-    addresses, which get every method: pages tell people what is wrong, and a path without a wallet is unknown whatever
-    is asked of it.
+    """All endpoints at one path. Other methods are answered 405, save at pages and wallet addresses, which get every
+    method: a page explains the error to a person, and a path without a wallet is 404 for all methods.
     """
 
     def __init__(self, path: str, endpoints: Sequence[Endpoint]) -> None:
@@ -46,7 +45,7 @@ class EndpointRoute(Route):
         self.methods = None
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses with 406 what accepts no JSON where the answer is JSON, and with 405."""
+        """Raises 405, and 406 for what accepts no JSON where the answer is JSON."""
         handler = self.handlers.get(scope["method"])
         if handler is None:
             if not self._takes_all:
@@ -83,7 +82,7 @@ class TrailingSlash:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # An escaped slash is not a slash (RFC 3986 section 2.2), so it is the raw path that tells.
+        # An escaped slash is not a slash (RFC 3986 section 2.2), so it is the raw path that counts.
         if scope["type"] == "http" and len(scope["path"]) > 1 and scope["raw_path"].endswith(b"/"):
             scope["path"] = scope["path"][:-1]
         await self.app(scope, receive, send)

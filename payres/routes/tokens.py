@@ -10,7 +10,7 @@ from payres.grants import tokens as rules
 from payres.http.error_responses import invalid_token
 from payres.http.responses import json_response
 from payres.identifiers import hash_secret
-from payres.routes.authorize import parse_signature, prove_client
+from payres.routes.authorize import parse_signature, verify_client
 from payres.routes.context import context_of
 from payres.routes.messages import read_body
 from payres.store import clients, grants, tokens
@@ -23,7 +23,7 @@ async def rotate(request: Request) -> Response:
     """POST /token/{id}: a new value at a new manage URL."""
     context = context_of(request)
     token_id = request.path_params["id"]
-    await _prove_holder(request, token_id, rules.invalid_rotation())
+    await _verify_holder(request, token_id, rules.invalid_rotation())
     token = await context.database.write(partial(rules.rotate_token, token_id=token_id))
     return json_response(TokenResponse(token))
 
@@ -32,12 +32,12 @@ async def revoke(request: Request) -> Response:
     """DELETE /token/{id}: 204, also when it was revoked before."""
     context = context_of(request)
     token_id = request.path_params["id"]
-    await _prove_holder(request, token_id, NotFound("There is no token at this URL"))
+    await _verify_holder(request, token_id, NotFound("There is no token at this URL"))
     await context.database.write(partial(rules.revoke_token, token_id=token_id))
     return Response(status_code=204)
 
 
-async def _prove_holder(request: Request, token_id: str, missing: DomainError) -> None:
+async def _verify_holder(request: Request, token_id: str, missing: DomainError) -> None:
     """Checks that the token's client signed the request, and that no other valid token was sent along.
 
     The token itself may be missing: an existing SDK rotates with the last token it was given, or none, and the manage
@@ -57,6 +57,6 @@ async def _prove_holder(request: Request, token_id: str, missing: DomainError) -
         return clients.client_by_id(work, grant.client_id), holder is not None and holder.is_valid(work.now)
 
     client, is_other_token = await context.database.read(unit)
-    await prove_client(context, unverified, client)
+    await verify_client(context, unverified, client)
     if is_other_token:
         raise invalid_token("other_token", "The Authorization header carries another token than the one managed here")

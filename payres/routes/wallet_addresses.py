@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -37,7 +38,10 @@ DID_CONTEXT: Final = ("https://www.w3.org/ns/did/v1", "https://w3id.org/security
 async def read(request: Request) -> Response:
     """GET {wallet address}: 404 when it is unknown or inactive. How to pay it, when `Accept` asks for that."""
     context = context_of(request)
-    wallet = await context.database.read(lambda tx: _find(tx, request))
+    wallet = await context.database.read(partial(wallets.find_wallet, path=_path(request)))
+    if wallet is None or not wallet.active:
+        raise _nothing()
+    _check_readable(request, (SPSP_TYPE,))
     if takes(request.scope["headers"], SPSP_TYPE):
         return _payment_details(request, wallet)
     body = WalletAddress(
@@ -82,8 +86,8 @@ def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str
 
 
 def _payment_details(request: Request, wallet: WalletRecord) -> Response:
-    """SPSP (RFC 9): an ILP address and a secret that nobody else was given, for one payment into the wallet by a sender
-    that knows a payment pointer and no incoming payment."""
+    """SPSP (Interledger RFC 9): an ILP address and a secret of its own, for one payment into the wallet by a sender
+    that knows no incoming payment."""
     made = context_of(request).credentials.for_wallet(wallet.id, wallet.asset)
     secret = base64url_decoded(made.shared_secret)
     body = {"destination_account": made.ilp_address, "shared_secret": base64.b64encode(secret).decode()}
@@ -91,34 +95,24 @@ def _payment_details(request: Request, wallet: WalletRecord) -> Response:
 
 
 async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK]]:
-    """The path of the wallet address that the request names, and its keys. Refuses with 404, 405 and 406.
-
-    `types` are other names of the JSON that will be answered.
+    """The path of the wallet address that the request names, and its keys; `types` are as for `_check_readable`.
 
     The server's own key, with which it asks other servers, is at the root address, whether there is a wallet or not.
     """
-    context = context_of(request)
-    path = _path(request)
+    context, path = context_of(request), _path(request)
     own = [context.identity.jwk] if path == ROOT_WALLET_PATH else []
 
     def unit(tx: Transaction) -> list[JWK]:
-        wallet = _active(wallets.find_wallet(tx, path))
-        if wallet is None and not own:
+        wallet = wallets.find_wallet(tx, path)
+        if wallet is not None and wallet.active:
+            return own + [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)]
+        if not own:
             raise _nothing()
-        listed = wallets.list_keys(tx, wallet.id) if wallet is not None else []
-        return own + [local_jwk(key.kid, key.x) for key in listed]
+        return own
 
     keys = await context.database.read(unit)
-    _require_reading(request, types)
+    _check_readable(request, types)
     return path, keys
-
-
-def _find(tx: Transaction, request: Request) -> WalletRecord:
-    wallet = _active(wallets.find_wallet(tx, _path(request)))
-    if wallet is None:
-        raise _nothing()
-    _require_reading(request, (SPSP_TYPE,))
-    return wallet
 
 
 def _path(request: Request) -> str:
@@ -129,15 +123,12 @@ def _path(request: Request) -> str:
     return path.lower()
 
 
-def _active(wallet: WalletRecord | None) -> WalletRecord | None:
-    return wallet if wallet is not None and wallet.active else None
-
-
 def _nothing() -> NotFound:
     return NotFound("There is nothing at this address")
 
 
-def _require_reading(request: Request, types: Sequence[str]) -> None:
+def _check_readable(request: Request, types: Sequence[str]) -> None:
+    """Raises 405 and 406; `types` are other names of the JSON of the answer. Later than 404, whatever the method."""
     if request.method not in {"GET", "HEAD"}:
         raise method_not_allowed("GET, HEAD, OPTIONS")
     check_accept(request.scope["headers"], types)

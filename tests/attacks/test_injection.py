@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from argon2 import PasswordHasher
 
-from payres.routes import reading
+from payres.routes import resources
 from payres.store import wallets
 from payres.store.database import Transaction
 from payres.testing.client import Client
@@ -297,7 +297,7 @@ def test_log_injection_by_the_path(
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(wallets, "find_wallet", broken)
-    monkeypatch.setattr(reading, "find", broken)
+    monkeypatch.setattr(resources, "find", broken)
     with caplog.at_level(logging.ERROR, "payres.routes"):
         assert stranger.get(shared.base_url + path).status_code == 500
     [message] = [record.getMessage() for record in caplog.records if record.name == "payres.routes"]

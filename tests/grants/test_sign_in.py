@@ -5,8 +5,8 @@ import pytest
 
 from payres.clock import MINUTE, SECOND
 from payres.errors import DomainError
-from payres.grants import sign_in
-from payres.grants.sign_in import Guesser, SignInGuard
+from payres.grants import passwords
+from payres.grants.passwords import Guesser, SignInGuard
 from payres.http.error_responses import error_response
 from payres.limits import (
     MAX_WRONG_PASSWORDS,
@@ -28,7 +28,7 @@ def wallet(number: int = 1) -> WalletRecord:
 @pytest.fixture(autouse=True)
 def _compare_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The right password is `right`, and saying so takes no time."""
-    monkeypatch.setattr(sign_in, "verify_password", lambda wallet, password: password == "right")
+    monkeypatch.setattr(passwords, "verify_password", lambda wallet, password: password == "right")
 
 
 async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1, guesser: Guesser = NOBODY) -> int:
@@ -95,7 +95,7 @@ async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monk
             running -= 1
         return True
 
-    monkeypatch.setattr(sign_in, "verify_password", slow)
+    monkeypatch.setattr(passwords, "verify_password", slow)
     guard = SignInGuard()
     checks = [asyncio.create_task(status_of(guard, "right", NOW, number)) for number in range(6)]
     for _ in range(PASSWORDS_AT_ONCE):
@@ -155,7 +155,7 @@ async def test_guesses_of_strangers_do_not_lock_a_known_browser_out() -> None:
 
 
 async def test_guard_remembers_so_many_guessers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_in, "MAX_COUNTED", 10)
+    monkeypatch.setattr(passwords, "MAX_COUNTED", 10)
     guard = SignInGuard()
     for number in range(30):
         await status_of(guard, "wrong", NOW, number, at(f"a{number}"))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from payres.clock import SystemClock
-from payres.http.admission import Admission
-from payres.http.rate_limits import PEERS, RateLimits
+from payres.http.admission import PEERS, Admission, RateLimits
 from payres.limits import MAX_REQUESTS_PER_ADDRESS
 from payres.settings import Settings
 
@@ -65,7 +64,7 @@ def door() -> Iterator[Door]:
 async def finish(door: Door) -> None:
     door.app.go_on.set()
     await asyncio.gather(*door.tasks, return_exceptions=True)
-    assert not door.admission._in_progress
+    assert not door.admission._in_progress._levels
 
 
 @pytest.mark.parametrize(("more", "refused"), [(-1, 0), (0, 0), (1, 1)])

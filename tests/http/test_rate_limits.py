@@ -1,6 +1,7 @@
 """Rate limits over HTTP; the addresses are what a proxy on this machine says."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx2
@@ -8,7 +9,8 @@ import msgspec
 import pytest
 
 from payres.clock import SECOND, MovableClock
-from payres.http.rate_limits import RateLimits
+from payres.errors import TooManyRequests
+from payres.http.admission import RateLimits
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
@@ -130,7 +132,8 @@ def test_malformed_request_counts_as_guessing_unless_it_has_shown_a_proof(
     scope = {"type": "http", "client": ("203.0.113.1", 1), "headers": [(proof, b"x")], "path": "/quotes"}
     for _ in range(BURST):
         limits.count_failure(scope, 400)
-    assert (limits.refusal_of_address("203.0.113.1", "/quotes") is not None) == refused
+    with pytest.raises(TooManyRequests) if refused else nullcontext():
+        limits.check_address("203.0.113.1", "/quotes")
 
 
 def test_asking_for_grants_counts_as_guessing(limited: Instance, still: MovableClock) -> None:
@@ -186,7 +189,7 @@ def test_strangers_that_create_at_once_are_counted_too(
     limits = limited.context.rate_limits
     limits._clients = RateLimiter(0, still)
     token = token_of(strange_client)
-    monkeypatch.setattr(limits, "refusal_of_address", lambda *_: None)
+    monkeypatch.setattr(limits, "check_address", lambda *_: None)
     body = {"walletAddress": limited.wallet("bob")}
     answers = [strange_client.request("POST", "/incoming-payments", body, token, FROM_A) for _ in range(BURST + 2)]
     assert [answer.status_code for answer in answers] == [201] * BURST + [429] * 2

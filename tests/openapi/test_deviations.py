@@ -12,7 +12,7 @@ import pytest
 from payres.clock import HOUR, SECOND, format_time
 from payres.errors import Unavailable
 from payres.http import admission, protocol
-from payres.http.rate_limits import RateLimits
+from payres.http.admission import RateLimits
 from payres.limits import MAX_HEADER_BYTES
 from payres.rate_limiter import too_many
 from payres.testing.instance import Instance, run_instance
@@ -242,6 +242,10 @@ SPOIL: dict[str, Callable[[Instance, Asked], httpx2.Response]] = {
 EACH = [(operation, one.status, one.code) for one in DEVIATIONS for operation in one.operations]
 
 
+def refuse(*_: object) -> None:
+    raise too_many(SECOND, "Wait")
+
+
 @pytest.mark.parametrize(("operation", "status", "code"), EACH)
 def test_deviation_is_met_and_is_one(
     payres: Instance, monkeypatch: pytest.MonkeyPatch, operation: str, status: int, code: str
@@ -251,7 +255,7 @@ def test_deviation_is_met_and_is_one(
         monkeypatch.setitem(protocol.SECONDS, protocol.State.HEAD, 0.02)
     if status == 429:
         monkeypatch.setattr(admission, "origin_of", lambda _: "203.0.113.1")  # this machine's own is not counted
-        monkeypatch.setattr(RateLimits, "refusal_of_address", lambda *_: too_many(SECOND, "Wait"))
+        monkeypatch.setattr(RateLimits, "check_address", refuse)
     if status == 500:
         break_database(payres, monkeypatch, ZeroDivisionError())
     if status == 503:

@@ -70,7 +70,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
 
 
 ROWS = list(rows())
-AUTHORIZING = {"authorize", "creation", "reading"}  # one of which each endpoint that asks for access goes through
+AUTHORIZING = {"authorize", "resources"}  # one of which each endpoint that asks for access goes through
 
 
 def test_every_endpoint_and_every_action_has_its_row() -> None:

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from payres.application import create_app
 from payres.clock import MovableClock
 from payres.errors import DomainError
-from payres.grants import continuation, owner_session, tokens
+from payres.grants import consent, continuation, tokens
 from payres.grants.clients import Client
 from payres.grants.requests import request_grant
 from payres.http.error_responses import error_response
@@ -634,7 +634,7 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     await site.write(lambda tx: wallets.set_password(tx, "alice", "new"))
 
     with pytest.raises(DomainError) as caught:
-        await site.write(lambda work: owner_session.open_session(work, verified, None))
+        await site.write(lambda work: consent.open_session(work, verified, None))
 
     assert error_response(caught.value).status == 401
 
@@ -688,7 +688,7 @@ async def test_fault_is_a_page_that_says_nothing_of_the_inside(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = await site.ask()
-    monkeypatch.setattr(owner_session, "find_request", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(consent, "find_request", lambda *_, **__: 1 // 0)
 
     with caplog.at_level(logging.ERROR):
         answer = await site.browser.get(path)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
-from payres.grants.owner_session import VALUE
+from payres.grants.consent import SESSION_VALUE
 from payres.identifiers import SystemIdentifiers
 from payres.routes.pages import session_cookie
 from payres.urls import Urls
@@ -48,4 +48,4 @@ def test_session_cookie_over_https_has_its_prefix() -> None:
 
 
 def test_session_cookie_takes_every_session_that_is_made() -> None:
-    assert all(re.fullmatch(VALUE, SystemIdentifiers().secret().encode()) for _ in range(100))
+    assert all(re.fullmatch(SESSION_VALUE, SystemIdentifiers().secret().encode()) for _ in range(100))

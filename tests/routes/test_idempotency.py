@@ -22,8 +22,8 @@ from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
-from payres.routes import creation
-from payres.routes.creation import idempotency_key
+from payres.routes import resources
+from payres.routes.messages import idempotency_key
 from payres.signatures.base import Message, signature_base
 from payres.signatures.digest import content_digest
 from payres.store import tokens
@@ -143,8 +143,8 @@ def test_request_without_a_key_looks_nothing_up(shared: Instance, monkeypatch: p
     def fail(*_: object) -> None:
         raise AssertionError("looked up")
 
-    monkeypatch.setattr(creation, "find_response", fail)
-    monkeypatch.setattr(creation, "cache_response", fail)
+    monkeypatch.setattr(resources, "find_response", fail)
+    monkeypatch.setattr(resources, "cache_response", fail)
     for kind in KINDS:
         assert send(shared, making(shared, kind), None).status_code == 201
 
@@ -397,7 +397,7 @@ def test_fault_keeps_neither_the_key_nor_what_was_created(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(creation, "cache_response", fail)
+        patch.setattr(resources, "cache_response", fail)
         refused(send(shared, asked, key), status, code)
     assert made(shared, asked) == 0
     assert send(shared, asked, key).status_code == 201

@@ -1,0 +1,198 @@
+"""Resources: how incoming payments, quotes and outgoing payments are created, read and listed alike."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.errors import NotFound
+from payres.grants.access import AccessType, Caller
+from payres.grants.tokens import require_valid_token
+from payres.http.responses import json_response
+from payres.interledger.quoting import RemoteQuotes
+from payres.payments.idempotency import KeyedRequest, cache_response, find_response
+from payres.routes.authorize import authorize
+from payres.routes.context import Context, context_of
+from payres.routes.messages import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
+from payres.store import wallets
+from payres.store.grants import keep_grant
+from payres.store.pages import PageBounds, PageQuery
+from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.work import Transaction, Work
+from payres.terms import Offer
+from payres.urls import Urls
+from payres.wire import Pagination, Resource, ResourcePage, decode, encode
+
+
+class Asked(Protocol):
+    """A request body: a wallet address, which an incoming payment may leave to the grant."""
+
+    @property
+    def wallet_address(self) -> str | UnsetType: ...
+
+
+class Record(Protocol):
+    """A row that belongs to a wallet address and to the client that made it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def wallet_address_id(self) -> int: ...
+
+    @property
+    def client_id(self) -> int: ...
+
+
+A = TypeVar("A", bound=Asked)
+R = TypeVar("R", bound=Record)
+B = TypeVar("B", bound=Resource)
+
+
+class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
+    """What the resources differ in: access type, how a row is found and shown, and how one is created.
+
+    `create` is part of a unit of work: it makes the resource and returns what the answer shows. `find_offer` asks other
+    servers before it, where a request may be about a receiver of theirs.
+    """
+
+    type: AccessType
+    find: Callable[[Transaction, str], R | None]
+    show: Callable[[Urls, WalletRecord, R], B]
+    decoder: msgspec.json.Decoder[A]
+    create: Callable[[Work, Context, Caller, A, Offer | None], B]
+    find_offer: Callable[[RemoteQuotes, A], Awaitable[Offer | None]] | None = None
+
+
+async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Response]:
+    """What was created, None if it was before, and the answer 201.
+
+    The order of the steps is the order of errors: 401, 403 by type and action, the key and the body, 403 by wallet
+    address, the rules.
+    """
+    context = context_of(request)
+    body = await read_json_body(request)
+    caller = await authorize(request, body, kind.type, "create")
+    key = idempotency_key(request.scope["headers"])
+    asked = decode(kind.decoder, body)
+    wallet_address = caller.wallet_address(asked.wallet_address or None)
+    caller.require(wallet_address)
+    keyed = None
+    if key is not None:
+        implied = None if asked.wallet_address else wallet_address
+        keyed = KeyedRequest(caller.client_id, key, request.scope["path"], body, implied)
+    creation = Creation(kind, context, caller, asked, keyed)
+    # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
+    async with nullcontext() if key is None else context.idempotency_slots.slot(caller.client_id, key):
+        answer = await creation.run()
+    return creation.made, json_response(msgspec.Raw(answer), 201)
+
+
+async def read(request: Request, kind: Kind[A, R, B]) -> Response:
+    """The resource that the path names. Raises NotFound, InsufficientAccess."""
+    wallet, record = await find_visible(request, kind)
+    return json_response(kind.show(context_of(request).urls, wallet, record))
+
+
+async def list_page(
+    request: Request,
+    kind: Kind[A, R, B],
+    page: Callable[[Transaction, int, int | None, PageQuery], tuple[Sequence[R], PageBounds]],
+) -> Response:
+    """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
+    body = await read_body(request)
+    caller = await authorize(request, body, kind.type, "list")
+    query, wallet_address = page_query(request), wallet_address_of(request)
+
+    def unit(work: Work) -> ResourcePage:
+        caller.require(wallet_address)
+        owner = None if caller.sees_all(wallet_address) else caller.client_id
+        wallet = active_wallet(work, wallet_address, "wallet-address")
+        records, bounds = page(work, wallet.id, owner, query)
+        pagination = Pagination(
+            start_cursor=records[0].id if records else UNSET,
+            end_cursor=records[-1].id if records else UNSET,
+            has_next_page=bounds.has_older,  # the next page is the older one
+            has_previous_page=bounds.has_newer,
+        )
+        shown = [kind.show(work.urls, wallet, record) for record in records]
+        return ResourcePage(pagination=pagination, result=shown)
+
+    return json_response(await context_of(request).database.read(unit))
+
+
+async def find_visible(request: Request, kind: Kind[A, R, B]) -> tuple[WalletRecord, R]:
+    """The resource that the path names, with its wallet. Raises NotFound, InsufficientAccess."""
+    body = await read_body(request)
+    caller = await authorize(request, body, kind.type, "read")
+    unit = partial(require_visible, kind=kind, caller=caller, record_id=request.path_params["id"])
+    return await context_of(request).database.read(unit)
+
+
+def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: str) -> tuple[WalletRecord, R]:
+    """The resource, if it exists for the caller. Raises NotFound, InsufficientAccess."""
+    wallet, record = find(work, kind, record_id)
+    caller.require_sight(work.urls.wallet(wallet.path), record.client_id, _missing(kind))
+    return wallet, record
+
+
+def find(work: Work, kind: Kind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:
+    """The resource of any client. Raises NotFound."""
+    record = kind.find(work, record_id)
+    if record is None:
+        raise _missing(kind)
+    return wallets.wallet_by_id(work, record.wallet_address_id), record
+
+
+class Creation(msgspec.Struct, Generic[A, R, B]):
+    """One request that creates something. `made` is None for a repeated request."""
+
+    kind: Kind[A, R, B]
+    context: Context
+    caller: Caller
+    asked: A
+    keyed: KeyedRequest | None
+    offer: Offer | None = None
+    made: B | None = None
+
+    async def run(self) -> bytes:
+        """The body of the answer. Asks other servers first, unless the request was answered before."""
+        database, kind = self.context.database, self.kind
+        if kind.find_offer is not None:
+            cached = None if self.keyed is None else await database.read(self.find_cached)
+            if cached is not None:
+                return cached
+            self.offer = await kind.find_offer(self.context.remote_quotes, self.asked)
+        return await database.write(self.create)
+
+    def create(self, work: Work) -> bytes:
+        """The body of the answer, which is stored under the key in the same commit as what it shows.
+
+        Raises TokenInvalid for a token that has ended meanwhile, KeyReused, and what creating raises: then nothing is
+        stored, and the key stays unused.
+        """
+        cached = self.find_cached(work)
+        if cached is not None:
+            return cached
+        if not self.caller.grant_stays:
+            keep_grant(work, self.caller.grant_id)
+        self.made = self.kind.create(work, self.context, self.caller, self.asked, self.offer)
+        response = encode(self.made)
+        if self.keyed is not None:
+            cache_response(work, self.keyed, response)
+        return response
+
+    def find_cached(self, work: Work) -> bytes | None:
+        """The body that answered this request before. Raises TokenInvalid, KeyReused."""
+        require_valid_token(work, self.caller)
+        return None if self.keyed is None else find_response(work, self.keyed)
+
+
+def _missing(kind: Kind[A, R, B]) -> NotFound:
+    """The same answer whether it does not exist or is another client's."""
+    return NotFound(f"There is no such {kind.type.replace('-', ' ')}, or it is not this client's")
