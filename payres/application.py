@@ -30,7 +30,7 @@ from payres.interledger.remote_payments import RemotePayments
 from payres.operator.invariants import BackgroundCheck
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
-from payres.routes import errors
+from payres.routes import exception_handlers
 from payres.routes.context import Context
 from payres.routes.health import Readiness
 from payres.routes.table import ROUTES, TrailingSlash
@@ -67,9 +67,9 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
             Middleware(TrailingSlash),
         ],
         exception_handlers={
-            DomainError: errors.render_error,
-            404: errors.render_nothing,
-            Exception: errors.render_fault,
+            DomainError: exception_handlers.render_error,
+            404: exception_handlers.render_nothing,
+            Exception: exception_handlers.render_fault,
         },
     )
     app.state.rate_limits = rate_limits

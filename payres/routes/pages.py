@@ -23,7 +23,7 @@ from payres.grants import consent
 from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
-from payres.routes.errors import where_to_ask
+from payres.routes.exception_handlers import where_to_ask
 from payres.routes.messages import media_type_of, read_body
 from payres.urls import canonical
 

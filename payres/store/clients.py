@@ -6,11 +6,8 @@ import msgspec
 
 from payres.store.database import Transaction
 from payres.store.fail_stop import RowMissing
+from payres.store.retention import purge_nonces
 from payres.store.rows import Table
-
-# Microseconds that a nonce is kept after its signature has ceased to be fresh: longer than a request that came in time
-# can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
-NONCE_MARGIN = 300 * 1_000_000
 
 
 class ClientRecord(msgspec.Struct, frozen=True):
@@ -99,7 +96,7 @@ def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at:
     `now` is when the request came, so that waiting since then, for the client's keys say, changes nothing; `expires_at`
     is when its signature ceases to be fresh.
     """
-    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now - NONCE_MARGIN,))
+    purge_nonces(tx, now)
     cursor = tx.execute(
         "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (client_id, kid, nonce) DO UPDATE SET expires_at = excluded.expires_at"

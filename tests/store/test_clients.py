@@ -3,8 +3,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres.store.clients import NONCE_MARGIN, ensure_client, use_nonce
+from payres.store.clients import ensure_client, use_nonce
 from payres.store.connections import connect_writer
+from payres.store.retention import NONCE_RETENTION
 
 AGE = 300
 
@@ -43,7 +44,7 @@ def test_use_nonce_tells_keys_and_nonces_apart(tx: sqlite3.Connection) -> None:
 
 def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx: sqlite3.Connection) -> None:
     assert use_nonce(tx, 1, "kid", "nonce", AGE, 0)
-    assert use_nonce(tx, 1, "kid", "later", AGE * 3 + NONCE_MARGIN, AGE + NONCE_MARGIN)
+    assert use_nonce(tx, 1, "kid", "later", AGE * 3 + NONCE_RETENTION, AGE + NONCE_RETENTION)
     assert not use_nonce(tx, 1, "kid", "nonce", AGE, AGE)
-    assert use_nonce(tx, 1, "kid", "last", AGE * 3 + NONCE_MARGIN, AGE + NONCE_MARGIN + 1)
+    assert use_nonce(tx, 1, "kid", "last", AGE * 3 + NONCE_RETENTION, AGE + NONCE_RETENTION + 1)
     assert tx.execute("SELECT nonce FROM signature_nonce ORDER BY nonce").fetchall() == [("last",), ("later",)]
