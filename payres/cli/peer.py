@@ -14,8 +14,8 @@ from payres.operator.peers import NewPeer, PeerChange
 from payres.store import accounts, packets
 from payres.store import assets as asset_store
 from payres.store import peers as peer_store
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 
 
 @click.group()

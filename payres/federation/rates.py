@@ -16,7 +16,8 @@ from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.store import assets
 from payres.store.assets import RateRecord
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
+from payres.store.work import Transaction
 from payres.worker import Sleep, Worker
 
 LEAST_PAUSE: Final = 5

@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset
 from payres.clock import SECOND, Clock
 from payres.interledger import balances, responses
 from payres.interledger.link import Answered, Link, NotSent, note_failure
@@ -59,7 +58,7 @@ class Forwarder:
 
     async def forward(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
         """The next peer's reply, or the cached response to the same request. Raises Rejected, DomainError."""
-        source = Asset(peer.asset_code, peer.asset_scale)
+        source = peer.asset
         next_peer = await self._database.read(
             partial(
                 peer_towards,
@@ -178,7 +177,7 @@ class Forwarder:
         return fulfill
 
     def _hop(self, work: Work, peer: PeerRecord, prepare: Prepare) -> Hop:
-        source = Asset(peer.asset_code, peer.asset_scale)
+        source = peer.asset
         return next_hop(work, self._ilp_address, prepare, source, peer.id)
 
     def _onward_expiry(self, prepare: Prepare) -> int:

@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from payres.amounts import Asset
 from payres.clock import DAY, Clock
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
@@ -162,7 +161,7 @@ class RemotePayments:
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
         wallet = await self._database.read(lambda work: wallets.wallet_by_id(work, payment.wallet_address_id))
-        source = Asset(wallet.asset_code, wallet.asset_scale)
+        source = wallet.asset
         destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
         connection = Connection(self.outbound.open(source, wallet.id, payment.id), destination, self.outbound.timing)
         try:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
 from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table, insert_row
+from payres.store.work import Transaction
 
 
 class AccountRecord(msgspec.Struct, frozen=True):

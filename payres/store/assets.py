@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
-from payres.store.database import Transaction
 from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class AssetRecord(msgspec.Struct, frozen=True):

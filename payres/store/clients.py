@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
 from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 # Microseconds that a nonce is kept after its signature has ceased to be fresh: longer than a request that came in time
 # can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.

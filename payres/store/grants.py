@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
-from payres.store.database import Transaction
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class GrantRecord(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class PacketRecord(msgspec.Struct, frozen=True):

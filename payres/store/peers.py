@@ -6,8 +6,8 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.store import secrets
-from payres.store.database import Transaction
 from payres.store.rows import Table, insert_row
+from payres.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from payres.clock import DAY, HOUR
 from payres.store import outgoing
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 # Microseconds that a grant stays after its last token has expired, or after the time to decide on it is over: so long
 # an expired token can be rotated, and a late client learns what became of its request.

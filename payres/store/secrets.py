@@ -5,7 +5,7 @@ import secrets
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 NONCE_BYTES = 12
 

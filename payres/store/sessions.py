@@ -1,8 +1,8 @@
 """SQL of the signed-in browsers of wallet owners."""
 
 from payres.clock import DAY
-from payres.store.database import Transaction
 from payres.store.rows import insert_row
+from payres.store.work import Transaction
 
 REMEMBERED = 30 * DAY
 

@@ -23,8 +23,8 @@ from payres.operator.wallets import require_wallet
 from payres.store import assets as asset_store
 from payres.store import clients, outgoing
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
+from payres.store.work import Transaction
 from payres.terms import Path as Way
 from payres.terms import Terms
 from payres.testing.instance import Instance, run_instance

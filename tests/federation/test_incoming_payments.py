@@ -17,7 +17,7 @@ from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.http import Bounds, GuardedClient, Response
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import OpenSite, Serve
 from tests.federation.site import Answer, Site

@@ -25,11 +25,11 @@ from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
 from payres.store import accounts, clients, incoming, packets
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.incoming import IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import world
+from payres.store.work import Transaction, world
 
 T = TypeVar("T")
 OWN = "test.node"

@@ -20,10 +20,10 @@ from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, outgoing, packets
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction, savepoint
+from payres.store.database import savepoint
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms
 from tests.works import work_at

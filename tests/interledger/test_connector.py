@@ -29,8 +29,8 @@ from payres.operator import liquidity, wallets
 from payres.operator.assets import set_rate
 from payres.rate_limiter import RateLimiter
 from payres.store import peers
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 from tests.helpers import PATIENCE
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 

@@ -19,9 +19,9 @@ from payres.limits import MAX_WAITING_UNITS
 from payres.routes.health import Readiness
 from payres.settings import Settings
 from payres.store import accounts, wallets
-from payres.store.database import Database, Transaction, run_reads, run_units, touch
+from payres.store.database import Database, run_reads, run_units, touch
 from payres.store.fail_stop import FailStop
-from payres.store.work import world
+from payres.store.work import Transaction, world
 from tests.helpers import PATIENCE
 
 Unit = Callable[[Transaction], Any]

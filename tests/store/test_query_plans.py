@@ -25,8 +25,8 @@ from payres.store import (
 )
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.pages import PageQuery
+from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
 TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
