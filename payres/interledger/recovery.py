@@ -6,7 +6,6 @@ the first. Only peers that have numbered their answers before are asked: others 
 
 import asyncio
 import logging
-from fractions import Fraction
 from functools import partial
 from math import floor
 from typing import Final, Literal
@@ -186,4 +185,4 @@ def _expected(work: Work, packet: PacketRecord) -> int:
     payment = outgoing.find_outgoing(work, packet.outgoing_payment_id)
     assert payment is not None, "the foreign key holds it"
     assert payment.terms.path is not None, "payments with packets have one"
-    return floor(packet.source_amount * Fraction(payment.terms.path.low))
+    return floor(packet.source_amount * payment.terms.path.low)

@@ -19,7 +19,6 @@ from payres.interledger import balances
 from payres.interledger.outbound import Outbound
 from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, close
-from payres.interledger.sending.path import ProbedPath
 from payres.interledger.sending.payment import Plan, pay
 from payres.payments.settlement import end_remote
 from payres.slots import Slots
@@ -156,7 +155,7 @@ class RemotePayments:
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
             return _Attempt("end" if error.permanent else "retry", error.sentence)
-        if (receiver.asset.code, receiver.asset.scale) != (payment.terms.asset.code, payment.terms.asset.scale):
+        if receiver.asset != payment.terms.asset:
             return _Attempt("end", "the receiver now takes another asset than was quoted")
         assert receiver.ilp_address is not None
         assert receiver.shared_secret is not None
@@ -217,23 +216,21 @@ async def _closed(connection: Connection) -> None:
 def _plan(payment: OutgoingRecord) -> Plan:
     """What is left of the payment, over the path that its quote probed."""
     assert payment.terms.path is not None
-    path = payment.terms.path
     spendable = payment.terms.debit - payment.terms.fee
     min_rate = Fraction(payment.terms.receive, spendable)
     return Plan(
         max_source=spendable - payment.sent,
         min_delivery=max(payment.terms.receive - payment.delivered, 0),
         min_rate=min_rate,
-        path=ProbedPath(Fraction(path.low), Fraction(path.high), int(path.max_packet)),
-        sends_all=path.sends_all,
+        path=payment.terms.path,
+        sends_all=payment.terms.sends_all,
         unit_forgiven=payment.delivered < payment.sent * min_rate,
     )
 
 
 def _finished(payment: OutgoingRecord) -> bool:
     """Whether nothing more is to be sent: all is sent, or the amount has arrived that was to be delivered."""
-    assert payment.terms.path is not None
-    return _all_sent(payment) if payment.terms.path.sends_all else _arrived(payment)
+    return _all_sent(payment) if payment.terms.sends_all else _arrived(payment)
 
 
 def _arrived(payment: OutgoingRecord) -> bool:
@@ -247,7 +244,7 @@ def _price_sent(payment: OutgoingRecord) -> bool:
     For packets that their peer never answered it is unknown whether they arrived.
     """
     assert payment.terms.path is not None
-    return payment.sent * Fraction(payment.terms.path.low) >= payment.terms.receive
+    return payment.sent * payment.terms.path.low >= payment.terms.receive
 
 
 def _all_sent(payment: OutgoingRecord) -> bool:

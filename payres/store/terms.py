@@ -1,14 +1,30 @@
 """The terms of quotes and outgoing payments as the columns of their tables."""
 
+from fractions import Fraction
 from typing import Any
+
+import msgspec
 
 from payres.amounts import Asset
 from payres.store.rows import Embedded, Row
-from payres.terms import Terms, decode_path, encode_path
+from payres.terms import Path, Terms
+
+
+class _PathColumn(msgspec.Struct, frozen=True):
+    """The column `path`, a JSON text; rates are "n/d", and all numbers are text because they may be large."""
+
+    low: str
+    high: str
+    max_packet: str
+    sends_all: bool
+
+
+_PATH = msgspec.json.Decoder(_PathColumn)
 
 
 def _read(row: Row) -> Terms:
-    receiver, incoming_payment_id, debit, fee, receive, code, scale, path = row
+    receiver, incoming_payment_id, debit, fee, receive, code, scale, text = row
+    column = None if text is None else _PATH.decode(text)
     return Terms(
         receiver=receiver,
         incoming_payment_id=incoming_payment_id,
@@ -16,14 +32,25 @@ def _read(row: Row) -> Terms:
         fee=int(fee),
         receive=int(receive),
         asset=Asset(code, scale),
-        path=None if path is None else decode_path(path),
+        path=column and Path(Fraction(column.low), Fraction(column.high), int(column.max_packet)),
+        sends_all=column is not None and column.sends_all,
     )
 
 
 def _write(terms: Terms) -> tuple[Any, ...]:
-    path = None if terms.path is None else encode_path(terms.path)
-    amounts = (terms.debit, terms.fee, terms.receive)
-    return (terms.receiver, terms.incoming_payment_id, *amounts, terms.asset.code, terms.asset.scale, path)
+    path = terms.path and _PathColumn(
+        str(terms.path.low), str(terms.path.high), str(terms.path.max_packet), terms.sends_all
+    )
+    return (
+        terms.receiver,
+        terms.incoming_payment_id,
+        terms.debit,
+        terms.fee,
+        terms.receive,
+        terms.asset.code,
+        terms.asset.scale,
+        path and msgspec.json.encode(path).decode(),
+    )
 
 
 def _write_text(terms: Terms) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -321,7 +322,8 @@ def begin_payment(server: Instance) -> str:
                 debit=500,
                 fee=0,
                 receive=490,
-                path=Way(low="1", high="1", max_packet="1000", sends_all=True),
+                path=Way(Fraction(1), Fraction(1), 1000),
+                sends_all=True,
                 asset=Asset("USD", 2),
             ),
         )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def _fill(tx: Transaction) -> None:
         )
         add_peer(tx, new, "test.own", NOW)
     liquidity.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00", NOW)
-    way = Way(low="1", high="2", max_packet="1000", sends_all=False)
+    way = Way(Fraction(1), Fraction(2), 1000)
     for payment_id in PAYMENTS:
         payment = OutgoingRecord(
             id=payment_id,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from functools import partial
 from itertools import count, takewhile
 from typing import Any, NamedTuple
@@ -237,7 +238,7 @@ class Books:
 def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
     """What a receiver on another server gets."""
     debit, receive = terms(shape, value, code)
-    path = Path(low="0.92", high="0.92", max_packet="1000", sends_all=True)
+    path = Path(Fraction("0.92"), Fraction("0.92"), 1000)
     return Offer(
         Terms(
             receiver=receiver,
@@ -247,6 +248,7 @@ def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
             receive=receive,
             asset=Asset(code, 2),
             path=path,
+            sends_all=True,
         ),
         None,
     )

@@ -24,7 +24,8 @@ from payres.interledger.sending.connection import (
 )
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
-from payres.interledger.sending.path import Capacity, ProbedPath, RateBounds, sendable
+from payres.interledger.sending.path import Capacity, RateBounds, sendable
+from payres.terms import Path
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True):
     max_source: int
     min_delivery: int
     min_rate: Fraction
-    path: ProbedPath
+    path: Path
     sends_all: bool
     unit_forgiven: bool = False
 
