@@ -199,7 +199,7 @@ class RemotePayments:
 
         def unit(work: Work) -> None:
             payment = outgoing.find_outgoing(work, payment_id)
-            if payment is None or payment.state != "sending" or packets.under_way(work, payment_id):
+            if payment is None or payment.state != "sending" or packets.in_flight_of_payment(work, payment_id):
                 return
             end_remote(work, payment, None if _arrived(payment) else failure)
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
-from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -51,11 +50,8 @@ def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
 
 
 def asset_by_id(tx: Transaction, asset_id: int) -> AssetRecord:
-    """Raises RowMissing: whoever has the id has it from a row that refers to the asset."""
-    asset = ASSETS.find(tx, "WHERE id = ?", asset_id)
-    if asset is None:
-        raise RowMissing(f"asset {asset_id} does not exist")
-    return asset
+    """Raises RowMissing."""
+    return ASSETS.by_id(tx, asset_id)
 
 
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -39,11 +38,8 @@ def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
 
 
 def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
-    """Raises RowMissing: whoever has the id has it from a row that refers to the client."""
-    client = CLIENTS.find(tx, "WHERE id = ?", client_id)
-    if client is None:
-        raise RowMissing(f"client {client_id} does not exist")
-    return client
+    """Raises RowMissing."""
+    return CLIENTS.by_id(tx, client_id)
 
 
 def ensure_client(
@@ -81,7 +77,7 @@ def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[st
     )
 
 
-def keep_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most: int, now: int) -> None:
+def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most: int, now: int) -> None:
     """Keeps a kid that a client presented its key with, and of all its kids the `most` presented last."""
     tx.execute(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",

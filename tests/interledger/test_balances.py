@@ -196,7 +196,7 @@ class Machine:
         assert payment is not None
         sent = self.oracle.total(PAID, outgoing_payment_id=payment_id)
         under_way = self.oracle.total({"prepared"}, outgoing_payment_id=payment_id)
-        assert packets.under_way(self.tx, payment_id) == under_way
+        assert packets.in_flight_of_payment(self.tx, payment_id) == under_way
         assert sent + under_way <= DEBIT - FEE
         (reservation, *_) = accounts.holds_of_payment(self.tx, payment_id)
         if payment_id not in self.oracle.over:

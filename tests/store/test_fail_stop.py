@@ -229,7 +229,8 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
     for statement in ("BEGIN", "COMMIT"):
         with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
             connection.fails_at = statement
-            assert isinstance(run_units([lambda tx: None], connection, world(Settings())), FailStop)
+            with pytest.raises(FailStop):
+                run_units([lambda tx: None], connection, world(Settings()))
             connection.fails_at = "BEGIN"
             [outcome] = run_reads([lambda tx: None], connection, world(Settings()))
             assert isinstance(outcome.error, FailStop)
