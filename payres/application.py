@@ -21,7 +21,8 @@ from payres.identifiers import Identifiers, SystemIdentifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
-from payres.interledger.link import Link, open_http
+from payres.interledger.link import BOUNDS as LINK_BOUNDS
+from payres.interledger.link import Link
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
@@ -85,23 +86,22 @@ async def _open(
     around = world(settings, clock, identifiers)
     database = await Database.open(settings.database, around)
     stack.push_async_callback(database.close)
-    http = GuardedClient(allow_private_hosts=settings.allow_private_hosts)
-    stack.push_async_callback(http.aclose)
+    http = await stack.enter_async_context(GuardedClient(settings.allow_private_hosts))
     if settings.rates_url:
-        rates_http = GuardedClient(settings.allow_private_hosts, Bounds(untrusted_hosts=False))
-        stack.push_async_callback(rates_http.aclose)
+        bounds = Bounds(untrusted_hosts=False)
+        rates_http = await stack.enter_async_context(GuardedClient(settings.allow_private_hosts, bounds))
         rates = RatesWorker(database, rates_http, clock, settings.rates_url, settings.rates_max_age)
         stack.push_async_callback(_stop, asyncio.create_task(rates.run()))
     stream_secret = await database.write(lambda tx: ensure_secret(tx, "stream"))
     client_key = await database.write(lambda tx: ensure_secret(tx, "client_key"))
     urls = around.urls
     identity = OwnIdentity(urls.wallet(ROOT_WALLET_PATH), client_key, clock)
-    receivers_http = GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS)
-    stack.push_async_callback(receivers_http.aclose)
+    receivers_http = await stack.enter_async_context(GuardedClient(settings.allow_private_hosts, RECEIVERS_BOUNDS))
     receivers = RemoteReceivers(receivers_http, identity, clock)
-    link, probe_link = (Link(open_http(settings.allow_private_hosts), database) for _ in range(2))
-    stack.push_async_callback(link.aclose)
-    stack.push_async_callback(probe_link.aclose)
+    link, probe_link = [
+        Link(await stack.enter_async_context(GuardedClient(settings.allow_private_hosts, LINK_BOUNDS)), database)
+        for _ in range(2)
+    ]
     ilp_address = settings.ilp_address
     recovery = Recovery(database, clock, link)
     stack.push_async_callback(_stop, asyncio.create_task(recovery.run()))

@@ -5,7 +5,6 @@ it reads the whole.
 """
 
 import asyncio
-import base64
 import re
 from typing import Annotated, Any, Final, TypeVar
 
@@ -14,6 +13,7 @@ from msgspec import Meta
 
 from payres.amounts import Asset, parse_value
 from payres.clock import Clock, format_time, parse_time
+from payres.encoding import base64url_decoded
 from payres.federation.access_tokens import AccessTokens, TokenScope
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
 from payres.federation.http import GuardedClient, Response
@@ -190,11 +190,11 @@ def _checked_wallet(body: _Private, url: str) -> str:
 
 def _asset(body: _Private) -> Asset:
     """The asset, the same in both amounts: the official client rejects two."""
-    asset = Asset(body.received_amount.asset_code, body.received_amount.asset_scale)
+    asset = body.received_amount.asset
     if not asset.code.isprintable():
         raise ValueError("its assetCode is not printable")
     wanted = body.incoming_amount
-    if wanted is not None and Asset(wanted.asset_code, wanted.asset_scale) != asset:
+    if wanted is not None and wanted.asset != asset:
         raise ValueError("its incomingAmount and its receivedAmount are in two assets")
     return asset
 
@@ -214,4 +214,4 @@ def _secret(text: object) -> bytes:
     """32 bytes, in base64url or base64, with or without padding."""
     if not (isinstance(text, str) and _SECRET.fullmatch(text)):
         raise ValueError("the sharedSecret of its ilp method is not 32 bytes in base64url")
-    return base64.urlsafe_b64decode(text[:43].replace("+", "-").replace("/", "_") + "=")
+    return base64url_decoded(text[:43].replace("+", "-").replace("/", "_"))
