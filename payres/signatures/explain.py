@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from payres.signatures.base import Fields, Message, field_value, header_fields, signature_base
+from payres.signatures.base import Fields, Message, header_fields, signature_base
 from payres.signatures.digest import ALGORITHMS, content_digest, digest_problem
 from payres.signatures.fields import SignatureInput, covered_components, signature_bytes
 from payres.signatures.jwk import JWK
@@ -216,7 +216,7 @@ def _check_digest(message: Message, fields: Fields, components: tuple[str, ...])
         return None, "there is no body, and no Content-Digest is needed"
     if b"content-digest" not in fields:
         raise SignatureError(Reason.MISSING_DIGEST, f"no Content-Digest; this body's is {content_digest(body)}")
-    sent = field_value(fields[b"content-digest"]).decode("latin-1")
+    sent = message.header("content-digest")
     problem = digest_problem(sent, body)
     if problem is not None:
         algorithm = next((name for name in ALGORITHMS if sent.lower().startswith(name)), "sha-512")
@@ -291,8 +291,7 @@ def _variation_cause(variation: Variation, key: KnownKey, keyid: str | None) -> 
 
 def _digest_causes(message: Message) -> Iterator[Cause]:
     """Which other body the digest is one of."""
-    lines = header_fields(message.headers).get(b"content-digest", ())
-    sent = field_value(lines).decode("latin-1")
+    sent = message.header("content-digest")
     for cause, what, content in other_bodies(message.body):
         if content != message.body and digest_problem(sent, content) is None:
             advice = "take the digest of the very bytes that are sent: serialise once, sign that, send that"

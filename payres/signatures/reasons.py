@@ -1,7 +1,6 @@
 """Why a signature is rejected: the stable words, what each one means, and the rejection itself."""
 
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -58,9 +57,6 @@ class Reason(StrEnum):
     DIGEST_UNSUPPORTED = ("digest_unsupported", "The Content-Digest header has neither sha-256 nor sha-512.")
     DIGEST_MISMATCH = ("digest_mismatch", "The Content-Digest header does not match the body.")
     SIGNATURE_MISMATCH = ("signature_mismatch", "The signature does not verify with the client's key.")
-
-
-REASONS: Final = tuple(Reason)
 
 
 class Rejected(msgspec.Struct, frozen=True):

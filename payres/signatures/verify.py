@@ -23,20 +23,7 @@ from payres.signatures.fields import (
 )
 from payres.signatures.jwk import JWK, public_key
 from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
-from payres.signatures.reasons import REASONS, Reason, Rejected, SignatureError, shown
-
-__all__ = [
-    "REASONS",
-    "Policy",
-    "Reason",
-    "Rejected",
-    "Unverified",
-    "Verified",
-    "parse",
-    "verify",
-    "verify_message",
-    "verify_with",
-]
+from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
 
 _DEFAULT_POLICY: Final = Policy()
 
@@ -220,7 +207,7 @@ def _digest_rejection(message: Message, fields: Fields, candidates: list[Candida
     """Check Content-Digest against the raw body if any candidate covers it, as all do when there is a body."""
     if b"content-digest" not in fields or all("content-digest" not in found.components for found in candidates):
         return None
-    reason = digest_problem(field_value(fields[b"content-digest"]).decode("latin-1"), message.body)
+    reason = digest_problem(message.header("content-digest"), message.body)
     if reason is None:
         return None
     advice = "Send Content-Digest as sha-512=:<base64>: over the exact bytes of the body."
