@@ -88,7 +88,7 @@ class RemoteReceivers:
         return payment
 
     async def fetch(self, url: str) -> RemoteIncomingPayment:
-        """The incoming payment at a URL, whatever its state. Raises RemoteReceiverFailed.
+        """The incoming payment at a URL, in any state. Raises RemoteReceiverFailed.
 
         `permanent` is false where it may be another server's bad moment.
         """

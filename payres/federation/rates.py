@@ -38,7 +38,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 class RatesWorker:
-    """Keeps the rates between all currencies in use fresh. `run` until cancelled.
+    """Refreshes the rates between all currencies in use. `run` until cancelled.
 
     `max_age` is how many seconds a rate is valid; it is requested again long before. `sleep` is for tests.
     """

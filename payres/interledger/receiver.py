@@ -73,7 +73,7 @@ class Receiver:
         if not deliver(work, arrival):
             return encode(payable.decline())
         reply = encode(payable.fulfill)
-        responses.keep(work, request, reply)
+        responses.store(work, request, reply)
         return reply
 
 

@@ -33,7 +33,7 @@ BATCH: Final = 128
 AT_ONCE: Final = 64  # payments that send packets at a time; the others wait for a slot
 AT_ONCE_FROM_WALLET: Final = 16  # of them, so that one wallet's slow receivers hold up no other wallet's payments
 LONGEST: Final = 7 * DAY  # after which a payment ends with what it has sent
-# Seconds that a payment keeps its slot; a receiver may take but a little from time to time.
+# Seconds that a payment has its slot; a receiver may take but a little from time to time.
 LONGEST_ATTEMPT: Final = 3600.0
 MAX_ATTEMPTS: Final = 5  # since something last arrived
 RETRY_SECONDS: Final = 1.0

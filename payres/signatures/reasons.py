@@ -62,7 +62,7 @@ class Reason(StrEnum):
 class Rejected(msgspec.Struct, frozen=True):
     """A signature that is not accepted.
 
-    `description` tells the caller what to do, `component` names the covered component concerned, and
+    `description` says what to do, `component` names the covered component concerned, and
     `signature_base` (only for `signature_mismatch`) is the base computed here, to compare with the signer's.
     """
 

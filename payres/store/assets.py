@@ -85,7 +85,7 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
 
 
 def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
-    """Keeps a rate that holds until its `expires_at`, unless one without end is set for this way or the way back."""
+    """Stores a rate that holds until its `expires_at`, unless one without end is set for this way or the way back."""
     back = find_rate(tx, rate.counter, rate.base)
     if back is not None and back.expires_at is None:
         return

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.clock import MINUTE
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
-# Microseconds that a nonce is kept after its signature has ceased to be fresh: longer than a request that came in time
-# can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
-NONCE_MARGIN = 300 * 1_000_000
+# How long a nonce is stored after its signature has ceased to be fresh: longer than a request that came in time can
+# wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
+NONCE_MARGIN = 5 * MINUTE
 
 
 class ClientRecord(msgspec.Struct, frozen=True):
-    """Who asks. Exactly one of wallet_address (as first written) and jwk (JSON of its public members) is present."""
+    """A client. Exactly one of wallet_address (as first written) and jwk (JSON of its public members) is present."""
 
     id: int
     identity: str
@@ -50,7 +51,7 @@ def ensure_client(
     now: int,
     purge_at: int | None = None,
 ) -> ClientRecord:
-    """The client, remembered from its first request on; of a key that came with another kid, the newest counts.
+    """The client, stored from its first request on; of a key that came with another kid, the newest counts.
 
     `purge_at` is when to see whether a new one is needed any more; None when nobody need look before it had a grant.
     """
@@ -69,7 +70,7 @@ def client_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
 
 
 def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[str, str]], now: int) -> None:
-    """Keeps what was just fetched, as pairs of kid and x, and deletes what is no longer there."""
+    """Stores what was just fetched, as pairs of kid and x, in place of what was there."""
     tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
     tx.executemany(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
@@ -78,13 +79,13 @@ def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[st
 
 
 def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most: int, now: int) -> None:
-    """Keeps a kid that a client presented its key with, and of all its kids the `most` presented last."""
+    """Stores a kid that a client presented its key with; of all its kids the `most` presented last stay."""
     tx.execute(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
         (client_id, kid, x, now),
     )
-    kept = tx.execute("SELECT kid, fetched_at FROM client_key WHERE client_id = ?", (client_id,)).fetchall()
-    oldest_first = sorted(kept, key=lambda row: (row[0] == kid, row[1]))
+    stored = tx.execute("SELECT kid, fetched_at FROM client_key WHERE client_id = ?", (client_id,)).fetchall()
+    oldest_first = sorted(stored, key=lambda row: (row[0] == kid, row[1]))
     for surplus, _ in oldest_first[:-most]:
         tx.execute("DELETE FROM client_key WHERE client_id = ? AND kid = ?", (client_id, surplus))
 

@@ -1,4 +1,4 @@
-"""SQL of the server's own secrets, made at first use and kept in the database file; and encryption under them."""
+"""SQL of the server's own secrets, made at first use; and encryption under them."""
 
 import os
 import secrets
@@ -19,7 +19,7 @@ def ensure_secret(tx: Transaction, name: str, length: int = 32) -> bytes:
 
 
 def encrypt(tx: Transaction, name: str, text: str) -> bytes:
-    """A text encrypted under the named secret, so that its column tells nothing. Needs a writing transaction."""
+    """A text encrypted under the named secret. Needs a writing transaction."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(ensure_secret(tx, name)).encrypt(nonce, text.encode(), None)
 

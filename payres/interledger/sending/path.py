@@ -108,7 +108,7 @@ class Capacity:
             return
         self._maximum, self._exact = maximum, exact
         if self._passed > maximum:
-            self._passed = 0  # the path has changed, so what passed before proves nothing
+            self._passed = 0  # the path has changed, so what passed before says nothing
         elif self._passed == maximum:
             self._exact = True
 

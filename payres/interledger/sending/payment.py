@@ -180,7 +180,7 @@ async def pay(connection: Connection, plan: Plan) -> Result:
     """Sends what the plan allows. Returns when every packet has its outcome; failures are in the result.
 
     Raises only what `PacketSender.pay` raises, after the other packets have their outcome; the packet concerned counts
-    as lost. When cancelled, it stops at once and leaves the packets in flight to whoever recorded them.
+    as lost. When cancelled, it stops at once and leaves the packets in flight to the caller, who recorded them.
     """
     connection.begin()
     run = _Run(connection, plan)

@@ -97,7 +97,7 @@ class _Search:
         return None
 
     async def _pause(self, until: int, *, until_news: bool) -> None:
-        """Waits until then, or for the end of the search; `until_news` for whatever comes next."""
+        """Waits until then, or for the end of the search; `until_news` for the next answer."""
         while True:
             await wait(self._news, until)
             if until_news or monotonic() >= until or self._failure or self._found():
@@ -112,7 +112,7 @@ class _Search:
     async def _ask(self, amount: int) -> None:
         try:
             self._learn(amount, await self._connection.ask(amount))
-        except Exception as error:  # raised to whoever waits for the probe
+        except Exception as error:  # raised again by `run`
             self._failure = self._failure or error
         finally:
             del self._asking[amount]
