@@ -266,8 +266,8 @@ def run_units(
         raise
     except Exception as error:
         _roll_back(connection)
-        if cause := damage(error):
-            raise cause from error
+        if found := damage(error):
+            raise found from error
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
         _overwrite(connection)
         return [Raised(Unavailable(NOT_STORED)) for _ in units]

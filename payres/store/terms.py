@@ -18,6 +18,10 @@ class _PathColumn(msgspec.Struct, frozen=True):
     max_packet: str
     sends_all: bool
 
+    @property
+    def path(self) -> Path:
+        return Path(Fraction(self.low), Fraction(self.high), int(self.max_packet))
+
 
 _PATH = msgspec.json.Decoder(_PathColumn)
 
@@ -32,15 +36,16 @@ def _read(row: Row) -> Terms:
         fee=int(fee),
         receive=int(receive),
         asset=Asset(code, scale),
-        path=column and Path(Fraction(column.low), Fraction(column.high), int(column.max_packet)),
+        path=None if column is None else column.path,
         sends_all=column is not None and column.sends_all,
     )
 
 
 def _write(terms: Terms) -> tuple[Any, ...]:
-    path = terms.path and _PathColumn(
-        str(terms.path.low), str(terms.path.high), str(terms.path.max_packet), terms.sends_all
-    )
+    path, text = terms.path, None
+    if path is not None:
+        column = _PathColumn(str(path.low), str(path.high), str(path.max_packet), terms.sends_all)
+        text = msgspec.json.encode(column).decode()
     return (
         terms.receiver,
         terms.incoming_payment_id,
@@ -49,7 +54,7 @@ def _write(terms: Terms) -> tuple[Any, ...]:
         terms.receive,
         terms.asset.code,
         terms.asset.scale,
-        path and msgspec.json.encode(path).decode(),
+        text,
     )
 
 
