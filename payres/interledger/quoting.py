@@ -124,9 +124,8 @@ class RemoteQuotes:
         )
 
     async def _probe(self, payer: _Payer, receiver: RemoteIncomingPayment) -> Path:
-        assert receiver.ilp_address is not None
-        assert receiver.shared_secret is not None
-        destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
+        assert receiver.method is not None, "what is open can be paid"
+        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         packets = self._outbound.open(payer.asset, payer.wallet_id)
         try:
             return await probe(Connection(packets, destination, self._outbound.timing))

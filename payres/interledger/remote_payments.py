@@ -157,11 +157,10 @@ class RemotePayments:
             return _Attempt("end" if error.permanent else "retry", error.sentence)
         if receiver.asset != payment.terms.asset:
             return _Attempt("end", "the receiver now takes another asset than was quoted")
-        assert receiver.ilp_address is not None
-        assert receiver.shared_secret is not None
+        assert receiver.method is not None, "what is open can be paid"
         wallet = await self._database.read(lambda work: wallets.wallet_by_id(work, payment.wallet_address_id))
         source = wallet.asset
-        destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
+        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         connection = Connection(self.outbound.open(source, wallet.id, payment.id), destination, self.outbound.timing)
         try:
             async with asyncio.timeout(LONGEST_ATTEMPT):

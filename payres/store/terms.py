@@ -1,6 +1,7 @@
 """The terms of quotes and outgoing payments as the columns of their tables."""
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -18,17 +19,13 @@ class _PathColumn(msgspec.Struct, frozen=True):
     max_packet: str
     sends_all: bool
 
-    @property
-    def path(self) -> Path:
-        return Path(Fraction(self.low), Fraction(self.high), int(self.max_packet))
-
 
 _PATH = msgspec.json.Decoder(_PathColumn)
 
 
 def _read(row: Row) -> Terms:
     receiver, incoming_payment_id, debit, fee, receive, code, scale, text = row
-    column = None if text is None else _PATH.decode(text)
+    path, sends_all = (None, False) if text is None else _read_path(text)
     return Terms(
         receiver=receiver,
         incoming_payment_id=incoming_payment_id,
@@ -36,9 +33,16 @@ def _read(row: Row) -> Terms:
         fee=int(fee),
         receive=int(receive),
         asset=Asset(code, scale),
-        path=None if column is None else column.path,
-        sends_all=column is not None and column.sends_all,
+        path=path,
+        sends_all=sends_all,
     )
+
+
+@lru_cache(maxsize=1024)
+def _read_path(text: str) -> tuple[Path, bool]:
+    """Cached, because reading fractions costs more than the rest of the row, and every packet has its payment read."""
+    column = _PATH.decode(text)
+    return Path(Fraction(column.low), Fraction(column.high), int(column.max_packet)), column.sends_all
 
 
 def _write(terms: Terms) -> tuple[Any, ...]:

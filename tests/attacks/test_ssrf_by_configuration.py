@@ -16,7 +16,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.cli import main
 from payres.clock import SECOND
-from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment
 from payres.interledger.outbound import SILENT
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
 from payres.operator.peers import NewPeer, add_peer
@@ -269,8 +269,7 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
             received=0,
             expires_at=None,
             completed=False,
-            ilp_address=f"test.{peer}.receiver",
-            shared_secret=bytes(32),
+            method=IlpMethod(f"test.{peer}.receiver", bytes(32)),
         )
 
     vars(server.context.receivers)["fetch_open"] = fetch_open
