@@ -11,12 +11,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from payres.clock import SECOND
 from payres.signatures.base import Fields, Message, header_fields, signature_base
 from payres.signatures.digest import ALGORITHMS, content_digest, digest_problem
 from payres.signatures.fields import SignatureInput, covered_components, signature_bytes
 from payres.signatures.jwk import JWK
-from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
+from payres.signatures.parameters import SECOND, Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
 from payres.signatures.variations import Signed, Variation, other_bodies, variations
 from payres.signatures.verify import parse, required_components, signed_inputs, verify_with

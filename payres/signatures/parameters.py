@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from typing import NoReturn, cast
+from typing import Final, NoReturn, cast
 
 import http_sf
 import msgspec
 
-from payres.clock import SECOND
 from payres.limits import MAX_KEYID_LENGTH, MAX_NONCE_LENGTH
 from payres.signatures.reasons import Reason, SignatureError
 
+SECOND: Final = 1_000_000  # microseconds
 # What nearly every client sends: strings without escapes, and whole numbers (RFC 9651 sections 4.2.4 and 4.2.5).
 _PLAIN = r';([a-z]++)=(?:"([ !#-\[\]-~]*+)"|([0-9]{1,15}+))'
 _PLAIN_PARAMETER = re.compile(_PLAIN)
