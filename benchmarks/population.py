@@ -20,10 +20,9 @@ from payres.settings import Settings
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import grants
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.grants import GrantRecord
 from payres.store.incoming import INCOMING
-from payres.store.work import Work, world
+from payres.store.work import Transaction, Work, world
 from payres.urls import Urls, canonical
 from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 

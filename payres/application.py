@@ -22,7 +22,8 @@ from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
-from payres.interledger.link import Link, open_http
+from payres.interledger.link import BOUNDS as LINK_BOUNDS
+from payres.interledger.link import Link
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
@@ -129,9 +130,7 @@ class _Node(NamedTuple):
 async def _open_interledger(around: World, database: Database, identity: OwnIdentity, stack: AsyncExitStack) -> _Node:
     settings, clock, ilp_address = around.settings, around.clock, around.settings.ilp_address
     receivers = RemoteReceivers(_open_client(settings, stack, RECEIVERS_BOUNDS), identity, clock)
-    link, probe_link = (Link(open_http(settings.allow_private_hosts), database) for _ in range(2))
-    stack.push_async_callback(link.aclose)
-    stack.push_async_callback(probe_link.aclose)
+    link, probe_link = (Link(_open_client(settings, stack, LINK_BOUNDS), database) for _ in range(2))
     recovery = Recovery(database, clock, link)
     outbound = Outbound(database, link, probe_link, clock, around.identifiers, ilp_address)
     credentials = CredentialSource(await database.write(partial(ensure_secret, name="stream")), ilp_address)

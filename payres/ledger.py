@@ -15,8 +15,8 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.store import accounts
 from payres.store.accounts import AccountRecord
-from payres.store.database import Transaction
 from payres.store.fail_stop import FailStop
+from payres.store.work import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,30 +1,32 @@
-"""The terms of a payment: what leaves the sender, what arrives, at whom, and over which way.
+"""The terms of a payment: what leaves the sender, what arrives, at whom, and over which path.
 
 A quote offers them, a payment is made on them, a grant's limits are checked against them.
 """
+
+from fractions import Fraction
 
 import msgspec
 
 from payres.amounts import Asset
 
 
-class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """What a probe found: bounds of delivered per sent smallest unit ("n/d"), and the largest packet that gets through.
+class Path(msgspec.Struct, frozen=True):
+    """What a probe has found: of each smallest unit sent, at least `low` and less than `high` arrive.
 
-    `sends_all` is for a payment that shall send all of its debit amount, rather than deliver an amount and stop.
+    `max_packet` is the most that one packet may carry, 2^64-1 when the path has set no limit.
     """
 
-    low: str
-    high: str
-    max_packet: str
-    sends_all: bool
+    low: Fraction
+    high: Fraction
+    max_packet: int
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """At most `debit` leaves the sender, `fee` of it stays with the operator, `receive` arrives; in minor units.
 
     `debit` and `fee` are in the sender's asset, `receive` is in `asset`, the receiver's. `receiver` is a canonical URL;
-    `incoming_payment_id` is set when it is on this server, `path` when it is not.
+    `incoming_payment_id` is set when it is on this server, `path` when it is not. Over a path, a payment that
+    `sends_all` sends all of its debit amount, rather than deliver `receive` and stop.
     """
 
     receiver: str
@@ -34,6 +36,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     receive: int
     asset: Asset
     path: Path | None = None
+    sends_all: bool = False
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -41,13 +44,3 @@ class Offer(msgspec.Struct, frozen=True):
 
     terms: Terms
     expires_at: int | None
-
-
-def encode_path(path: Path) -> str:
-    """The path as rows keep it."""
-    return msgspec.json.encode(path).decode()
-
-
-def decode_path(text: str) -> Path:
-    """The path that `encode_path` wrote."""
-    return msgspec.json.decode(text, type=Path)

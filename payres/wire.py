@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from payres.amounts import Asset
 from payres.errors import InvalidRequest
 from payres.limits import (
     MAX_ACCESS_ITEMS,
@@ -54,6 +55,10 @@ class Amount(Resource, frozen=True, kw_only=True):
     value: str
     asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
     asset_scale: Scale
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
 
 
 # Requests of the resource server (Specification 4.3, 4.4, 4.7)

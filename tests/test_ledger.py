@@ -18,9 +18,10 @@ from payres.store.accounts import AccountRecord
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction, savepoint
+from payres.store.database import savepoint
 from payres.store.incoming import IncomingRecord, insert_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing
+from payres.store.work import Transaction
 from payres.terms import Terms
 from tests.helpers import examples
 

@@ -7,7 +7,7 @@ from payres.amounts import format_decimal
 from payres.cli.session import Resource, Session, with_session
 from payres.store import accounts, assets
 from payres.store.assets import AssetRecord
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 
 @click.group()

@@ -7,7 +7,7 @@ from payres.cli.wallet import describe
 from payres.grants.passwords import verify_password
 from payres.operator import wallets
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 ASSET, SCALE = "USD", 2
 BALANCES = {"alice": "1000.00", "bob": None}

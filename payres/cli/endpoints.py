@@ -3,7 +3,7 @@
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
 from payres.http.responses import JSON
-from payres.signatures.base import Message, field_value, header_fields
+from payres.signatures.base import Message
 from payres.signatures.explain import MISSING_TOKEN, Verdict
 
 
@@ -14,22 +14,18 @@ def endpoint_errors(message: Message) -> list[Verdict]:
     if endpoint is None:
         return []
     errors = []
-    if not accepts(_header(message, b"accept")):
+    if not accepts(message.header("accept")):
         says = f"Accept rules out {JSON}, which is all that the server answers with."
         errors.append(Verdict("not_acceptable", says))
-    media_type = _header(message, b"content-type").partition(";")[0].strip().lower()
+    media_type = message.header("content-type").partition(";")[0].strip().lower()
     if message.body and endpoint.takes_json and media_type != JSON:
         errors.append(Verdict("unsupported_media_type", f"Send the body as Content-Type: {JSON}."))
-    is_public = endpoint.is_public and b"authorization" not in header_fields(message.headers)
+    is_public = endpoint.is_public and all(name != b"authorization" for name, _ in message.headers)
     if endpoint.needs_token and not is_public and not _has_token(message):
         errors.append(Verdict(MISSING_TOKEN, "Send the access token as Authorization: GNAP <token>."))
     return errors
 
 
 def _has_token(message: Message) -> bool:
-    scheme, _, token = _header(message, b"authorization").partition(" ")
+    scheme, _, token = message.header("authorization").partition(" ")
     return scheme.lower() == "gnap" and bool(token.strip())
-
-
-def _header(message: Message, name: bytes) -> str:
-    return field_value(header_fields(message.headers).get(name, ())).decode("latin-1")

@@ -9,7 +9,7 @@ from payres.operator import assets
 from payres.operator import liquidity as rules
 from payres.store import assets as asset_store
 from payres.store.assets import RateRecord
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 SCALE = click.IntRange(0, 255)
 

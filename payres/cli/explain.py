@@ -10,7 +10,7 @@ from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time, parse_time
 from payres.operator.wallets import require_wallet
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
     from payres.signatures.explain import Explanation, KnownKey

@@ -12,8 +12,8 @@ from payres.errors import InvalidRequest
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
 from payres.store.wallets import KeyRecord, WalletRecord
+from payres.store.work import Transaction
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
     from payres.signatures.jwk import JWK

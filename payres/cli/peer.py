@@ -14,8 +14,8 @@ from payres.operator.peers import NewPeer, PeerChange
 from payres.store import accounts, packets
 from payres.store import assets as asset_store
 from payres.store import peers as peer_store
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 
 
 @click.group()
@@ -236,7 +236,7 @@ def describe(tx: Transaction, record: PeerRecord) -> Resource:
     """A peer as it is printed, without its tokens. Amounts are decimals; the balance is what we owe the peer."""
     asset = record.asset
     count, amount = packets.in_flight(tx, record.id)
-    doubtful, doubt = packets.in_doubt(tx, record.id)
+    doubtful, doubt = packets.outcome_unknown(tx, record.id)
     left = ledger.free_balance(accounts.account_by_id(tx, record.account_id))
     return {
         "name": record.name,

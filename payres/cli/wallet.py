@@ -9,8 +9,8 @@ from payres.clock import format_time
 from payres.operator import wallets
 from payres.store import accounts
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
 from payres.store.wallets import WalletRecord
+from payres.store.work import Transaction
 
 
 @click.group()

@@ -2,30 +2,27 @@
 
 from typing import Literal
 
-# What each word means:
-#   bad_url            the URL is not https (or http, where private hosts are allowed), or cannot be parsed
-#   bad_request        the request cannot be written as HTTP, such as a header value with a line break
-#   unresolvable       the name has no address, or no public one where only public ones are permitted
-#   forbidden_address  every address of the name is one that is not permitted even where private ones are
-#   connection_failed  no connection, or it broke; also a certificate that does not verify for the name
-#   timeout            the exchange took too long
-#   busy               too many exchanges are in flight, with this host or in all, or too many lookups
-#   too_large          the body is longer than is read
-#   bad_response       the answer breaks off, is not HTTP/1.1, or has a content coding although none was accepted
-#   bad_status         the answer is not a 200; `status` has it
-#   bad_content        the body is not what was asked for
 Reason = Literal[
-    "bad_url",
-    "bad_request",
-    "unresolvable",
-    "forbidden_address",
-    "connection_failed",
-    "timeout",
-    "busy",
-    "too_large",
-    "bad_response",
-    "bad_status",
-    "bad_content",
+    "bad_url",  # not https (or http, where private hosts are allowed), or cannot be parsed
+    "bad_request",  # the request cannot be written as HTTP, such as a header value with a line break
+    "unresolvable",  # the name has no address, or no public one where only public ones are permitted
+    "forbidden_address",  # every address of the name is one that is not permitted even where private ones are
+    "connection_failed",  # no connection, or it broke; also a certificate that does not verify for the name
+    "timeout",  # the exchange took too long
+    "busy",  # too many exchanges are in flight, with this host or in all, or too many lookups
+    "too_large",  # the body is longer than is read
+    "bad_response",  # the answer breaks off, is not HTTP/1.1, or has a content coding although none was accepted
+    "bad_status",  # the answer is not a 200; `status` has it
+    "bad_content",  # the body is not what was asked for
+]
+ReceiverReason = Literal[
+    "not_found",  # there is no such incoming payment
+    "unreachable",  # no answer could be had: no connection, no time, an error of the other server
+    "refused",  # the other server denies access to it, or grants it only with somebody's consent
+    "bad_content",  # an answer is not what Open Payments says it is
+    "completed",  # it takes no more money, because it has all or was completed
+    "expired",  # it takes no more money, because its time is over
+    "no_ilp_method",  # it cannot be paid over Interledger
 ]
 
 
@@ -43,17 +40,6 @@ class FetchFailed(Exception):
         self.sentence = sentence
         self.status = status
         self.unsent = False
-
-
-# What each word means:
-#   not_found      there is no such incoming payment
-#   unreachable    no answer could be had: no connection, no time, an error of the other server
-#   refused        the other server denies access to it, or grants it only with somebody's consent
-#   bad_content    an answer is not what Open Payments says it is
-#   completed      it takes no more money, because it has all or was completed
-#   expired        it takes no more money, because its time is over
-#   no_ilp_method  it cannot be paid over Interledger
-ReceiverReason = Literal["not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"]
 
 
 class RemoteReceiverFailed(Exception):

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 Trace = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
-# How many exchanges may wait for each that is in flight; whoever comes after them fails at once.
+# How many exchanges may wait for each that is in flight; more fail at once.
 WAITING_FOR_SLOT: Final = 3
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What one exchange may cost: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
 
-    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections kept for the next ones.
+    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections left open for the next ones.
     `untrusted_hosts` says that requests name the hosts, so that the lookups that each address causes are bounded too.
     """
 
@@ -45,7 +45,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer, whatever its status. Header names are lower-case; lines of one name are joined with commas."""
+    """An answer of any status. Header names are lower-case; lines of one name are joined with commas."""
 
     status: int
     headers: Mapping[str, str]
@@ -70,7 +70,7 @@ class GuardedClient:
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
-        # Kept when the connections are closed: a lookup that hangs holds its slot all the same.
+        # Survives `aclose`: a lookup that hangs holds its slot all the same.
         self._resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
         self._tls = tls
         self._opener = opener
@@ -110,7 +110,7 @@ class GuardedClient:
             raise
 
     async def aclose(self) -> None:
-        """Closes the connections that are kept open. A later request opens new ones."""
+        """Closes the open connections. A later request opens new ones."""
         transport, self._transport = self._transport, None
         if transport is not None:
             await transport.aclose()

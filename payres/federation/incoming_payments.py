@@ -5,7 +5,6 @@ it reads the whole.
 """
 
 import asyncio
-import base64
 import re
 from typing import Annotated, Any, Final, TypeVar
 
@@ -14,6 +13,7 @@ from msgspec import Meta
 
 from payres.amounts import Asset, parse_value
 from payres.clock import Clock, format_time, parse_time
+from payres.encoding import base64url_decoded
 from payres.federation.access_tokens import AccessTokens, TokenScope
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
 from payres.federation.http import GuardedClient, Response
@@ -39,10 +39,17 @@ _FAILURES: Final[dict[Reason, tuple[ReceiverReason, bool]]] = {
 }
 
 
+class IlpMethod(msgspec.Struct, frozen=True):
+    """How an incoming payment is paid over Interledger; the shared secret has 32 bytes."""
+
+    ilp_address: str
+    shared_secret: bytes
+
+
 class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
     """An incoming payment as its server describes it; amounts are in smallest units of `asset`, times microseconds.
 
-    A payment that can be paid over Interledger has an address and a shared secret.
+    `method` is None for one that cannot be paid over Interledger.
     """
 
     url: str
@@ -52,8 +59,7 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
     received: int
     expires_at: int | None
     completed: bool
-    ilp_address: str | None
-    shared_secret: bytes | None
+    method: IlpMethod | None
 
     @property
     def remaining(self) -> int | None:
@@ -82,13 +88,13 @@ class RemoteReceivers:
         if payment.expires_at is not None and payment.expires_at <= self._clock.now():
             expired_at = format_time(payment.expires_at)
             raise RemoteReceiverFailed("expired", f"The incoming payment expired at {expired_at}", permanent=True)
-        if payment.ilp_address is None:
+        if payment.method is None:
             sentence = "The incoming payment cannot be paid over Interledger: its server offers no such method"
             raise RemoteReceiverFailed("no_ilp_method", sentence, permanent=True)
         return payment
 
     async def fetch(self, url: str) -> RemoteIncomingPayment:
-        """The incoming payment at a URL, whatever its state. Raises RemoteReceiverFailed.
+        """The incoming payment at a URL, in any state. Raises RemoteReceiverFailed.
 
         `permanent` is false where it may be another server's bad moment.
         """
@@ -164,7 +170,6 @@ def _decode(url: str, response: Response, kind: type[T]) -> T:
 
 def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
     try:
-        ilp_address, shared_secret = _ilp_method(body.methods)
         return RemoteIncomingPayment(
             url=url,
             wallet_address=_checked_wallet(body, url),
@@ -173,8 +178,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
             received=parse_value(body.received_amount.value),
             expires_at=None if body.expires_at is None else parse_time(body.expires_at),
             completed=body.completed,
-            ilp_address=ilp_address,
-            shared_secret=shared_secret,
+            method=_ilp_method(body.methods),
         )
     except ValueError as error:
         raise FetchFailed("bad_content", f"{url} is not an incoming payment: {error}") from error
@@ -190,28 +194,28 @@ def _checked_wallet(body: _Private, url: str) -> str:
 
 def _asset(body: _Private) -> Asset:
     """The asset, the same in both amounts: the official client rejects two."""
-    asset = Asset(body.received_amount.asset_code, body.received_amount.asset_scale)
+    asset = body.received_amount.asset
     if not asset.code.isprintable():
         raise ValueError("its assetCode is not printable")
     wanted = body.incoming_amount
-    if wanted is not None and Asset(wanted.asset_code, wanted.asset_scale) != asset:
+    if wanted is not None and wanted.asset != asset:
         raise ValueError("its incomingAmount and its receivedAmount are in two assets")
     return asset
 
 
-def _ilp_method(methods: list[dict[str, Any]]) -> tuple[str, bytes] | tuple[None, None]:
-    """Address and shared secret of the first method of type ilp; methods of other types are passed over."""
+def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
+    """The first method of type ilp; methods of other types are passed over. Raises ValueError."""
     method = next((method for method in methods if method.get("type") == "ilp"), None)
     if method is None:
-        return None, None
+        return None
     address, secret = method.get("ilpAddress"), method.get("sharedSecret")
     if not isinstance(address, str) or len(address) > MAX_ILP_ADDRESS or not ILP_ADDRESS.fullmatch(address):
         raise ValueError("the ilpAddress of its ilp method is not an ILP address")
-    return address, _secret(secret)
+    return IlpMethod(address, _secret(secret))
 
 
 def _secret(text: object) -> bytes:
     """32 bytes, in base64url or base64, with or without padding."""
     if not (isinstance(text, str) and _SECRET.fullmatch(text)):
         raise ValueError("the sharedSecret of its ilp method is not 32 bytes in base64url")
-    return base64.urlsafe_b64decode(text[:43].replace("+", "-").replace("/", "_") + "=")
+    return base64url_decoded(text[:43].replace("+", "-").replace("/", "_"))

@@ -97,7 +97,7 @@ class Lookups:
         """What the thread does."""
         try:
             found: Sequence[str] | Exception = self._find(lookup.name, port)
-        except Exception as error:  # whatever it is, it is for those who wait
+        except Exception as error:  # it is for those who wait
             found = error
         with suppress(RuntimeError):  # the loop has been closed, and nobody waits any more
             loop.call_soon_threadsafe(self._end, lookup, found)
@@ -111,7 +111,7 @@ class Lookups:
             return
         lookup.addresses.set_exception(found)
         lookup.addresses.exception()  # so that asyncio logs nothing where nobody waits any more
-        # Each is kept for the same time, so the first is always the oldest.
+        # Each stays for the same time, so the first is always the oldest.
         self._failed_until[lookup.name] = self._clock() + FAILED_LOOKUP_SECONDS
         if len(self._failed_until) > MAX_FAILED_NAMES:
             del self._failed_until[next(iter(self._failed_until))]

@@ -16,7 +16,8 @@ from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.store import assets
 from payres.store.assets import RateRecord
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
+from payres.store.work import Transaction
 from payres.worker import Sleep, Worker
 
 LEAST_PAUSE: Final = 5
@@ -37,7 +38,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 
 
 class RatesWorker:
-    """Keeps the rates between all currencies in use fresh. `run` until cancelled.
+    """Refreshes the rates between all currencies in use. `run` until cancelled.
 
     `max_age` is how many seconds a rate is valid; it is requested again long before. `sleep` is for tests.
     """
@@ -61,19 +62,13 @@ class RatesWorker:
 
     async def run(self) -> None:
         """Refreshes until the database is in fail-stop. A round that fails is tried again when the next one is due."""
-        await Worker("the refresh of exchange rates", self._database, self._round, self._pause, self._sleep).run()
+        await Worker("the refresh of exchange rates", self._database, self.refresh, self._pause, self._sleep).run()
 
-    async def _round(self) -> float:
-        await self.refresh()
-        return self._pause
-
-    async def refresh(self) -> None:
-        """Asks once for each currency in use. Rates that the operator set stay as they are."""
+    async def refresh(self) -> float:
+        """Asks once for each currency in use; seconds until the next time. Rates that the operator set stay."""
         codes = await self._database.read(assets.list_codes)
-        if len(codes) < 2:
-            return
         rates: list[RateRecord] = []
-        for base in codes:
+        for base in codes if len(codes) > 1 else ():
             try:
                 rates += await self._fetch(base, [code for code in codes if code != base])
             except FetchFailed as error:
@@ -83,10 +78,12 @@ class RatesWorker:
             for rate in rates:
                 assets.refresh_rate(tx, rate)
 
-        await self._database.write(unit)
+        if rates:
+            await self._database.write(unit)
+        return self._pause
 
     async def _fetch(self, base: str, counters: Sequence[str]) -> list[RateRecord]:
-        asked_at = self._clock.now()  # before the question, so that no rate counts as younger than it is
+        asked_at = self._clock.now()  # before the request, so that no rate counts as younger than it is
         found = await fetch_rates(self._http, self._url, base, counters)
         expires_at = asked_at + self._max_age * SECOND
         return [RateRecord(base, counter, rate, asked_at, expires_at) for counter, rate in found.items()]

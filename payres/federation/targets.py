@@ -58,7 +58,7 @@ def parse_target(url: str) -> Target:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL in canonical form, by which servers are told apart (RFC 6454)."""
+    """Scheme, host and port of a URL in canonical form, which identifies a server (RFC 6454)."""
     parts = urlsplit(canonical(url))
     return f"{parts.scheme}://{parts.netloc}"
 
@@ -79,10 +79,10 @@ def _ascii_host(authority: str, host: str) -> str:
 
 
 def _without_dots(path: str) -> str:
-    kept: list[str] = []
+    segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
-            kept = kept[:1] + kept[1:-1]
+            segments = segments[:1] + segments[1:-1]
         elif segment != ".":
-            kept.append(segment)
-    return "/".join(kept)
+            segments.append(segment)
+    return "/".join(segments)

@@ -22,7 +22,7 @@ MAX_ADDRESSES = 8
 # Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
 KEEPALIVE_SECONDS = 4.0
 
-# Where distributions keep their certificates, for a Python whose OpenSSL was built to look elsewhere.
+# Where distributions have their certificates, for a Python whose OpenSSL looks in another place.
 _CERTIFICATE_FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -36,7 +36,7 @@ log = logging.getLogger("payres.federation")
 
 
 class Transport:
-    """Exchanges over connections that are kept for the next ones. HTTP/1.1 only; no proxies, redirects or cookies."""
+    """Exchanges over a pool of connections. HTTP/1.1 only; no proxies, redirects or cookies."""
 
     def __init__(self, network: httpcore2.AsyncNetworkBackend, tls: ssl.SSLContext, bounds: Bounds) -> None:
         self._max_body_bytes = bounds.max_body_bytes
@@ -89,7 +89,7 @@ class Transport:
 class GuardedNetwork(httpcore2.AsyncNetworkBackend):
     """Opens connections to permitted addresses only.
 
-    The check and the connection use the same answer of one lookup, so a name that points elsewhere a moment later
+    The check and the connection use the same answer of one lookup, so a name that has another address a moment later
     changes nothing. TLS still verifies the name: the connection pool hands it to the handshake.
     """
 
@@ -135,7 +135,7 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         if permitted:
             return permitted[:MAX_ADDRESSES]
         if not self._allow_private_hosts:
-            # One message for both cases: two would tell clients which names there are inside the network.
+            # One message for both cases: two would show clients which names there are inside the network.
             log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
             raise FetchFailed("unresolvable", f"{host} has no public address; name a host that all the net can reach")
         if found:
@@ -187,7 +187,7 @@ def _joined(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
 
 @contextmanager
 def _translated(host: str) -> Iterator[None]:
-    """Turns what can go wrong on a connection into FetchFailed; the original is kept as its cause."""
+    """Turns what can go wrong on a connection into FetchFailed; the original is its cause."""
     try:
         yield
     except httpcore2.TimeoutException as error:

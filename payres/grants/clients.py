@@ -83,7 +83,7 @@ def remember(work: Work, client: Client) -> ClientRecord:
         record = clients.ensure_client(work, *about, work.now, work.now + CLIENT_RETENTION)
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
-        clients.keep_presented_key(work, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, work.now)
+        clients.store_presented_key(work, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, work.now)
     return record
 
 

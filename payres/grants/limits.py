@@ -43,7 +43,7 @@ def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms)
     if limits.debit_amount:
         _check_amount("debitAmount", limits.debit_amount, spent.debit if spent else 0, terms.debit)
     if limits.receive_amount:
-        if (limits.receive_amount.asset_code, limits.receive_amount.asset_scale) != (asset.code, asset.scale):
+        if limits.receive_amount.asset != asset:
             raise _exceeded("receiveAmount", "The grant's receiveAmount is in another asset than the receiver's")
         _check_amount("receiveAmount", limits.receive_amount, spent.receive if spent else 0, terms.receive)
     return window
@@ -117,7 +117,7 @@ def _check_requested(amount: Amount, asset: Asset | None, member: str) -> None:
         raise InvalidRequest(f"limits.{member}.value: {error}", field=f"{REQUESTED}.{member}.value") from error
     if value == 0:
         raise InvalidRequest(f"limits.{member} of 0 permits nothing", field=f"{REQUESTED}.{member}.value")
-    if asset and (amount.asset_code, amount.asset_scale) != (asset.code, asset.scale):
+    if asset and amount.asset != asset:
         raise InvalidRequest(
             f"limits.{member} must be in {asset.code} with assetScale {asset.scale}", field=f"{REQUESTED}.{member}"
         )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from payres import errors
 from payres.errors import DomainError
-from payres.signatures.reasons import REASONS as SIGNATURE_REASONS
+from payres.signatures.reasons import Reason
 
 Details = Mapping[str, Any]
 
@@ -52,7 +52,7 @@ for _status, _code in sorted({*ANSWERS.values(), *_AT_THE_EDGE}):
 
 # Every word that `details.reason` can hold, by the code that it comes with. A 401 or 403 always has one.
 REASONS: Mapping[str, tuple[str, ...]] = {
-    "invalid_client": (*(reason.value for reason in SIGNATURE_REASONS), "missing_token", "unknown_client"),
+    "invalid_client": (*(reason.value for reason in Reason), "missing_token", "unknown_client"),
     "invalid_token": ("missing_token", "unknown_token", "expired_token", "revoked_token", "other_token"),
     "invalid_continuation": ("unknown_continuation",),
     "request_denied": (

@@ -109,8 +109,8 @@ def _check_payment(work: Work, payment_id: str) -> int:
     if payment is None or payment.state != "sending":
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
     promised = payment_hold(work, payment_id)
-    # Whatever replies are lost: what is fulfilled and what may be, never exceed the debit amount less the fee.
-    if packets.under_way(work, payment_id) > promised.remaining - payment.terms.fee:
+    # What is fulfilled and what may be, together, never exceed the debit amount less the fee.
+    if packets.in_flight_of_payment(work, payment_id) > promised.remaining - payment.terms.fee:
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
     return accounts.account_by_id(work, promised.account_id).asset_id
 

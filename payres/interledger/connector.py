@@ -112,8 +112,8 @@ class Connector:
     async def _confirmed(self, request: Request, reject: Reject) -> bytes | NoReply:
         """The reject, unless the same request was fulfilled before.
 
-        The writer is asked, behind whatever it has yet to do: a peer that repeats a request takes a Reject as proof
-        that its packet was never fulfilled.
+        The writer looks, after all that is queued: a peer that repeats a request takes a Reject to mean that its packet
+        was never fulfilled.
         """
         try:
             found = await self._database.write(partial(responses.find, request=request))

@@ -1,7 +1,7 @@
 """STREAM credentials of what can be paid: an ILP address and a shared secret, derived and never stored.
 
-The address carries an encrypted token with the incoming payment's id (or the wallet) and the asset, so whatever arrives
-for it can be tied to it, and the secret is derived from the token (the scheme of the common STREAM receivers).
+The address carries an encrypted token with the incoming payment's id (or the wallet) and the asset, so that what
+arrives for it can be tied to it, and the secret is derived from the token (the scheme of the common STREAM receivers).
 """
 
 import binascii
@@ -18,7 +18,7 @@ from payres.amounts import Asset
 from payres.encoding import base64url, base64url_decoded
 from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
-from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt, encrypt
+from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt, encrypt, keyed
 
 HAS_TAG: Final = 1
 HAS_RECEIPTS: Final = 2
@@ -64,7 +64,7 @@ class CredentialSource:
         The IV is derived from the text that it encrypts, so one IV never encrypts two texts.
         """
         text = _token_text(payment_id, asset)
-        return self._credentials(text, _keyed(self._ivs, text)[:IV_BYTES])
+        return self._credentials(text, keyed(self._ivs, text)[:IV_BYTES])
 
     def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
         """New credentials, other ones at each call, that lead to the wallet itself; all stay good."""
@@ -84,11 +84,11 @@ class CredentialSource:
         """What a token of this source says. Raises CodecError and binascii.Error for anything else."""
         token = base64url_decoded(segment)
         tag, asset = _read_token(decrypt(self._token_cipher, token))
-        return Opened(tag, asset, SharedSecret(_keyed(self._secrets, token)))
+        return Opened(tag, asset, SharedSecret(keyed(self._secrets, token)))
 
     def _credentials(self, text: bytes, iv: bytes) -> Credentials:
         token = encrypt(self._token_cipher, text, iv)
-        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(_keyed(self._secrets, token)))
+        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(keyed(self._secrets, token)))
 
 
 def wallet_of(tag: str) -> int | None:
@@ -111,10 +111,3 @@ def _read_token(text: bytes) -> tuple[str | None, Asset | None]:
 
 def _hmac(key: bytes, message: bytes) -> bytes:
     return hmac.digest(key, message, "sha256")
-
-
-def _keyed(key: hmac.HMAC, message: bytes) -> bytes:
-    """The HMAC of a message under a key set up before; unlike hmac.digest it never hands the interpreter to others."""
-    code = key.copy()
-    code.update(message)
-    return code.digest()

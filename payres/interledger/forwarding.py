@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset
 from payres.clock import SECOND, Clock
 from payres.interledger import balances, responses
 from payres.interledger.link import Answered, Link, NotSent, note_failure
@@ -42,14 +41,7 @@ class _Departure(msgspec.Struct, frozen=True):
 class Forwarder:
     """Passes packets on. Replies come from the next peer; its own rejects are raised as Rejected."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        ilp_address: str,
-        link: Link,
-        recovery: Recovery,
-    ) -> None:
+    def __init__(self, database: Database, clock: Clock, ilp_address: str, link: Link, recovery: Recovery) -> None:
         self._database = database
         self._clock = clock
         self._ilp_address = ilp_address
@@ -59,15 +51,8 @@ class Forwarder:
 
     async def forward(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
         """The next peer's reply, or the cached response to the same request. Raises Rejected, DomainError."""
-        source = Asset(peer.asset_code, peer.asset_scale)
         next_peer = await self._database.read(
-            partial(
-                peer_towards,
-                own_address=self._ilp_address,
-                destination=prepare.destination,
-                source=source,
-                inbound_peer_id=peer.id,
-            )
+            lambda work: peer_towards(work, self._ilp_address, prepare.destination, peer.asset, peer.id)
         )
         try:
             async with self._slots.slot(next_peer.id, peer.id, timeout=SLOT_TIMEOUT_SECONDS):
@@ -88,13 +73,8 @@ class Forwarder:
         # later, so it gets no number to be asked about either.
         number = None if request.request_id is None else packet.id
         try:
-            outcome = await self._link.post(
-                departure.hop.peer,
-                departure.hop.token,
-                packet.prepare,
-                number,
-                self._seconds_until(packet.expires_at),
-            )
+            hop, seconds = departure.hop, self._seconds_until(packet.expires_at)
+            outcome = await self._link.post(hop.peer, hop.token, packet.prepare, number, seconds)
             return await self._conclude(departure, request, outcome)
         except Rejected:
             raise
@@ -178,8 +158,7 @@ class Forwarder:
         return fulfill
 
     def _hop(self, work: Work, peer: PeerRecord, prepare: Prepare) -> Hop:
-        source = Asset(peer.asset_code, peer.asset_scale)
-        return next_hop(work, self._ilp_address, prepare, source, peer.id)
+        return next_hop(work, self._ilp_address, prepare, peer.asset, peer.id)
 
     def _onward_expiry(self, prepare: Prepare) -> int:
         """When the packet expires at the next peer, in whole milliseconds. Raises Rejected."""

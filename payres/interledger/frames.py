@@ -1,4 +1,4 @@
-"""STREAM packets (RFC 29): what the two ends of a payment tell each other in the encrypted data of ILP packets.
+"""STREAM packets (RFC 29): what the two ends of a payment send each other in the encrypted data of ILP packets.
 
 A packet is a sequence number, an amount and frames; each frame is a type, a length and fields as the table lists them.
 """

@@ -17,8 +17,8 @@ from payres.store import peers
 from payres.store.database import Database
 from payres.store.peers import PeerRecord
 
-# Slots bound the packets to each peer, before they are recorded; here is room for what they let through to several
-# peers that hang, at one host or at many.
+# Of the HTTP client of a link, wider than for unknown servers. Slots bound the packets to each peer, before they are
+# recorded; here is room for what they let through to several peers that hang, at one host or at many.
 BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
@@ -48,7 +48,7 @@ class NotSent(msgspec.Struct, frozen=True):
 
 
 class Link:
-    """Posts packets to peers, over a client of its own. The text of a failure never contains a token."""
+    """Posts packets to peers, over a client with BOUNDS. The text of a failure never contains a token."""
 
     def __init__(self, http: GuardedClient, database: Database) -> None:
         self._http = http
@@ -76,10 +76,6 @@ class Link:
             await self._store_repeatable(peer, result.repeatable)
         return result
 
-    async def aclose(self) -> None:
-        """Closes the connections to peers."""
-        await self._http.aclose()
-
     async def _store_repeatable(self, peer: PeerRecord, repeatable: bool) -> None:
         """Stores whether the peer numbers its answers: only such a peer may be asked again after a crash."""
         if self._repeating.get(peer.id, bool(peer.repeats_answers)) != repeatable:
@@ -90,11 +86,6 @@ class Link:
                 del self._repeating[peer.id]
 
 
-def open_http(allow_private_hosts: bool) -> GuardedClient:
-    """The client for links: wider bounds than for unknown servers, because peers are known and packets are many."""
-    return GuardedClient(allow_private_hosts, BOUNDS)
-
-
 async def note_failure(database: Database, peer: PeerRecord, why: str, now: int) -> None:
     """Stores what went wrong with a peer, for its operator to see; failing to do so is logged and no more."""
     if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
@@ -102,7 +93,7 @@ async def note_failure(database: Database, peer: PeerRecord, why: str, now: int)
     try:
         await database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))
     except Unavailable as error:
-        log.warning("the failure of peer %s could not be kept: %s", peer.name, error)
+        log.warning("the failure of peer %s could not be stored: %s", peer.name, error)
 
 
 def _outcome(response: Response, request_id: str | None, repeats: bool) -> Answered | NotSent | Lost:

@@ -1,6 +1,6 @@
 """The encodings below every Interledger packet: octet encoding rules, as RFC 30 narrows them.
 
-Integers are big-endian, whatever varies in length has its length before it, and every value has one encoding: a longer
+Integers are big-endian, what varies in length has its length before it, and every value has one encoding: a longer
 one than needed is an error, except for leading zeros of a number.
 """
 

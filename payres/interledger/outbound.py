@@ -105,7 +105,10 @@ class WalletPackets:
         asked_at, packet_id = self._clock.now(), self._outbound.identifiers.resource()
         try:
             if (peer_id := self._peer_id) is None:
-                peer_id = self._peer_id = await self._database.read(lambda work: self._next_peer(work, prepare))
+                peer = await self._database.read(
+                    lambda work: peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source)
+                )
+                peer_id = self._peer_id = peer.id
             async with self._outbound.slots.slot(peer_id, self._wallet_id):
                 postponed = self._postponed(prepare, asked_at)
                 hop, raw = await self._database.write(
@@ -125,7 +128,7 @@ class WalletPackets:
         return outcome
 
     async def note_silence(self) -> None:
-        """Stores with the peer that it left a packet unanswered, if it left one until nobody waited any more."""
+        """Stores with the peer that it left a packet of a probe unanswered, if it did until the probe ended."""
         if self._silent is not None:
             await note_failure(self._database, self._silent, SILENT, self._clock.now())
 
@@ -170,10 +173,6 @@ class WalletPackets:
         """The packet with the time added that it waited for its slot, so that it does not expire in the queue."""
         waited = self._clock.now() - asked_at
         return msgspec.structs.replace(prepare, expires_at=prepare.expires_at + max(waited, 0))
-
-    def _next_peer(self, work: Work, prepare: Prepare) -> int:
-        """The id of the peer that the packet goes to. Raises Rejected."""
-        return peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source).id
 
     def _hop(self, work: Work, prepare: Prepare) -> Hop:
         return next_hop(work, self._outbound.ilp_address, prepare, self._source)

@@ -12,7 +12,7 @@ from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteRec
 from payres.interledger.outbound import Outbound
 from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
-from payres.interledger.sending.path import ProbedPath, fixed_delivery, fixed_send, minimum_rate
+from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
 from payres.payments.pricing import check_fits, rate_between, too_small, value_in, wanted_amount
 from payres.payments.quotes import check_amounts
@@ -123,10 +123,9 @@ class RemoteQuotes:
             rate_between(work, asset.code, target.code),
         )
 
-    async def _probe(self, payer: _Payer, receiver: RemoteIncomingPayment) -> ProbedPath:
-        assert receiver.ilp_address is not None
-        assert receiver.shared_secret is not None
-        destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
+    async def _probe(self, payer: _Payer, receiver: RemoteIncomingPayment) -> Path:
+        assert receiver.method is not None, "what is open can be paid"
+        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         packets = self._outbound.open(payer.asset, payer.wallet_id)
         try:
             return await probe(Connection(packets, destination, self._outbound.timing))
@@ -135,7 +134,7 @@ class RemoteQuotes:
             raise
 
 
-def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: ProbedPath, rate: Fraction) -> Offer:
+def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
     """Sends all of `debit`, the fee taken out; the least that arrives, the slippage taken off, is promised."""
     fee = fee_on(debit, payer.fee)
     net = debit - fee
@@ -147,7 +146,7 @@ def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: P
     return _offer(receiver, debit, fee, terms.min_delivery, path, sends_all=True)
 
 
-def _delivering(amount: int, payer: _Payer, receiver: RemoteIncomingPayment, path: ProbedPath, rate: Fraction) -> Offer:
+def _delivering(amount: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
     """Delivers `amount`; the most that it can take, the slippage and the fee added, is the debit amount."""
     price = fixed_delivery(amount, path, rate).max_source
     fee = fee_on(price, payer.fee)
@@ -155,7 +154,7 @@ def _delivering(amount: int, payer: _Payer, receiver: RemoteIncomingPayment, pat
 
 
 def _offer(
-    receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: ProbedPath, *, sends_all: bool
+    receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: Path, *, sends_all: bool
 ) -> Offer:
     if max(debit, receive) > MAX_VALUE:
         raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
@@ -166,12 +165,13 @@ def _offer(
         fee=fee,
         receive=receive,
         asset=receiver.asset,
-        path=Path(low=str(path.low), high=str(path.high), max_packet=str(path.max_packet), sends_all=sends_all),
+        path=path,
+        sends_all=sends_all,
     )
     return Offer(terms, receiver.expires_at)
 
 
-def _least_debit(fee: Fee, path: ProbedPath) -> int:
+def _least_debit(fee: Fee, path: Path) -> int:
     """The smallest debit of which something is sure to arrive: two units, one forgiven, or the price of one unit."""
     price = max(2, -(-path.low.denominator // path.low.numerator)) if path.low else 2
     return minimum_send(fee, Fraction(1, price), Scales(0, 0))

@@ -54,7 +54,7 @@ class Receiver:
         self, peer: PeerRecord, prepare: Prepare, opened: Opened, request: Request
     ) -> Reply | bytes | NoReply:
         """The reply to a packet for an address of ours, once its money has moved. Raises Rejected, Unavailable."""
-        source = Asset(peer.asset_code, peer.asset_scale)
+        source = peer.asset
         target = opened.asset or source
         arrived = prepare.amount
         if arrived and source != target:
@@ -73,7 +73,7 @@ class Receiver:
         if not deliver(work, arrival):
             return encode(payable.decline())
         reply = encode(payable.fulfill)
-        responses.keep(work, request, reply)
+        responses.store(work, request, reply)
         return reply
 
 
@@ -207,7 +207,7 @@ def _move(work: Work, arrival: Arrival, wallet: WalletRecord, payment_id: str | 
             work, peer.account_id, target, arrival.sent, "payment", work.now, incoming_payment_id=payment_id
         )
         return
-    source_asset = Asset(peer.asset_code, peer.asset_scale)
+    source_asset = peer.asset
     if converted(work, arrival.sent, source_asset, arrival.asset) != arrival.arrived:
         raise Rejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
     taken = operator_account(work, peer.asset_id, "liquidity")

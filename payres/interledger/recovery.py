@@ -6,7 +6,6 @@ the first. Only peers that have numbered their answers before are asked: others 
 
 import asyncio
 import logging
-from fractions import Fraction
 from functools import partial
 from math import floor
 from typing import Final, Literal
@@ -30,11 +29,11 @@ MARGIN: Final = SECOND  # after the expiry: the peer's clock may be a little beh
 GIVE_UP_AFTER: Final = HOUR
 FIRST_WAIT: Final = SECOND
 LONGEST_WAIT: Final = 5 * MINUTE
-# Questions in flight to one peer, in slots of their own, or packets that are held back would delay them; and those
-# about packets of one payment or from one peer.
+# Requests in flight to one peer, in slots of their own, or packets that are held back would delay them; and those about
+# packets of one payment or from one peer.
 ASKED_AT_ONCE: Final = 16
 ASKED_AT_ONCE_OF_ONE: Final = 8
-TICK_SECONDS: Final = 1.0  # at most so long between two readings of the clock, which may be moved
+TICK_SECONDS: Final = 1.0  # the longest time between two readings of the clock, which may be moved
 RETRY_SECONDS: Final = 5.0
 PAGE: Final = 256
 UNNUMBERED: Final = "The peer before does not number its requests"
@@ -43,11 +42,10 @@ log = logging.getLogger("payres.interledger")
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """What is known of a packet; `fulfill` is there when it was fulfilled. `for_good`: no more ever will be."""
+    """What is known of a packet, which was fulfilled if there is a Fulfill. `final`: no more will ever be known."""
 
-    outcome: Literal["fulfilled", "rejected", "unknown"]
-    fulfill: Fulfill | None = None
-    for_good: bool = True
+    outcome: Fulfill | Literal["rejected", "unknown"]
+    final: bool = True
     why: str = ""
 
 
@@ -65,7 +63,7 @@ class Recovery:
         self._slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
 
     async def resolve(self, packet: PacketRecord) -> bool:
-        """Posts or voids the money of our payment's packet once its outcome is known; False when nobody will ever say.
+        """Posts or voids the money of our payment's packet; False when its outcome stays unknown.
 
         Raises what storage raises (Unavailable).
         """
@@ -80,7 +78,7 @@ class Recovery:
         self._lost.put_nowait(packet)
 
     async def run(self) -> None:
-        """Recovers what a crash left without an outcome, then whatever is reported lost; forever."""
+        """Recovers what a crash left without an outcome, then what is reported lost; until cancelled."""
         for packet in await retry("the search for lost packets", self._database, self._prepared, RETRY_SECONDS) or ():
             self.lost(packet)
         async with asyncio.TaskGroup() as tasks:
@@ -96,15 +94,15 @@ class Recovery:
         if not peer.repeats_answers or packet.prepare is None:
             return Resolved("unknown", why="The peer does not repeat answers")
         if self._clock.now() < packet.expires_at + MARGIN:
-            return Resolved("unknown", for_good=False, why="The packet has not expired yet")
+            return Resolved("unknown", final=False, why="The packet has not expired yet")
         async with self._slots.slot(peer.id, packet.outgoing_payment_id or packet.from_peer_id):
             answer = await self._link.post(peer, token, packet.prepare, packet.id, BOUNDS.seconds)
         if not isinstance(answer, Answered):
-            return Resolved("unknown", for_good=False, why=answer.why)
+            return Resolved("unknown", final=False, why=answer.why)
         if isinstance(answer.reply, Fulfill) and fulfills(
             answer.reply.fulfillment, decode_prepare(packet.prepare).condition
         ):
-            return Resolved("fulfilled", answer.reply)  # the preimage is proof, whoever sends it
+            return Resolved(answer.reply)  # the preimage settles it, also from a peer that does not repeat answers
         if not answer.repeatable:
             return Resolved("unknown", why="The peer no longer repeats answers")
         return Resolved("rejected")
@@ -113,7 +111,7 @@ class Recovery:
         """Asks until there is nothing more to learn, for an hour at most."""
         wait, due = FIRST_WAIT, packet.expires_at + MARGIN
         resolved = await self.ask(packet)
-        while not resolved.for_good and self._clock.now() < packet.expires_at + GIVE_UP_AFTER:
+        while not resolved.final and self._clock.now() < packet.expires_at + GIVE_UP_AFTER:
             await self._until(due)
             resolved = await self.ask(packet)
             due, wait = self._clock.now() + wait, min(2 * wait, LONGEST_WAIT)
@@ -144,14 +142,14 @@ class Recovery:
         await retry(f"the recovery of packet {packet.id}", self._database, step, RETRY_SECONDS)
 
     def _end_own(self, work: Work, packet: PacketRecord, resolved: Resolved) -> None:
-        if resolved.fulfill is None:
-            balances.reject(work, packet.id)
-        else:
+        if isinstance(resolved.outcome, Fulfill):
             balances.fulfil(work, packet.id, _expected(work, packet))
+        else:
+            balances.reject(work, packet.id)
 
     def _end_forwarded(self, work: Work, packet: PacketRecord, resolved: Resolved) -> None:
-        if resolved.fulfill is not None:
-            fulfil_forwarded(work, packet, resolved.fulfill)
+        if isinstance(resolved.outcome, Fulfill):
+            fulfil_forwarded(work, packet, resolved.outcome)
         elif balances.reject(work, packet.id) and resolved.outcome == "unknown":
             note = f"Packet {packet.id} over {packet.amount} was released unanswered. {resolved.why}"
             peers.note_error(work, packet.to_peer_id, note, work.now)
@@ -168,7 +166,7 @@ def fulfil_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> bool
     if not balances.fulfil(work, packet.id, 0):
         return False
     condition = decode_prepare(packet.prepare).condition
-    responses.keep(work, Request(packet.from_peer_id, packet.from_request_id, condition), encode(fulfill))
+    responses.store(work, Request(packet.from_peer_id, packet.from_request_id, condition), encode(fulfill))
     return True
 
 
@@ -180,10 +178,10 @@ def _peer_and_token(work: Work, peer_id: int) -> tuple[PeerRecord, str] | None:
 def _expected(work: Work, packet: PacketRecord) -> int:
     """What a fulfilled packet of our payment has delivered, going by the rate that the probe found.
 
-    The receiver's own figure is encrypted with a secret that is not kept beyond the connection.
+    The receiver's own figure is encrypted with a secret that is not stored.
     """
     assert packet.outgoing_payment_id is not None
     payment = outgoing.find_outgoing(work, packet.outgoing_payment_id)
     assert payment is not None, "the foreign key holds it"
     assert payment.terms.path is not None, "payments with packets have one"
-    return floor(packet.source_amount * Fraction(payment.terms.path.low))
+    return floor(packet.source_amount * payment.terms.path.low)

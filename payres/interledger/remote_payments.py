@@ -12,7 +12,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from payres.amounts import Asset
 from payres.clock import DAY, Clock
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
@@ -20,7 +19,6 @@ from payres.interledger import balances
 from payres.interledger.outbound import Outbound
 from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, close
-from payres.interledger.sending.path import ProbedPath
 from payres.interledger.sending.payment import Plan, pay
 from payres.payments.settlement import end_remote
 from payres.slots import Slots
@@ -35,7 +33,7 @@ BATCH: Final = 128
 AT_ONCE: Final = 64  # payments that send packets at a time; the others wait for a slot
 AT_ONCE_FROM_WALLET: Final = 16  # of them, so that one wallet's slow receivers hold up no other wallet's payments
 LONGEST: Final = 7 * DAY  # after which a payment ends with what it has sent
-# Seconds that a payment keeps its slot; a receiver may take but a little from time to time.
+# Seconds that a payment has its slot; a receiver may take but a little from time to time.
 LONGEST_ATTEMPT: Final = 3600.0
 MAX_ATTEMPTS: Final = 5  # since something last arrived
 RETRY_SECONDS: Final = 1.0
@@ -157,13 +155,12 @@ class RemotePayments:
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
             return _Attempt("end" if error.permanent else "retry", error.sentence)
-        if (receiver.asset.code, receiver.asset.scale) != (payment.terms.asset.code, payment.terms.asset.scale):
+        if receiver.asset != payment.terms.asset:
             return _Attempt("end", "the receiver now takes another asset than was quoted")
-        assert receiver.ilp_address is not None
-        assert receiver.shared_secret is not None
+        assert receiver.method is not None, "what is open can be paid"
         wallet = await self._database.read(lambda work: wallets.wallet_by_id(work, payment.wallet_address_id))
-        source = Asset(wallet.asset_code, wallet.asset_scale)
-        destination = Destination(receiver.ilp_address, receiver.shared_secret, receiver.asset)
+        source = wallet.asset
+        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         connection = Connection(self.outbound.open(source, wallet.id, payment.id), destination, self.outbound.timing)
         try:
             async with asyncio.timeout(LONGEST_ATTEMPT):
@@ -201,7 +198,7 @@ class RemotePayments:
 
         def unit(work: Work) -> None:
             payment = outgoing.find_outgoing(work, payment_id)
-            if payment is None or payment.state != "sending" or packets.under_way(work, payment_id):
+            if payment is None or payment.state != "sending" or packets.in_flight_of_payment(work, payment_id):
                 return
             end_remote(work, payment, None if _arrived(payment) else failure)
 
@@ -218,23 +215,21 @@ async def _closed(connection: Connection) -> None:
 def _plan(payment: OutgoingRecord) -> Plan:
     """What is left of the payment, over the path that its quote probed."""
     assert payment.terms.path is not None
-    path = payment.terms.path
     spendable = payment.terms.debit - payment.terms.fee
     min_rate = Fraction(payment.terms.receive, spendable)
     return Plan(
         max_source=spendable - payment.sent,
         min_delivery=max(payment.terms.receive - payment.delivered, 0),
         min_rate=min_rate,
-        path=ProbedPath(Fraction(path.low), Fraction(path.high), int(path.max_packet)),
-        sends_all=path.sends_all,
+        path=payment.terms.path,
+        sends_all=payment.terms.sends_all,
         unit_forgiven=payment.delivered < payment.sent * min_rate,
     )
 
 
 def _finished(payment: OutgoingRecord) -> bool:
     """Whether nothing more is to be sent: all is sent, or the amount has arrived that was to be delivered."""
-    assert payment.terms.path is not None
-    return _all_sent(payment) if payment.terms.path.sends_all else _arrived(payment)
+    return _all_sent(payment) if payment.terms.sends_all else _arrived(payment)
 
 
 def _arrived(payment: OutgoingRecord) -> bool:
@@ -248,7 +243,7 @@ def _price_sent(payment: OutgoingRecord) -> bool:
     For packets that their peer never answered it is unknown whether they arrived.
     """
     assert payment.terms.path is not None
-    return payment.sent * Fraction(payment.terms.path.low) >= payment.terms.receive
+    return payment.sent * payment.terms.path.low >= payment.terms.receive
 
 
 def _all_sent(payment: OutgoingRecord) -> bool:

@@ -14,7 +14,7 @@ from payres.interledger.packets import decode_prepare
 from payres.store import packets, peers
 from payres.store.work import Work
 
-KEPT_FOR: Final = 30 * DAY
+RETENTION: Final = 30 * DAY
 PURGED_PER_RESPONSE: Final = 2  # at most, so that purging keeps up with caching
 
 
@@ -48,10 +48,10 @@ def find(work: Work, request: Request) -> bytes | NoReply | None:
     return NoReply.OUTCOME_UNKNOWN if same else NoReply.REQUEST_ID_REUSED
 
 
-def keep(work: Work, request: Request, reply: bytes) -> None:
+def store(work: Work, request: Request, reply: bytes) -> None:
     """Caches the reply to a request that was fulfilled in this unit, and counts it for the peer."""
     peers.count_received(work, request.peer_id)
     if request.request_id is None:
         return
     peers.insert_answer(work, request.peer_id, request.request_id, request.condition, reply, work.now)
-    peers.delete_answers_before(work, work.now - KEPT_FOR, PURGED_PER_RESPONSE)
+    peers.delete_answers_before(work, work.now - RETENTION, PURGED_PER_RESPONSE)

@@ -30,8 +30,7 @@ class Hop(msgspec.Struct, frozen=True):
 def next_hop(work: Work, own_address: str, prepare: Prepare, source: Asset, inbound_peer_id: int | None = None) -> Hop:
     """The hop of a packet whose amount is in `source`. Raises Rejected."""
     peer = peer_towards(work, own_address, prepare.destination, source, inbound_peer_id)
-    target = Asset(peer.asset_code, peer.asset_scale)
-    onward = converted(work, prepare.amount, source, target) if prepare.amount else 0
+    onward = converted(work, prepare.amount, source, peer.asset) if prepare.amount else 0
     return Hop(peer, peers.outgoing_token(work, peer), onward)
 
 

@@ -24,7 +24,6 @@ class SharedSecret:
             raise ValueError(f"a shared secret has {SECRET_BYTES} bytes")
         self._cipher = AESGCM(hmac.digest(secret, b"ilp_stream_encryption", "sha256"))
         fulfillment_key = hmac.digest(secret, b"ilp_stream_fulfillment", "sha256")
-        # Set up once and copied for each packet; unlike hmac.digest that never hands the interpreter to others.
         self._fulfillments = hmac.new(fulfillment_key, digestmod="sha256")
 
     def encrypt(self, plaintext: bytes, iv: bytes | None = None) -> bytes:
@@ -37,9 +36,7 @@ class SharedSecret:
 
     def fulfillment(self, data: bytes) -> bytes:
         """What fulfills a Prepare with this (encrypted) data."""
-        code = self._fulfillments.copy()
-        code.update(data)
-        return code.digest()
+        return keyed(self._fulfillments, data)
 
     def condition(self, data: bytes) -> bytes:
         """The condition of a Prepare with this (encrypted) data that can be fulfilled."""
@@ -56,8 +53,8 @@ class SharedSecret:
 
 def encrypt(cipher: AESGCM, plaintext: bytes, iv: bytes) -> bytes:
     """IV (12 bytes), tag (16), ciphertext: the order that both STREAM packets and address tokens have."""
-    sealed = cipher.encrypt(iv, plaintext, None)
-    return b"".join((iv, sealed[-TAG_BYTES:], sealed[:-TAG_BYTES]))
+    encrypted = cipher.encrypt(iv, plaintext, None)
+    return b"".join((iv, encrypted[-TAG_BYTES:], encrypted[:-TAG_BYTES]))
 
 
 def decrypt(cipher: AESGCM, data: bytes) -> bytes:
@@ -69,3 +66,10 @@ def decrypt(cipher: AESGCM, data: bytes) -> bytes:
         return cipher.decrypt(data[:IV_BYTES], data[ciphertext:] + data[IV_BYTES:ciphertext], None)
     except InvalidTag:
         raise CodecError("the data was not encrypted with this key") from None
+
+
+def keyed(key: hmac.HMAC, message: bytes) -> bytes:
+    """The HMAC of a message under a key set up before; unlike hmac.digest it never hands the interpreter to others."""
+    code = key.copy()
+    code.update(message)
+    return code.digest()

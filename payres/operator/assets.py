@@ -5,7 +5,7 @@ from payres.errors import InvalidRequest, NotFound
 from payres.operator import movements
 from payres.store import assets
 from payres.store.assets import AssetRecord
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 MAX_CODE_LENGTH = 32
 MAX_SCALE = 255

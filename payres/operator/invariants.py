@@ -16,8 +16,9 @@ import msgspec
 
 from payres.ledger import LedgerBroken
 from payres.store import invariants
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.invariants import BALANCES, FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
+from payres.store.work import Transaction
 from payres.worker import Sleep, Worker
 
 BATCH_ROWS: Final = 1000

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from payres.errors import NotFound, WrongState
 from payres.operator.wallets import require_wallet
 from payres.store import wallets
-from payres.store.database import Transaction
 from payres.store.wallets import KeyRecord, WalletRecord
+from payres.store.work import Transaction
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
     from payres.signatures.jwk import JWK

@@ -4,7 +4,7 @@ from payres import ledger
 from payres.operator import movements
 from payres.operator.assets import open_asset, require_asset
 from payres.store.assets import AssetRecord
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 
 def deposit_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:

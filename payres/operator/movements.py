@@ -7,7 +7,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
 from payres.errors import InsufficientFunds, InvalidAmount
 from payres.store.assets import AssetRecord
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 
 def pay_in(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int) -> int:

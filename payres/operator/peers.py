@@ -16,8 +16,8 @@ from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.settings import ILP_ADDRESS
 from payres.store import assets, packets, peers, secrets
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord, PeerRow
+from payres.store.work import Transaction
 from payres.urls import is_http_url
 
 MAX_ADDRESS_LENGTH = 1023  # RFC 15

@@ -6,8 +6,8 @@ from payres.grants.passwords import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.store import assets, sessions, wallets
-from payres.store.database import Transaction
 from payres.store.wallets import WalletRecord
+from payres.store.work import Transaction
 from payres.urls import require_wallet_path
 
 MAX_NAME_LENGTH = 200

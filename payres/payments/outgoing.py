@@ -44,10 +44,9 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     _check_movable(terms)
     limits = caller.limits(asked.wallet_address)
     window = check_limits(work, caller.grant_id, limits, terms)
-    if terms.path is not None and limits is not None and limits.receive_amount:
+    if terms.sends_all and limits is not None and limits.receive_amount:
         # Where the grant limits what is received, sending stops at what was quoted.
-        path = msgspec.structs.replace(terms.path, sends_all=False)
-        terms = msgspec.structs.replace(terms, path=path)
+        terms = msgspec.structs.replace(terms, sends_all=False)
     is_local = terms.incoming_payment_id is not None
     payment = OutgoingRecord(
         id=work.new_id(),

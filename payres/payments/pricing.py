@@ -127,7 +127,7 @@ def value_in(amount: Amount, asset: Asset, field: str) -> int:
         value = parse_value(amount.value)
     except ValueError as error:
         raise InvalidAmount(f"{field}.value: {error}", field=f"{field}.value") from error
-    if (amount.asset_code, amount.asset_scale) != (asset.code, asset.scale):
+    if amount.asset != asset:
         raise InvalidAmount(
             f"{field} must be in {asset.code} with assetScale {asset.scale}",
             field=field,

@@ -20,7 +20,9 @@ from payres.identifiers import hash_secret
 from payres.routes.context import Context, context_of
 from payres.routes.messages import signed_message
 from payres.signatures.jwk import JWK
-from payres.signatures.verify import Policy, Rejected, Unverified, Verified, parse, verify_with
+from payres.signatures.parameters import Policy
+from payres.signatures.reasons import Rejected
+from payres.signatures.verify import Unverified, Verified, parse, verify_with
 from payres.store import clients as client_store
 from payres.store import tokens
 from payres.store.clients import ClientRecord

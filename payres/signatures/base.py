@@ -31,6 +31,10 @@ class Message(msgspec.Struct, frozen=True):
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes = b""
 
+    def header(self, name: str) -> str:
+        """The value of a header, its lines combined; empty when there is none."""
+        return field_value(header_fields(self.headers).get(name.encode("ascii"), ())).decode("latin-1")
+
 
 def header_fields(headers: Sequence[tuple[bytes, bytes]]) -> Fields:
     """Return the raw values of the header lines by name, in order."""

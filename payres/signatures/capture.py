@@ -1,4 +1,4 @@
-"""A raw HTTP/1.1 request (RFC 9112), as captured in a file: read leniently, with a remark on whatever is odd."""
+"""A raw HTTP/1.1 request (RFC 9112), as captured in a file: read leniently, with a remark on what is odd."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Headers = Sequence[tuple[str, bytes]]
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """A request as it was sent. Header names are as written and repeats are kept; a folded value keeps its folds.
+    """A request as it was sent. Header names are as written and repeats stay; a folded value has its folds.
 
     `remarks` are sentences about what is unusual in the capture.
     """
@@ -38,7 +38,7 @@ class Capture(msgspec.Struct, frozen=True):
     def _path_and_query(self) -> str:
         target = _ORIGIN.sub("", self.target.partition("#")[0], count=1)
         target = target if target.startswith("/") else f"/{target}"
-        # The server is told path and query apart, so a question mark with nothing after it is lost.
+        # The server gets path and query apart, so a question mark with nothing after it is lost.
         return target.removesuffix("?") if target.count("?") == 1 else target
 
 
@@ -85,7 +85,7 @@ def _headers(head: bytes) -> list[tuple[str, bytes]]:
     headers: list[tuple[str, bytes]] = []
     for number, line in enumerate(_LINE_END.split(head)[1:], start=2):
         if line[:1] in (b" ", b"\t") and headers:
-            # An obsolete fold (RFC 9112 section 5.2); kept, because what is signed is the unfolded value.
+            # An obsolete fold (RFC 9112 section 5.2); left, because what is signed is the unfolded value.
             name, value = headers.pop()
             headers.append((name, value + b"\r\n" + line.rstrip(b" \t")))
             continue

@@ -61,7 +61,7 @@ def _parse(header: str) -> dict[str, object] | None:
     if len(header) > MAX_SIGNATURE_HEADER_BYTES:
         return None
     try:
-        parsed = http_sf.parse(header.encode("ascii"), tltype="dictionary", on_duplicate_key=_refuse_duplicate)
+        parsed = http_sf.parse(header.encode("ascii"), tltype="dictionary", on_duplicate_key=_reject_duplicate)
     except ValueError:
         return None
     if not isinstance(parsed, dict) or not parsed:
@@ -69,6 +69,6 @@ def _parse(header: str) -> dict[str, object] | None:
     return {name: member[0] if isinstance(member, tuple) else member for name, member in parsed.items()}
 
 
-def _refuse_duplicate(key: str, _kind: str) -> NoReturn:
+def _reject_duplicate(key: str, _kind: str) -> NoReturn:
     # RFC 9651 lets the last duplicate win; two different digests for one algorithm are a trick, not a digest.
     raise ValueError(f"duplicate key {key}")

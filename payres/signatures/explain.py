@@ -1,4 +1,4 @@
-"""Why a captured request is accepted or refused: the verifier's verdict, each of its rules, and the likely causes.
+"""Why a captured request is accepted or rejected: the verifier's verdict, each of its rules, and the likely causes.
 
 Verdict and rules come from the verifier's own functions. A cause is named only when it was confirmed: one thing that
 clients are known to get wrong is changed (`variations`), and then the signature or the digest is right.
@@ -11,21 +11,20 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from payres.signatures.base import Fields, Message, field_value, header_fields, signature_base
+from payres.signatures.base import Fields, Message, header_fields, signature_base
 from payres.signatures.digest import ALGORITHMS, content_digest, digest_problem
 from payres.signatures.fields import SignatureInput, covered_components, signature_bytes
 from payres.signatures.jwk import JWK
-from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
+from payres.signatures.parameters import SECOND, Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
 from payres.signatures.variations import Signed, Variation, other_bodies, variations
 from payres.signatures.verify import parse, required_components, signed_inputs, verify_with
 
 T = TypeVar("T")
 
-# The reason for which the server refuses a request without a readable access token, before it looks at the signature.
+# The reason for which the server rejects a request without a readable access token, before it looks at the signature.
 MISSING_TOKEN: Final = "missing_token"  # noqa: S105 - the name of a reason
 
-_SECOND: Final = 1_000_000
 _YEAR: Final = 365 * 24 * 3600
 _NAME = re.compile(r'[^\s"()]+')
 
@@ -63,7 +62,7 @@ class Cause(msgspec.Struct, frozen=True):
 class Explanation:
     """What the server makes of `message` at `now` (microseconds), if `keys` are the client's.
 
-    `earlier` are the errors for which the server refuses it before it looks at the signature, in its order, and
+    `earlier` are the errors for which the server rejects it before it looks at the signature, in its order, and
     `remarks` sentences on the capture. `entry` is the member of Signature-Input that is explained. What could not be
     read is None. `tried` counts the variations that were tried.
     """
@@ -95,7 +94,7 @@ class Explanation:
             self._find_causes(policy, now)
 
     def _apply_rules(self, policy: Policy, now: int, label: str, lacks_token: bool) -> None:
-        """Apply every rule, whatever the others say; what one finds, the next ones use."""
+        """Apply every rule, also after one that fails; what one finds, the next ones use."""
         message, fields, rule = self.message, header_fields(self.message.headers), self._rule
         found = rule("headers", _read_headers, fields, label)
         if found is None:
@@ -205,7 +204,7 @@ def _read_parameters(entry: SignatureInput) -> tuple[Parameters, str]:
 
 def _check_freshness(parameters: Parameters, policy: Policy, now: int) -> tuple[None, str]:
     check_freshness(parameters, policy, now)
-    age = now // _SECOND - parameters.created
+    age = now // SECOND - parameters.created
     when = f"{age} s ago" if age >= 0 else f"{-age} s ahead"
     return None, f"created {_moment(parameters.created)}, {when}; at most {policy.max_age_seconds} s are allowed"
 
@@ -216,7 +215,7 @@ def _check_digest(message: Message, fields: Fields, components: tuple[str, ...])
         return None, "there is no body, and no Content-Digest is needed"
     if b"content-digest" not in fields:
         raise SignatureError(Reason.MISSING_DIGEST, f"no Content-Digest; this body's is {content_digest(body)}")
-    sent = field_value(fields[b"content-digest"]).decode("latin-1")
+    sent = message.header("content-digest")
     problem = digest_problem(sent, body)
     if problem is not None:
         algorithm = next((name for name in ALGORITHMS if sent.lower().startswith(name)), "sha-512")
@@ -291,8 +290,7 @@ def _variation_cause(variation: Variation, key: KnownKey, keyid: str | None) -> 
 
 def _digest_causes(message: Message) -> Iterator[Cause]:
     """Which other body the digest is one of."""
-    lines = header_fields(message.headers).get(b"content-digest", ())
-    sent = field_value(lines).decode("latin-1")
+    sent = message.header("content-digest")
     for cause, what, content in other_bodies(message.body):
         if content != message.body and digest_problem(sent, content) is None:
             advice = "take the digest of the very bytes that are sent: serialise once, sign that, send that"
@@ -302,7 +300,7 @@ def _digest_causes(message: Message) -> Iterator[Cause]:
 
 def _time_causes(created: int, policy: Policy, now: int) -> Iterator[Cause]:
     """What explains a `created` too far from `now`."""
-    seconds = now // _SECOND
+    seconds = now // SECOND
     for unit, factor in (("milliseconds", 10**3), ("microseconds", 10**6)):
         if created > seconds * 100 and abs(created // factor - seconds) <= _YEAR:
             yield Cause(

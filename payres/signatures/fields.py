@@ -90,7 +90,7 @@ def signature_bytes(text: str) -> bytes:
 def covered_components(text: str) -> tuple[str, ...]:
     """Return the names in a component list `(...)`; raise SignatureError for a name that cannot be covered.
 
-    Kept, because a client sends the same few lists with every request.
+    Cached, because a client sends the same few lists with every request.
     """
     names = _component_names(text)
     seen: set[str] = set()

@@ -43,7 +43,7 @@ class JWK(msgspec.Struct, frozen=True):
     kty: str = "OKP"
     crv: str = "Ed25519"
     use: str | UnsetType | None = UNSET
-    # Declared only to be refused: a decoder ignores members it does not know, and a private key must not slip by.
+    # Declared only to be rejected: a decoder ignores members it does not know, and a private key must not slip by.
     d: Any = UNSET
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ def thumbprint(jwk: JWK) -> str:
 
 @lru_cache(maxsize=1024)
 def public_key(x: str) -> Ed25519PublicKey:
-    """Return the key object for a checked JWK's `x`; kept, because the same clients come back with every request."""
+    """Return the key object for a checked JWK's `x`; cached, because the same clients come back with every request."""
     return Ed25519PublicKey.from_public_bytes(base64url_decoded(x))
 
 
@@ -103,7 +103,7 @@ def jwk_from_public_bytes(kid: str, raw: bytes) -> JWK:
 def jwk_from_pem(kid: str, pem: bytes) -> JWK:
     """Return the JWK of a public or unencrypted private Ed25519 PEM; raise ValueError for anything else.
 
-    Of a private key only the public half is kept.
+    Of a private key only the public half is read.
     """
     try:
         key = load_pem_private_key(pem, password=None) if b"PRIVATE KEY" in pem else load_pem_public_key(pem)

@@ -10,7 +10,7 @@ import msgspec
 from payres.limits import MAX_KEYID_LENGTH, MAX_NONCE_LENGTH
 from payres.signatures.reasons import Reason, SignatureError
 
-_MICROSECONDS: Final = 1_000_000
+SECOND: Final = 1_000_000  # microseconds
 # What nearly every client sends: strings without escapes, and whole numbers (RFC 9651 sections 4.2.4 and 4.2.5).
 _PLAIN = r';([a-z]++)=(?:"([ !#-\[\]-~]*+)"|([0-9]{1,15}+))'
 _PLAIN_PARAMETER = re.compile(_PLAIN)
@@ -62,19 +62,19 @@ def read_parameters(text: str) -> Parameters:
 
 def check_freshness(parameters: Parameters, policy: Policy, now: int) -> None:
     """Raise SignatureError unless the signature is fresh at `now`, microseconds since the Unix epoch."""
-    age = now - parameters.created * _MICROSECONDS
-    if age > policy.max_age_seconds * _MICROSECONDS:
+    age = now - parameters.created * SECOND
+    if age > policy.max_age_seconds * SECOND:
         raise SignatureError(
             Reason.CREATED_TOO_OLD,
-            f"The signature is {age // _MICROSECONDS} s old, and {policy.max_age_seconds} s are allowed; "
+            f"The signature is {age // SECOND} s old, and {policy.max_age_seconds} s are allowed; "
             "sign the request again, and check your clock.",
         )
-    if -age > policy.max_future_seconds * _MICROSECONDS:
+    if -age > policy.max_future_seconds * SECOND:
         raise SignatureError(
             Reason.CREATED_IN_FUTURE,
-            f"The signature was created {-age // _MICROSECONDS} s in the future; check your clock.",
+            f"The signature was created {-age // SECOND} s in the future; check your clock.",
         )
-    if parameters.expires is not None and now >= parameters.expires * _MICROSECONDS:
+    if parameters.expires is not None and now >= parameters.expires * SECOND:
         raise SignatureError(Reason.EXPIRED, "The signature has expired; sign the request again.")
 
 
@@ -90,7 +90,7 @@ def _parse(text: str) -> Mapping[str, object]:
 def _parse_structured(text: str) -> Mapping[str, object]:
     try:
         # The components have been read; an empty list stands in for them and carries the parameters.
-        parsed = http_sf.parse(b"()" + text.encode("ascii"), tltype="list", on_duplicate_key=_refuse_duplicate)
+        parsed = http_sf.parse(b"()" + text.encode("ascii"), tltype="list", on_duplicate_key=_reject_duplicate)
         [(_, parameters)] = cast("list[tuple[object, dict[str, object]]]", parsed)
     except ValueError as error:
         raise SignatureError(
@@ -105,6 +105,6 @@ def _check_fixed(found: Mapping[str, object], name: str, only: str, reason: Reas
         raise SignatureError(reason, f'Leave the {name} parameter out or send {name}="{only}".')
 
 
-def _refuse_duplicate(name: str, _kind: str) -> NoReturn:
-    # RFC 9651 lets the last duplicate win; refused, so that no two readers can see different parameters.
+def _reject_duplicate(name: str, _kind: str) -> NoReturn:
+    # RFC 9651 lets the last duplicate win; rejected, so that no two readers can see different parameters.
     raise ValueError(f"{name} appears twice")

@@ -1,7 +1,6 @@
 """Why a signature is rejected: the stable words, what each one means, and the rejection itself."""
 
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -60,13 +59,10 @@ class Reason(StrEnum):
     SIGNATURE_MISMATCH = ("signature_mismatch", "The signature does not verify with the client's key.")
 
 
-REASONS: Final = tuple(Reason)
-
-
 class Rejected(msgspec.Struct, frozen=True):
     """A signature that is not accepted.
 
-    `description` tells the caller what to do, `component` names the covered component concerned, and
+    `description` says what to do, `component` names the covered component concerned, and
     `signature_base` (only for `signature_mismatch`) is the base computed here, to compare with the signer's.
     """
 

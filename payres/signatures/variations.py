@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec.structs import replace
 
-from payres.signatures.base import DEFAULT_PORTS, Message, field_value, header_fields, signature_base
+from payres.signatures.base import DEFAULT_PORTS, Message, signature_base
 from payres.signatures.fields import SignatureInput
 from payres.signatures.jwk import JWK
 from payres.signatures.reasons import SignatureError
@@ -112,8 +112,8 @@ def _targets(signed: Signed) -> Iterator[Variation]:
 def _origins(message: Message, scheme: str, authority: str) -> Iterator[tuple[str, str, str]]:
     """(cause, origin, advice) of where the client may believe the server to be, by what the request itself names."""
     yield "other_scheme", f"{'http' if scheme == 'https' else 'https'}://{authority}", _BASE_URL
-    listed = f"{authority},{_header(message, 'host')},{_header(message, 'x-forwarded-host')}".split(",")
-    listed += _FORWARDED_HOST.findall(_header(message, "forwarded"))
+    listed = f"{authority},{message.header('host')},{message.header('x-forwarded-host')}".split(",")
+    listed += _FORWARDED_HOST.findall(message.header("forwarded"))
     for host in dict.fromkeys(name.strip() for name in listed[:8] if name.strip()):
         cause = "other_port" if _PORT.sub("", host) == _PORT.sub("", authority) else "other_host"
         for tried, port in DEFAULT_PORTS.items():
@@ -149,7 +149,7 @@ def _methods(signed: Signed) -> Iterator[Variation]:
 def _header_values(signed: Signed) -> Iterator[Variation]:
     """Another value of a covered header, also of one that did not arrive."""
     message = signed.message
-    token = _header(message, "authorization").rpartition(" ")[2]
+    token = message.header("authorization").rpartition(" ")[2]
     lengths = {len(message.body), len(message.body.decode("utf-8", "replace"))}
     json_types = ("application/json", "application/json; charset=utf-8", "application/json;charset=utf-8")
     for name, cause, values in (
@@ -175,7 +175,7 @@ def _component_lines(signed: Signed) -> Iterator[Variation]:
         "component_case", "the names in the base are in lower case", advice, replace(signed, components=lower)
     )
     capitals = set(names) - set(lower)
-    lines = [(name.encode("ascii"), _header(message, name.lower()).encode("latin-1")) for name in capitals]
+    lines = [(name.encode("ascii"), message.header(name.lower()).encode("latin-1")) for name in capitals]
     as_written = replace(signed, message=replace(message, headers=[*message.headers, *lines]))
     yield Variation("component_case", "the base has the names as written", advice, as_written)
     for left, name in enumerate(names):
@@ -208,7 +208,3 @@ def _last_lines(signed: Signed) -> Iterator[Variation]:
     for when, components, written in lines:
         changed = replace(signed, entry=SignatureInput(label, components, written))
         yield Variation("parameters_line", f"the last line of the base {when}", advice, changed)
-
-
-def _header(message: Message, name: str) -> str:
-    return field_value(header_fields(message.headers).get(name.encode("ascii"), ())).decode("latin-1")

@@ -1,7 +1,7 @@
 """Verify the signature of a request (RFC 9421 section 3.2, RFC 9635 section 7.3.1).
 
 Two steps, because the key is looked up by what the first one finds: `parse` does all that needs no key, `verify` the
-rest. Both are pure and return a `Rejected` for whatever an unauthenticated client sends; neither raises. How old a
+rest. Both are pure and return a `Rejected` for any bytes of an unauthenticated client; neither raises. How old a
 signature may be is checked in `parameters.check_freshness`; whether its nonce was used before, in
 `payres.store.clients.use_nonce`.
 """
@@ -23,20 +23,7 @@ from payres.signatures.fields import (
 )
 from payres.signatures.jwk import JWK, public_key
 from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
-from payres.signatures.reasons import REASONS, Reason, Rejected, SignatureError, shown
-
-__all__ = [
-    "REASONS",
-    "Policy",
-    "Reason",
-    "Rejected",
-    "Unverified",
-    "Verified",
-    "parse",
-    "verify",
-    "verify_message",
-    "verify_with",
-]
+from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
 
 _DEFAULT_POLICY: Final = Policy()
 
@@ -64,7 +51,7 @@ class Candidate(msgspec.Struct, frozen=True):
 class Unverified(msgspec.Struct, frozen=True):
     """What `parse` found. None of it is verified: use `keyid` to look the key up, and nothing else before `verify`.
 
-    `now` is the time at which it was fresh: whatever else depends on the clock must use this one.
+    `now` is the time at which it was fresh: all else that depends on the clock must use this one.
     """
 
     message: Message
@@ -110,7 +97,7 @@ def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
             problems.append(error.rejected)
     problem = _digest_rejection(message, fields, candidates)
     if problem is not None:
-        # The digest is the message's, not one signature's: whoever covers it is wrong about the body.
+        # The digest is the message's, not one signature's: a signature that covers it is wrong about the body.
         candidates = [candidate for candidate in candidates if "content-digest" not in candidate.components]
         problems.append(problem)
     return Unverified(message, tuple(candidates), now) if candidates else problems[0]
@@ -220,7 +207,7 @@ def _digest_rejection(message: Message, fields: Fields, candidates: list[Candida
     """Check Content-Digest against the raw body if any candidate covers it, as all do when there is a body."""
     if b"content-digest" not in fields or all("content-digest" not in found.components for found in candidates):
         return None
-    reason = digest_problem(field_value(fields[b"content-digest"]).decode("latin-1"), message.body)
+    reason = digest_problem(message.header("content-digest"), message.body)
     if reason is None:
         return None
     advice = "Send Content-Digest as sha-512=:<base64>: over the exact bytes of the body."

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
-from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table, insert_row
+from payres.store.work import Transaction
 
 
 class AccountRecord(msgspec.Struct, frozen=True):
@@ -36,11 +35,8 @@ HOLDS = Table(HoldRecord, "hold")
 
 
 def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
-    """Raises RowMissing: whoever has the id has it from a row that refers to the account."""
-    account = ACCOUNTS.find(tx, "WHERE id = ?", account_id)
-    if account is None:
-        raise RowMissing(f"account {account_id} does not exist")
-    return account
+    """Raises RowMissing."""
+    return ACCOUNTS.by_id(tx, account_id)
 
 
 def find_operator_account(tx: Transaction, asset_id: int, kind: str) -> AccountRecord | None:
@@ -107,10 +103,7 @@ def insert_hold(
 
 def hold_by_id(tx: Transaction, hold_id: int) -> HoldRecord:
     """Raises RowMissing."""
-    hold = HOLDS.find(tx, "WHERE id = ?", hold_id)
-    if hold is None:
-        raise RowMissing(f"hold {hold_id} does not exist")
-    return hold
+    return HOLDS.by_id(tx, hold_id)
 
 
 def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:

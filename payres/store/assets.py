@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
-from payres.store.database import Transaction
-from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class AssetRecord(msgspec.Struct, frozen=True):
@@ -51,11 +50,8 @@ def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
 
 
 def asset_by_id(tx: Transaction, asset_id: int) -> AssetRecord:
-    """Raises RowMissing: whoever has the id has it from a row that refers to the asset."""
-    asset = ASSETS.find(tx, "WHERE id = ?", asset_id)
-    if asset is None:
-        raise RowMissing(f"asset {asset_id} does not exist")
-    return asset
+    """Raises RowMissing."""
+    return ASSETS.by_id(tx, asset_id)
 
 
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
@@ -89,7 +85,7 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
 
 
 def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
-    """Keeps a rate that holds until its `expires_at`, unless one without end is set for this way or the way back."""
+    """Stores a rate that holds until its `expires_at`, unless one without end is set for this way or the way back."""
     back = find_rate(tx, rate.counter, rate.base)
     if back is not None and back.expires_at is None:
         return

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
-from payres.store.fail_stop import RowMissing
 from payres.store.retention import purge_nonces
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class ClientRecord(msgspec.Struct, frozen=True):
-    """Who asks. Exactly one of wallet_address (as first written) and jwk (JSON of its public members) is present."""
+    """A client. Exactly one of wallet_address (as first written) and jwk (JSON of its public members) is present."""
 
     id: int
     identity: str
@@ -36,11 +35,8 @@ def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
 
 
 def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
-    """Raises RowMissing: whoever has the id has it from a row that refers to the client."""
-    client = CLIENTS.find(tx, "WHERE id = ?", client_id)
-    if client is None:
-        raise RowMissing(f"client {client_id} does not exist")
-    return client
+    """Raises RowMissing."""
+    return CLIENTS.by_id(tx, client_id)
 
 
 def ensure_client(
@@ -51,7 +47,7 @@ def ensure_client(
     now: int,
     purge_at: int | None = None,
 ) -> ClientRecord:
-    """The client, remembered from its first request on; of a key that came with another kid, the newest counts.
+    """The client, stored from its first request on; of a key that came with another kid, the newest counts.
 
     `purge_at` is when to see whether a new one is needed any more; None when nobody need look before it had a grant.
     """
@@ -70,7 +66,7 @@ def client_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
 
 
 def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[str, str]], now: int) -> None:
-    """Keeps what was just fetched, as pairs of kid and x, and deletes what is no longer there."""
+    """Stores what was just fetched, as pairs of kid and x, in place of what was there."""
     tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
     tx.executemany(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
@@ -78,14 +74,14 @@ def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[st
     )
 
 
-def keep_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most: int, now: int) -> None:
-    """Keeps a kid that a client presented its key with, and of all its kids the `most` presented last."""
+def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most: int, now: int) -> None:
+    """Stores a kid that a client presented its key with; of all its kids the `most` presented last stay."""
     tx.execute(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
         (client_id, kid, x, now),
     )
-    kept = tx.execute("SELECT kid, fetched_at FROM client_key WHERE client_id = ?", (client_id,)).fetchall()
-    oldest_first = sorted(kept, key=lambda row: (row[0] == kid, row[1]))
+    stored = tx.execute("SELECT kid, fetched_at FROM client_key WHERE client_id = ?", (client_id,)).fetchall()
+    oldest_first = sorted(stored, key=lambda row: (row[0] == kid, row[1]))
     for surplus, _ in oldest_first[:-most]:
         tx.execute("DELETE FROM client_key WHERE client_id = ? AND kid = ?", (client_id, surplus))
 

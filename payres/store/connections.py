@@ -15,7 +15,7 @@ BUSY_TIMEOUT_SECONDS: Final = 5
 def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
     """A connection that writes; creates and migrates the file first. `is_locked`: the caller has the server_lock.
 
-    Then it is also refused unless its schema is what payres made. Otherwise an older file is migrated under that lock.
+    Then its schema must be what payres made. Otherwise an older file is migrated under that lock.
     Raises DatabaseServed when a server has it, UnusableDatabase, sqlite3.Error.
     """
     if path != ":memory:":

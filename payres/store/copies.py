@@ -29,7 +29,7 @@ class DatabaseOpen(Exception):
 def copied(source: Path, beside: Path, pause: int = 0, still: bool = False) -> Iterator[Path]:
     """A copy of what is committed now, under a temporary name beside `beside`; removed after the block if not renamed.
 
-    `pause` milliseconds are slept after every megabyte, so that a server keeps disk and processor. `still` says that
+    `pause` milliseconds are slept after every megabyte, so that a server has disk and processor too. `still` says that
     nobody writes to the source; then nothing of it is changed, and no file is made beside it. Raises sqlite3.Error,
     OSError, DatabaseOpen when a source that should be still is not.
     """
@@ -102,7 +102,7 @@ def _temporary(beside: Path) -> Iterator[Path]:
 
 def _copy_pages(source: Path, partial: Path, pause: int) -> None:
     with closing(_connect(source)) as reader, closing(_connect(partial)) as writer:
-        writer.execute("PRAGMA journal_mode = OFF")  # whatever interrupts this, the file is thrown away
+        writer.execute("PRAGMA journal_mode = OFF")  # if this is interrupted, the file is thrown away
         writer.execute("PRAGMA synchronous = OFF")
         # One snapshot for all steps. Without it every commit of the server would make the copy start over.
         reader.execute("BEGIN")
@@ -152,7 +152,7 @@ def _locked(database: Path) -> Iterator[bool]:
         return
     with closing(_connect(database)) as connection:
         try:
-            # Every program that has the file open in WAL mode keeps a lock on it that does not let this pass. Whoever
+            # Every program that has the file open in WAL mode keeps a lock on it that does not let this pass. One that
             # opened it just before waits, and then finds that the file has moved, before it could write anything.
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             connection.execute("BEGIN EXCLUSIVE")

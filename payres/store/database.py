@@ -50,16 +50,15 @@ class Database:
         return self._writer.stopped
 
     def fail_stop(self, cause: FailStop) -> None:
-        """Writes nothing from now on: every unit is refused, and the file stays as it is. Reading goes on."""
+        """Writes nothing from now on: every unit gets Unavailable, and the file stays as it is. Reading goes on."""
         self._writer.fail_stop(cause)
 
     @classmethod
     async def open(cls, path: str, around: World | None = None) -> "Database":
         """Opens the file, creating or migrating it as needed; units of work get their time and ids from `around`.
 
-        A server holds the file's server_lock meanwhile and on.
-
-        Raises UnusableDatabase when it is not this program's, sqlite3.Error when it cannot be used.
+        The caller holds the file's server_lock until it has closed the database. Raises UnusableDatabase when it is not
+        this program's, sqlite3.Error when it cannot be used.
         """
         around = around or world(Settings())
         lanes: list[Lane] = []
@@ -80,8 +79,8 @@ class Database:
     async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
 
-        What the unit raises is raised here and only its own work is undone. Raises Unavailable, with nothing kept, when
-        the commit fails, when too many units wait, and always after a unit has raised FailStop.
+        What the unit raises is raised here and only its own work is undone. Raises Unavailable, with nothing stored,
+        when the commit fails, when too many units wait, and always after a unit has raised FailStop.
         """
         result: T = await self._writer.submit(unit)
         return result
@@ -93,7 +92,7 @@ class Database:
         return result
 
     async def examine(self, unit: Callable[[Work], T]) -> T:
-        """Like `read`, on a connection that is kept for what takes long and must hold nobody up."""
+        """Like `read`, on a connection of its own for what takes long, which so delays no other read."""
         result: T = await self._examiner.submit(unit)
         return result
 
@@ -139,7 +138,7 @@ class Lane:
     def __init__(
         self,
         connection: OwnedConnection,
-        run_together: Callable[[Sequence[Unit], sqlite3.Connection], "list[Any] | FailStop | NotBegun"],
+        run_together: Callable[[Sequence[Unit], sqlite3.Connection], list[Any]],
         on_stop: Callable[[FailStop], None] | None = None,
     ) -> None:
         self._connection = connection
@@ -185,35 +184,34 @@ class Lane:
                 self._running = True
                 try:
                     outcomes = await self._connection.run(partial(self._run_together, [unit for unit, _ in batch]))
+                except (FailStop, NotBegun) as error:  # those behind would only wait for the same again
+                    batch, self._waiting = batch + self._waiting, []
+                    outcomes = [Raised(error)] * len(batch)
                 except Exception as error:
                     log.exception("the database thread failed a batch of %d units", len(batch))
                     outcomes = [Raised(error)] * len(batch)
                 finally:
                     self._running = False
-                if isinstance(outcomes, FailStop):
-                    self.fail_stop(outcomes)
-                    batch, self._waiting = batch + self._waiting, []
-                    outcomes = [Raised(Unavailable(self.stopped or "", retry_after=STOPPED_SECONDS)) for _ in batch]
-                elif isinstance(outcomes, NotBegun):  # those behind would wait for the same again, beyond all patience
-                    batch, self._waiting = batch + self._waiting, []
-                    outcomes = [Raised(Unavailable(NOT_STORED)) for _ in batch]
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, self._reported(outcome))
         finally:
             self._drain = None
 
     def _reported(self, outcome: Any) -> Any:
-        """The outcome; a halt, which a reader comes upon too, as what callers may know of it."""
-        if not isinstance(outcome, Raised) or not isinstance(outcome.error, FailStop):
-            return outcome
-        self._on_stop(outcome.error)
-        return Raised(Unavailable(outcome.error.message, retry_after=STOPPED_SECONDS))
+        """The outcome as its caller may know it."""
+        if isinstance(outcome, Raised):
+            if isinstance(outcome.error, FailStop):
+                self._on_stop(outcome.error)
+                return Raised(Unavailable(outcome.error.message, retry_after=STOPPED_SECONDS))
+            if isinstance(outcome.error, NotBegun):
+                return Raised(Unavailable(NOT_STORED))
+        return outcome
 
     async def close(self) -> None:
-        """Lets the queue run dry, then closes the connection. Closing again waits for the same end."""
+        """Runs what is queued, then closes the connection. Closing again waits for the same end."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._finish())
-        await asyncio.shield(self._closing)  # whoever gives up waiting must not leave it half closed
+        await asyncio.shield(self._closing)  # a caller that is cancelled must not leave it half closed
 
     async def _finish(self) -> None:
         if self._drain is not None:
@@ -221,7 +219,7 @@ class Lane:
         await self._connection.close()
 
 
-class NotBegun:
+class NotBegun(Exception):
     """No transaction could begin: mostly because another program has held the lock for BUSY_TIMEOUT_SECONDS."""
 
 
@@ -233,11 +231,11 @@ class Raised:
 
 
 def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
-    if future.done():  # the one who asked has gone away; the work stands all the same
+    if future.done():  # the caller was cancelled; the work stands all the same
         return
     if not isinstance(outcome, Raised):
         future.set_result(outcome)
-    elif isinstance(outcome.error, StopIteration):  # a future refuses to carry one, and nobody would be answered
+    elif isinstance(outcome.error, StopIteration):  # a future cannot carry one, and the caller would wait forever
         future.set_exception(RuntimeError("a unit of work raised StopIteration"))
     else:
         future.set_exception(outcome.error)
@@ -245,31 +243,31 @@ def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
 
 def run_units(
     units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence | None = None
-) -> list[Any] | FailStop | NotBegun:
+) -> list[Any]:
     """Runs the units in one transaction and commits once. Each outcome is a result or Raised.
 
-    A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. When a unit
-    raises FailStop or comes upon damage, or the database is not present any more, nothing of any is kept, and that is
-    the result.
+    A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. Raises
+    FailStop, with nothing of any unit stored, when one raises it or finds damage, or the file is not present any more;
+    NotBegun.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         log.error("no transaction could begin: %s", error)  # noqa: TRY400
-        return damage(error) or NotBegun()
+        raise damage(error) or NotBegun() from error
     try:
         outcomes = [_run_unit(unit, connection, around) for unit in units]
         if presence is not None:
             presence.check()
         connection.execute("COMMIT")
-    except FailStop as halt:
-        _empty_frames(halt)
+    except FailStop as cause:
+        _empty_frames(cause)
         _roll_back(connection)
-        return halt
+        raise
     except Exception as error:
         _roll_back(connection)
         if found := damage(error):
-            return found
+            raise found from error
         log.error("a commit of %d units failed and nothing of it was kept: %s", len(units), error)  # noqa: TRY400
         _overwrite(connection)
         return [Raised(Unavailable(NOT_STORED)) for _ in units]
@@ -280,8 +278,8 @@ def _overwrite(connection: sqlite3.Connection) -> None:
     """Puts another commit where one that failed may stand whole in the log.
 
     When the disk does not confirm a commit, SQLite drops it, but its pages are written: should the process die before
-    the next one, recovery would find them, and what was refused would have happened. It does no harm if this is not
-    confirmed either: written is enough, unless the power fails as well.
+    the next one, recovery would find them, and what callers heard has failed would have happened. It does no harm if
+    this is not confirmed either: written is enough, unless the power fails as well.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -335,14 +333,14 @@ def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, around: Wor
     except Exception as error:
         _roll_back(connection)
         log.error("%d reads failed: %s", len(units), error)  # noqa: TRY400
-        if halt := damage(error):
-            return [Raised(halt) for _ in units]
+        if cause := damage(error):
+            return [Raised(cause)] * len(units)
         return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in units]
     return outcomes
 
 
 def _checked(result: Any) -> Any:
-    # A cursor, or whatever still reads from one, is bound to a transaction that is about to end.
+    # A cursor, or an iterator over one, is bound to a transaction that is about to end.
     if isinstance(result, Iterator):
         raise TypeError(f"a unit of work returned {type(result).__name__}, which would be read after its transaction")
     return result
@@ -351,8 +349,8 @@ def _checked(result: Any) -> Any:
 def _raised(error: BaseException) -> Raised:
     """A failure of storage as Unavailable or FailStop; any other as it is: a broken constraint stays our fault."""
     _empty_frames(error)
-    if halt := damage(error):
-        return Raised(halt)
+    if cause := damage(error):
+        return Raised(cause)
     if isinstance(error, sqlite3.OperationalError):
         log.error("storage failed a unit of work: %s", error)
         return Raised(Unavailable("The server could not use its storage. Try again shortly"))
@@ -362,10 +360,10 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _empty_frames(error: BaseException) -> None:
-    """Frees what the frames of the traceback hold, for as long as someone keeps the exception.
+    """Frees what the frames of the traceback hold.
 
-    A cursor left half read among it would hold the connection in its old snapshot: a reader would no longer see what
-    is committed, and the writer could not begin once another program has written.
+    A half-read cursor among it would hold the connection in its old snapshot as long as the exception lives: a reader
+    would no longer see what is committed, and the writer could not begin once another program has written.
     """
     chain: list[BaseException | None] = [error]
     seen: set[int] = set()

@@ -14,7 +14,7 @@ from typing import Final
 from payres.store.fail_stop import FileGone
 from payres.store.migrations import UnusableDatabase
 
-BESIDE: Final = ("-wal", "-shm")  # what SQLite keeps beside a database as long as someone has it open
+BESIDE: Final = ("-wal", "-shm")  # what SQLite has beside a database that is open
 
 Identity = tuple[int, int]
 
@@ -33,7 +33,7 @@ def server_lock(database: str) -> Iterator[None]:
         yield
         return
     check_not_linked(database)
-    real = Path(os.path.realpath(database))  # so that there is one lock by whatever symbolic link it is called
+    real = Path(os.path.realpath(database))  # so that there is one lock whichever symbolic link names it
     real.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(f"{real}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -44,7 +44,7 @@ def server_lock(database: str) -> Iterator[None]:
             raise DatabaseServed(f"A payres serves {database} or restores it: stop that one first") from error
         yield
     finally:
-        os.close(descriptor)  # the file stays: whoever removes it may remove the one that the next has just locked
+        os.close(descriptor)  # the file stays: removing it could remove the one that the next has just locked
 
 
 def check_not_linked(database: str) -> None:
@@ -83,7 +83,7 @@ class Presence:
         self._identities = [_identity(path) for path in self._paths]
 
     def check(self) -> None:
-        """Takes some microseconds. Raises FileGone, and OSError when it cannot be told."""
+        """Takes some microseconds. Raises FileGone, and OSError when that cannot be seen."""
         for path, identity in zip(self._paths, self._identities, strict=True):
             try:
                 now = _identity(path)

@@ -35,7 +35,7 @@ class RowMissing(FailStop):
 
 
 class FileGone(FailStop):
-    """The path does not name the database that is open: whatever is written would be lost with the process."""
+    """The path does not name the database that is open: what is written would be lost with the process."""
 
     reason = "its database has been moved, removed or replaced"
 

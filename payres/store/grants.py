@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
-from payres.store.database import Transaction
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class GrantRecord(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def set_waits_from(tx: Transaction, grant_id: str, now: int) -> None:
 
 
 def keep_grant(tx: Transaction, grant_id: str) -> None:
-    """From now on the grant stays, whatever becomes of it."""
+    """From now on the grant is never purged."""
     tx.execute('UPDATE "grant" SET purge_at = NULL WHERE id = ? AND purge_at IS NOT NULL', (grant_id,))
 
 

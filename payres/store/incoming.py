@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
 from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class IncomingRecord(msgspec.Struct, frozen=True):

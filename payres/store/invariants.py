@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 MAX_BREACHES = 5
 RECENT = 1000

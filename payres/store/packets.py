@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.database import Transaction
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class PacketRecord(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: str) ->
     return PACKETS.list(tx, "WHERE outgoing_payment_id = ? AND state = ? ORDER BY id", outgoing_payment_id, state)
 
 
-def under_way(tx: Transaction, outgoing_payment_id: str) -> int:
+def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
     """What the payment's packets without a known outcome would take from it, in the payer's asset."""
     total: int = tx.execute(
         "SELECT coalesce(sum(source_amount), 0) FROM packet WHERE outgoing_payment_id = ? AND state = 'prepared'",
@@ -60,14 +60,14 @@ def under_way(tx: Transaction, outgoing_payment_id: str) -> int:
 
 
 def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:
-    """Ends a packet in flight as fulfilled, rejected or doubtful; False when it has ended before."""
+    """Ends a packet in flight as fulfilled, rejected or doubtful (outcome unknown); False when it has ended before."""
     cursor = tx.execute(
         "UPDATE packet SET state = ?, prepare = NULL WHERE id = ? AND state = 'prepared'", (state, packet_id)
     )
     return cursor.rowcount == 1
 
 
-def in_doubt(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
+def outcome_unknown(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
     """How many of our packets a peer never answered, and what they carried together, in the peer's asset."""
     return _count_and_sum(tx, "WHERE state = 'doubtful' AND to_peer_id = ?", to_peer_id)
 

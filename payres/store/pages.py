@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from payres.store.database import Transaction
 from payres.store.rows import R, Table
+from payres.store.work import Transaction
 
 
 class PageQuery(msgspec.Struct, frozen=True):

@@ -6,8 +6,8 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.store import secrets
-from payres.store.database import Transaction
 from payres.store.rows import Table, insert_row
+from payres.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
 
@@ -132,7 +132,7 @@ def change_peer(
     incoming_token_hash: bytes | None,
     max_packet: int | None,
 ) -> None:
-    """Sets the largest packet, None for any; of the others, None keeps what is there."""
+    """Sets the largest packet, None for any; of the others, None leaves what is there."""
     tx.execute(
         "UPDATE peer SET url = coalesce(?, url), outgoing_token = coalesce(?, outgoing_token),"
         " incoming_token_hash = coalesce(?, incoming_token_hash), max_packet = ? WHERE id = ?",

@@ -2,15 +2,15 @@
 
 A grant that no owner has approved and with which nothing was created is deleted a day after it could last be used, a
 quote that was not used a day after it has expired, and a client when nothing of it is left. Each new grant, quote and
-client purges a few old ones, more than it adds, so no unit of work is long and what is kept is bounded by what comes in
-a day. `purge_at` of a row is when to look at it.
+client purges a few old ones, more than it adds, so no unit of work is long, and what comes in a day bounds what is
+stored. `purge_at` of a row is when to look at it.
 """
 
 from typing import Final
 
 from payres.clock import DAY, HOUR, SECOND
 from payres.store import outgoing
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 # Microseconds that a grant stays after its last token has expired, or after the time to decide on it is over: so long
 # an expired token can be rotated, and a late client learns what became of its request.
@@ -28,7 +28,7 @@ NONCE_RETENTION: Final = 300 * SECOND
 GRANTS_PER_PURGE: Final = 2
 QUOTES_PER_PURGE: Final = 2
 CLIENTS_PER_PURGE: Final = 4
-# Tokens of one grant that were rotated or revoked, of which the newest are kept, and how many of the others go at once:
+# Tokens of one grant that were rotated or revoked, of which the newest stay, and how many of the others go at once:
 # the client that rotates may have done so for years.
 ENDED_TOKENS_KEPT: Final = 8
 TOKENS_PER_PURGE: Final = 64

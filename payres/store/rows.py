@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from payres.store.fail_stop import RowMissing
 from payres.store.work import Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -40,6 +41,7 @@ class Table(Generic[R]):
                 names.append(column)
         self.columns = ", ".join(names)
         self.source = source
+        self._by_id = f"WHERE {names[0]} = ?"
         self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
         self._select = f"SELECT {self.columns} FROM {source} "
         self._insert = f"INSERT {self.into} "
@@ -63,6 +65,13 @@ class Table(Generic[R]):
         """The first row that `where` leaves, which is all that follows FROM."""
         row = tx.execute(self._select + where, values).fetchone()
         return self.record(row) if row else None
+
+    def by_id(self, tx: Transaction, row_id: int) -> R:
+        """The row with the id, in the first column. Raises RowMissing: ids come from rows that refer to this one."""
+        record = self.find(tx, self._by_id, row_id)
+        if record is None:
+            raise RowMissing(f"{self.source.partition(' ')[0]} {row_id} does not exist")
+        return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
         """The rows that `where` leaves, which is all that follows FROM."""

@@ -1,11 +1,11 @@
-"""SQL of the server's own secrets, made at first use and kept in the database file; and encryption under them."""
+"""SQL of the server's own secrets, made at first use; and encryption under them."""
 
 import os
 import secrets
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 NONCE_BYTES = 12
 
@@ -19,7 +19,7 @@ def ensure_secret(tx: Transaction, name: str, length: int = 32) -> bytes:
 
 
 def encrypt(tx: Transaction, name: str, text: str) -> bytes:
-    """A text encrypted under the named secret, so that its column tells nothing. Needs a writing transaction."""
+    """A text encrypted under the named secret. Needs a writing transaction."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(ensure_secret(tx, name)).encrypt(nonce, text.encode(), None)
 

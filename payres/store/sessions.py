@@ -1,14 +1,14 @@
 """SQL of the signed-in browsers of wallet owners."""
 
 from payres.clock import DAY
-from payres.store.database import Transaction
 from payres.store.rows import insert_row
+from payres.store.work import Transaction
 
 REMEMBERED = 30 * DAY
 
 
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
-    """Keeps a new session and deletes those whose browsers were not used for long."""
+    """Stores a new session and deletes those whose browsers were not used for long."""
     tx.execute("DELETE FROM session WHERE expires_at <= ?", (now - REMEMBERED,))
     insert_row(tx, "session", id_hash=id_hash, wallet_address_id=wallet_id, created_at=now, expires_at=expires_at)
 
@@ -22,7 +22,7 @@ def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:
 
 
 def knows_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> bool:
-    """Whether the owner has signed in with this browser in the last while, be the session over or not."""
+    """Whether the owner has signed in with this browser lately, also when that session has ended."""
     row = tx.execute(
         "SELECT 1 FROM session WHERE id_hash = ? AND wallet_address_id = ? AND created_at > ?",
         (id_hash, wallet_id, now - REMEMBERED),

@@ -1,14 +1,31 @@
 """The terms of quotes and outgoing payments as the columns of their tables."""
 
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from payres.amounts import Asset
 from payres.store.rows import Embedded, Row
-from payres.terms import Terms, decode_path, encode_path
+from payres.terms import Path, Terms
+
+
+class _PathColumn(msgspec.Struct, frozen=True):
+    """The column `path`, a JSON text; rates are "n/d", and all numbers are text because they may be large."""
+
+    low: str
+    high: str
+    max_packet: str
+    sends_all: bool
+
+
+_PATH = msgspec.json.Decoder(_PathColumn)
 
 
 def _read(row: Row) -> Terms:
-    receiver, incoming_payment_id, debit, fee, receive, code, scale, path = row
+    receiver, incoming_payment_id, debit, fee, receive, code, scale, text = row
+    path, sends_all = (None, False) if text is None else _read_path(text)
     return Terms(
         receiver=receiver,
         incoming_payment_id=incoming_payment_id,
@@ -16,14 +33,33 @@ def _read(row: Row) -> Terms:
         fee=int(fee),
         receive=int(receive),
         asset=Asset(code, scale),
-        path=None if path is None else decode_path(path),
+        path=path,
+        sends_all=sends_all,
     )
 
 
+@lru_cache(maxsize=1024)
+def _read_path(text: str) -> tuple[Path, bool]:
+    """Cached, because reading fractions costs more than the rest of the row, and every packet has its payment read."""
+    column = _PATH.decode(text)
+    return Path(Fraction(column.low), Fraction(column.high), int(column.max_packet)), column.sends_all
+
+
 def _write(terms: Terms) -> tuple[Any, ...]:
-    path = None if terms.path is None else encode_path(terms.path)
-    amounts = (terms.debit, terms.fee, terms.receive)
-    return (terms.receiver, terms.incoming_payment_id, *amounts, terms.asset.code, terms.asset.scale, path)
+    path, text = terms.path, None
+    if path is not None:
+        column = _PathColumn(str(path.low), str(path.high), str(path.max_packet), terms.sends_all)
+        text = msgspec.json.encode(column).decode()
+    return (
+        terms.receiver,
+        terms.incoming_payment_id,
+        terms.debit,
+        terms.fee,
+        terms.receive,
+        terms.asset.code,
+        terms.asset.scale,
+        text,
+    )
 
 
 def _write_text(terms: Terms) -> tuple[Any, ...]:

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from payres.store.database import Transaction
 from payres.store.rows import Table
+from payres.store.work import Transaction
 
 
 class TokenRecord(msgspec.Struct, frozen=True):

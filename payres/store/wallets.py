@@ -6,7 +6,6 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.errors import InvalidRequest
-from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction, Work
 
@@ -67,11 +66,8 @@ def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletR
 
 
 def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
-    """Raises RowMissing: whoever has the id has it from a row that refers to the wallet."""
-    wallet = WALLETS.find(tx, "WHERE w.id = ?", wallet_id)
-    if wallet is None:
-        raise RowMissing(f"wallet address {wallet_id} or its asset does not exist")
-    return wallet
+    """Raises RowMissing."""
+    return WALLETS.by_id(tx, wallet_id)
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:

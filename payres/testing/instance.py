@@ -25,8 +25,7 @@ from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import accounts, outgoing
 from payres.store import wallets as stored_wallets
-from payres.store.database import Transaction
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 from payres.testing.client import Client, Json
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from payres.amounts import MAX_LEDGER, Asset, parse_decimal
 from payres.operator.peers import NewPeer, add_peer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.testing.instance import Instance
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.conftest import Metered

@@ -28,8 +28,9 @@ from payres.routes.messages import idempotency_key
 from payres.signatures.base import Message
 from payres.signatures.digest import content_digest, digest_problem
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
+from payres.signatures.reasons import Rejected
 from payres.signatures.sign import sign
-from payres.signatures.verify import Rejected, Verified, verify_message
+from payres.signatures.verify import Verified, verify_message
 from payres.testing.instance import Instance
 from payres.wire import (
     GrantRequest,

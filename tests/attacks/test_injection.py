@@ -16,7 +16,7 @@ from argon2 import PasswordHasher
 
 from payres.routes import resources
 from payres.store import wallets
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.helpers import PATIENCE, Json

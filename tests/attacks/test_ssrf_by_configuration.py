@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.cli import main
 from payres.clock import SECOND
-from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment
 from payres.interledger.outbound import SILENT
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
 from payres.operator.peers import NewPeer, add_peer
@@ -23,8 +24,8 @@ from payres.operator.wallets import require_wallet
 from payres.store import assets as asset_store
 from payres.store import clients, outgoing
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
+from payres.store.work import Transaction
 from payres.terms import Path as Way
 from payres.terms import Terms
 from payres.testing.instance import Instance, run_instance
@@ -268,8 +269,7 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
             received=0,
             expires_at=None,
             completed=False,
-            ilp_address=f"test.{peer}.receiver",
-            shared_secret=bytes(32),
+            method=IlpMethod(f"test.{peer}.receiver", bytes(32)),
         )
 
     vars(server.context.receivers)["fetch_open"] = fetch_open
@@ -321,7 +321,8 @@ def begin_payment(server: Instance) -> str:
                 debit=500,
                 fee=0,
                 receive=490,
-                path=Way(low="1", high="1", max_packet="1000", sends_all=True),
+                path=Way(Fraction(1), Fraction(1), 1000),
+                sends_all=True,
                 asset=Asset("USD", 2),
             ),
         )

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from payres.cli import main
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 
 class Command(Protocol):

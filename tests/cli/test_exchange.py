@@ -7,7 +7,7 @@ from click.testing import Result
 
 from payres.clock import SECOND, SystemClock, format_time
 from payres.store.assets import RateRecord, find_rate, refresh_rate
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]

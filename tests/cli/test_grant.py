@@ -11,9 +11,9 @@ from payres.grants.consent import interaction_hash
 from payres.identifiers import SystemIdentifiers
 from payres.operator import wallets
 from payres.store import clients, grants
-from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.tokens import TokenRecord, find_token, insert_token
+from payres.store.work import Transaction
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]

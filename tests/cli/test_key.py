@@ -8,8 +8,8 @@ import pytest
 from click.testing import Result
 
 from payres.signatures.jwk import generate_private_key, jwk_from_pem, parse_jwk, private_pem
-from payres.store.database import Transaction
 from payres.store.wallets import find_key
+from payres.store.work import Transaction
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]

@@ -9,8 +9,8 @@ from click.testing import Result
 
 from payres.identifiers import hash_secret
 from payres.store import packets, peers, secrets
-from payres.store.database import Transaction
 from payres.store.packets import PacketRecord
+from payres.store.work import Transaction
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]

@@ -7,7 +7,7 @@ import pytest
 from click.testing import Result
 
 from payres.store import connections as store
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]

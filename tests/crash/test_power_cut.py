@@ -17,7 +17,7 @@ import pytest
 from payres.identifiers import hash_secret
 from payres.operator import invariants
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from tests.crash import load
 from tests.crash.load import Acknowledged, Load, last_segment
 from tests.crash.power_cut import Remains, cut_power

@@ -16,8 +16,8 @@ from payres.federation.access_tokens import AccessTokens, TokenScope
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.http import Bounds, GuardedClient, Response
 from payres.federation.identity import OwnIdentity
-from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.store.database import Transaction
+from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import OpenSite, Serve
 from tests.federation.site import Answer, Site
@@ -110,8 +110,9 @@ async def test_fetch_open_payment_without_a_bound(pair: Pair) -> None:
     assert payment.expires_at is not None
     assert format_time(payment.expires_at) == created["expiresAt"]
     (method,) = created["methods"]
-    assert payment.ilp_address == method["ilpAddress"]
-    assert payment.shared_secret == base64.urlsafe_b64decode(method["sharedSecret"] + "=")
+    assert payment.method is not None
+    assert payment.method.ilp_address == method["ilpAddress"]
+    assert payment.method.shared_secret == base64.urlsafe_b64decode(method["sharedSecret"] + "=")
 
 
 async def test_fetch_payment_with_an_amount_shows_what_is_left(pair: Pair) -> None:
@@ -127,7 +128,7 @@ async def test_fetch_completed_payment(pair: Pair) -> None:
     pair.asked.client.pay(pair.asked.wallet("alice"), created["id"])
     payment = await pair.receivers.fetch(created["id"])
     assert (payment.completed, payment.received, payment.remaining) == (True, 10, 0)
-    assert (payment.ilp_address, payment.shared_secret) == (None, None)
+    assert payment.method is None
     await failure(pair.receivers, created["id"], "completed", permanent=True)
 
 
@@ -240,7 +241,7 @@ async def test_requests_are_those_of_a_client(receivers: RemoteReceivers, site: 
 async def test_shared_secret_may_be_in_either_base64(receivers: RemoteReceivers, site: Site, secret: str) -> None:
     methods = [{"type": "ilp", "ilpAddress": "g.bank.alice", "sharedSecret": secret}]
     payment = await fetched(receivers, site, methods=methods)
-    assert (payment.ilp_address, payment.shared_secret) == ("g.bank.alice", SECRET)
+    assert payment.method == IlpMethod("g.bank.alice", SECRET)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +253,8 @@ async def test_shared_secret_may_be_in_either_base64(receivers: RemoteReceivers,
             "received": 2**64 - 1, "asset": Asset("x", 255)}),
         ({"incomingAmount": {"value": "3", "assetCode": "EUR", "assetScale": 9}}, {"remaining": 0}),
         ({"metadata": {"a": 1e300, "b": 10**400}, "other": None}, {"received": 5}),
-        ({"methods": [{"type": "card", "number": "4"}, {"no": "type"}]}, {"ilp_address": None, "shared_secret": None}),
-        ({"methods": ...}, {"ilp_address": None}),
+        ({"methods": [{"type": "card", "number": "4"}, {"no": "type"}]}, {"method": None}),
+        ({"methods": ...}, {"method": None}),
         ({"completed": True, "methods": []}, {"completed": True}),
     ],
 )  # fmt: skip

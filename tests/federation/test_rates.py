@@ -21,7 +21,8 @@ from payres.federation.rates import RatesWorker, fetch_rates
 from payres.store import assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import Elapse
 from tests.federation.site import Answer, Request, Site

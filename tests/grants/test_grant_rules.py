@@ -34,8 +34,7 @@ from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import sign
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance

@@ -14,8 +14,8 @@ from payres.grants.limits import NO_INTERVAL, Spent, check_limits, current_windo
 from payres.http.error_responses import error_response
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.grants import GrantRecord, add_spending, insert_grant
+from payres.store.work import Transaction
 from payres.terms import Terms
 from payres.wire import Amount, Limits
 from tests.works import work_at

@@ -17,10 +17,10 @@ from payres.operator.peers import PeerChange, change_peer, require_peer
 from payres.operator.wallets import require_wallet
 from payres.store import accounts, incoming, outgoing, packets, peers
 from payres.store.accounts import AccountRecord
-from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE
 

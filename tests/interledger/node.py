@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 from payres.amounts import Asset
 from payres.clock import SECOND, MovableClock
+from payres.federation.http import GuardedClient
 from payres.identifiers import SystemIdentifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
 from payres.interledger.frames import Frame, PacketType, StreamMoney, StreamPacket
-from payres.interledger.link import Link, open_http
+from payres.interledger.link import BOUNDS, Link
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.recovery import Recovery
 from payres.interledger.responses import NoReply
@@ -25,11 +26,11 @@ from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
 from payres.store import accounts, clients, incoming, packets
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.incoming import IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import world
+from payres.store.work import Transaction, world
 
 T = TypeVar("T")
 OWN = "test.node"
@@ -135,7 +136,7 @@ async def open_node(path: Path, own: str = OWN, secret: bytes = bytes(range(32))
         clock = MovableClock(START, frozen=True)
         database = await Database.open(str(path), world(Settings(), clock))
         stack.push_async_callback(database.close)
-        http = await stack.enter_async_context(open_http(allow_private_hosts=True))
+        http = await stack.enter_async_context(GuardedClient(True, BOUNDS))
         yield Node(database, Link(http, database), clock, own, secret)
 
 

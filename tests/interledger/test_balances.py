@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, outgoing, packets
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction, savepoint
+from payres.store.database import savepoint
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms
 from tests.works import work_at
@@ -92,7 +93,7 @@ def _fill(tx: Transaction) -> None:
         )
         add_peer(tx, new, "test.own", NOW)
     liquidity.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00", NOW)
-    way = Way(low="1", high="2", max_packet="1000", sends_all=False)
+    way = Way(Fraction(1), Fraction(2), 1000)
     for payment_id in PAYMENTS:
         payment = OutgoingRecord(
             id=payment_id,
@@ -195,7 +196,7 @@ class Machine:
         assert payment is not None
         sent = self.oracle.total(PAID, outgoing_payment_id=payment_id)
         under_way = self.oracle.total({"prepared"}, outgoing_payment_id=payment_id)
-        assert packets.under_way(self.tx, payment_id) == under_way
+        assert packets.in_flight_of_payment(self.tx, payment_id) == under_way
         assert sent + under_way <= DEBIT - FEE
         (reservation, *_) = accounts.holds_of_payment(self.tx, payment_id)
         if payment_id not in self.oracle.over:

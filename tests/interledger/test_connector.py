@@ -23,14 +23,14 @@ from payres.interledger.packets import (
     encode,
     parse_too_large,
 )
-from payres.interledger.responses import KEPT_FOR, NoReply
+from payres.interledger.responses import RETENTION, NoReply
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import liquidity, wallets
 from payres.operator.assets import set_rate
 from payres.rate_limiter import RateLimiter
 from payres.store import peers
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 from tests.helpers import PATIENCE
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 
@@ -544,7 +544,7 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
 
     def unit(tx: Transaction) -> None:
         for at in range(150):
-            peers.insert_answer(tx, peer.id, f"old-{at}", bytes(32), b"reply", START - KEPT_FOR - 1)
+            peers.insert_answer(tx, peer.id, f"old-{at}", bytes(32), b"reply", START - RETENTION - 1)
 
     await node.write(unit)
     for at in range(50):

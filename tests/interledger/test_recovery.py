@@ -130,7 +130,7 @@ async def test_nobody_is_asked_before_the_packet_has_expired_for_a_second(node: 
         _, _, packet = await lose(node, far)
         node.clock.advance((packet.expires_at - node.clock.now()) / SECOND + 0.999)
         assert (await node.recovery.ask(packet)).outcome == "unknown"
-        assert not (await node.recovery.ask(packet)).for_good
+        assert not (await node.recovery.ask(packet)).final
         assert len(far.requests) == 1
         node.clock.advance(0.001)
         assert (await node.recovery.ask(packet)).outcome == "rejected"
@@ -155,10 +155,10 @@ async def test_answer_without_the_number_proves_nothing_but_a_fulfillment(node: 
         _, _, packet = await lose(node, far)
         node.clock.advance(60)
         resolved = await node.recovery.ask(packet)
-        assert (resolved.outcome, resolved.for_good) == ("unknown", True)
+        assert (resolved.outcome, resolved.final) == ("unknown", True)
         await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, True))
         far.behaviour = fulfilling(FULFILLMENT, numbered=False)
-        assert (await node.recovery.ask(packet)).outcome == "fulfilled"
+        assert isinstance((await node.recovery.ask(packet)).outcome, Fulfill)
         await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, True))
         far.behaviour = fulfilling(bytes(32))
         assert (await node.recovery.ask(packet)).outcome == "rejected"

@@ -14,7 +14,7 @@ from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, add_peer
 from payres.store import peers
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from tests.works import work_at
 
 OWN = "test.node"

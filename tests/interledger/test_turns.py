@@ -22,9 +22,9 @@ from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
 from payres.slots import Slots
 from payres.store import outgoing, packets
-from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (

@@ -10,9 +10,9 @@ from payres.interledger.sending.pacing import Timing
 from payres.operator import assets, liquidity, peers
 from payres.operator.peers import NewPeer
 from payres.store import outgoing
-from payres.store.database import Transaction
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE, Json
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from payres.operator import peers
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from tests.helpers import PATIENCE, Json, amount, wait_until
 from tests.interop.node import Node, mark, run_node
 

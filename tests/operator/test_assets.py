@@ -8,7 +8,7 @@ from payres.operator import assets
 from payres.store import assets as asset_store
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 NOW = 1_700_000_000_000_000
 

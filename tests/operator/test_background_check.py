@@ -12,8 +12,9 @@ import pytest
 
 from payres.operator import wallets
 from payres.operator.invariants import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.invariants import LEDGER_INVARIANTS
+from payres.store.work import Transaction
 from tests.helpers import PATIENCE
 
 NOW = 1_800_000_000_000_000

@@ -8,7 +8,7 @@ from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.store import wallets as wallet_store
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 NOW = 1_700_000_000_000_000
 

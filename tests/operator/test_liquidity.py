@@ -9,7 +9,7 @@ from payres.operator import liquidity, wallets
 from payres.store import accounts
 from payres.store.assets import AssetRecord
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 NOW = 1_700_000_000_000_000
 

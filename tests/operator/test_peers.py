@@ -13,8 +13,8 @@ from payres.operator.peers import NewPeer, PeerChange
 from payres.store import accounts, assets, packets, secrets
 from payres.store import peers as peer_store
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.packets import PacketRecord
+from payres.store.work import Transaction
 
 NOW = 1_700_000_000_000_000
 OWN = "test.here"

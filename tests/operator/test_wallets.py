@@ -10,7 +10,7 @@ from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 
 NOW = 1_700_000_000_000_000
 MAX_LEDGER_DECIMAL = "92233720368547758.07"

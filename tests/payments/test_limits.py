@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from functools import partial
 from itertools import count, takewhile
 from typing import Any, NamedTuple
@@ -36,10 +37,10 @@ from payres.settings import Settings
 from payres.store import accounts
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction, savepoint
+from payres.store.database import savepoint
 from payres.store.grants import GrantRecord, insert_grant
 from payres.store.outgoing import OutgoingRecord
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 from payres.terms import Offer, Path, Terms
 from payres.testing.client import Client
 from payres.testing.instance import Instance
@@ -237,7 +238,7 @@ class Books:
 def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
     """What a receiver on another server gets."""
     debit, receive = terms(shape, value, code)
-    path = Path(low="0.92", high="0.92", max_packet="1000", sends_all=True)
+    path = Path(Fraction("0.92"), Fraction("0.92"), 1000)
     return Offer(
         Terms(
             receiver=receiver,
@@ -247,6 +248,7 @@ def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
             receive=receive,
             asset=Asset(code, 2),
             path=path,
+            sends_all=True,
         ),
         None,
     )

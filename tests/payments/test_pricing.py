@@ -18,7 +18,7 @@ from payres.payments.pricing import rate_between, value_in
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.testing.instance import Instance
 from payres.wire import Amount
 from tests.helpers import Json

@@ -23,7 +23,7 @@ from payres.grants.tokens import revoke_grant, revoke_token
 from payres.operator import keys, wallets
 from payres.routes import authorize
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE

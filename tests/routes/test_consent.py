@@ -28,8 +28,7 @@ from payres.routes.context import Context
 from payres.settings import Settings
 from payres.store import grants
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 from payres.wire import GrantRequest, GrantResponse
 
 T = TypeVar("T")

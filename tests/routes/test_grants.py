@@ -13,7 +13,7 @@ from payres.grants.consent import interaction_hash
 from payres.grants.tokens import revoke_grant
 from payres.http.error_responses import error_response
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.store.database import Transaction
+from payres.store.work import Transaction
 from payres.testing.client import FINISH_URI, Client
 from payres.testing.instance import Instance, run_instance
 

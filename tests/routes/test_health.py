@@ -11,8 +11,9 @@ from payres.errors import Unavailable
 from payres.limits import MIN_FREE_BYTES
 from payres.routes import health
 from payres.routes.health import Readiness
-from payres.store.database import Database, Transaction
+from payres.store.database import Database
 from payres.store.fail_stop import FailStop
+from payres.store.work import Transaction
 from payres.testing.instance import Instance
 from tests.traces import trace
 

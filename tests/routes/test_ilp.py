@@ -20,8 +20,8 @@ from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store import clients, incoming
 from payres.store import peers as peer_store
-from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE
 from tests.interledger.node import Sender

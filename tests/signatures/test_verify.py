@@ -13,11 +13,9 @@ from payres.signatures.base import Message, signature_base
 from payres.signatures.digest import content_digest
 from payres.signatures.fields import covered_components
 from payres.signatures.jwk import jwk_from_public_bytes
+from payres.signatures.parameters import Policy
+from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import (
-    REASONS,
-    Policy,
-    Reason,
-    Rejected,
     Unverified,
     Verified,
     parse,
@@ -225,7 +223,7 @@ def test_verify_message_refuses(reason: Reason, component: str | None, message: 
 
 
 def test_verify_message_has_a_test_for_each_reason() -> None:
-    assert {reason for reason, _, _ in REFUSED} | CALLERS_REASONS == set(REASONS)
+    assert {reason for reason, _, _ in REFUSED} | CALLERS_REASONS == set(Reason)
 
 
 def test_verify_message_shows_the_base_it_computed_when_nothing_else_is_wrong() -> None:

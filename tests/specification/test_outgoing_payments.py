@@ -2,6 +2,7 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from typing import Any
 
 import httpx2
@@ -102,7 +103,8 @@ def failed_elsewhere(world: World) -> httpx2.Response:
         fee=0,
         receive=500,
         asset=Asset("USD", 2),
-        path=Path(low="1", high="1", max_packet="500", sends_all=True),
+        path=Path(Fraction(1), Fraction(1), 500),
+        sends_all=True,
     )
     asked = OutgoingPaymentRequest(
         wallet_address=sender,

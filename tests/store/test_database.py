@@ -21,8 +21,8 @@ from payres.settings import Settings
 from payres.store import connections
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
-from payres.store.database import READERS, Database, Lane, OwnedConnection, Transaction, run_units, savepoint
-from payres.store.work import world
+from payres.store.database import READERS, Database, Lane, OwnedConnection, run_units, savepoint
+from payres.store.work import Transaction, world
 from tests.helpers import PATIENCE, examples
 from tests.traces import trace
 

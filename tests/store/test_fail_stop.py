@@ -19,9 +19,9 @@ from payres.limits import MAX_WAITING_UNITS
 from payres.routes.health import Readiness
 from payres.settings import Settings
 from payres.store import accounts, wallets
-from payres.store.database import Database, Transaction, run_reads, run_units, touch
+from payres.store.database import Database, run_reads, run_units, touch
 from payres.store.fail_stop import FailStop
-from payres.store.work import world
+from payres.store.work import Transaction, world
 from tests.helpers import PATIENCE
 
 Unit = Callable[[Transaction], Any]
@@ -229,7 +229,8 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
     for statement in ("BEGIN", "COMMIT"):
         with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
             connection.fails_at = statement
-            assert isinstance(run_units([lambda tx: None], connection, world(Settings())), FailStop)
+            with pytest.raises(FailStop):
+                run_units([lambda tx: None], connection, world(Settings()))
             connection.fails_at = "BEGIN"
             [outcome] = run_reads([lambda tx: None], connection, world(Settings()))
             assert isinstance(outcome.error, FailStop)

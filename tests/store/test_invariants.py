@@ -15,11 +15,11 @@ from payres.operator.invariants import check_ledger
 from payres.operator.peers import NewPeer, add_peer
 from payres.store import clients, outgoing
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, count, sums_to
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.work import Transaction
 from payres.terms import Terms
 from tests.works import work_at
 

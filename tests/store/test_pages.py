@@ -11,10 +11,10 @@ from payres.amounts import Asset
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.incoming import IncomingRecord, insert_incoming, page_of_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing, page_of_outgoing
 from payres.store.pages import PageBounds, PageQuery
+from payres.store.work import Transaction
 from payres.terms import Terms
 from tests.helpers import examples
 

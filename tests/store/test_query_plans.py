@@ -25,8 +25,8 @@ from payres.store import (
 )
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.pages import PageQuery
+from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
 TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
@@ -60,7 +60,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.client_by_id": lambda tx: clients.client_by_id(tx, 1),
     "clients.client_keys": lambda tx: clients.client_keys(tx, "client"),
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0),
-    "clients.keep_presented_key": lambda tx: clients.keep_presented_key(tx, 1, "kid", "x", 1, 0),
+    "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "clients.use_nonce": lambda tx: clients.use_nonce(tx, 1, "kid", "nonce", 2, 1),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
     "grants.list_grants": lambda tx: grants.list_grants(tx, "pending", 5),
@@ -84,8 +84,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "packets.find_packet": lambda tx: packets.find_packet(tx, "1"),
     "packets.packet_of_request": lambda tx: packets.packet_of_request(tx, 1, "1"),
     "packets.packets_of_payment": lambda tx: packets.packets_of_payment(tx, "1", "prepared"),
-    "packets.in_doubt": lambda tx: packets.in_doubt(tx, 1),
-    "packets.under_way": lambda tx: packets.under_way(tx, "1"),
+    "packets.outcome_unknown": lambda tx: packets.outcome_unknown(tx, 1),
+    "packets.in_flight_of_payment": lambda tx: packets.in_flight_of_payment(tx, "1"),
     "packets.decide_packet": lambda tx: packets.decide_packet(tx, "1", "rejected"),
     "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
     "accounts.holds_of_packet": lambda tx: accounts.holds_of_packet(tx, "1"),

@@ -29,7 +29,6 @@ from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_byt
 from payres.store import clients as client_store
 from payres.store import grants, tokens
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.retention import (
     CLIENT_RETENTION,
     CLIENTS_PER_PURGE,
@@ -42,6 +41,7 @@ from payres.store.retention import (
     purge_grants,
 )
 from payres.store.tokens import TokenRecord
+from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
 from payres.wire import GrantRequest, GrantResponse, IncomingPaymentAccess, IncomingPaymentRequest

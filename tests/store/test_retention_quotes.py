@@ -17,9 +17,9 @@ from payres.settings import Settings
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
 from payres.store import grants
 from payres.store.connections import connect_writer
-from payres.store.database import Transaction
 from payres.store.quotes import QuoteRecord, find_quote
 from payres.store.retention import CLIENT_RETENTION, QUOTE_RETENTION, QUOTES_PER_PURGE, purge_clients, purge_quotes
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentAccess, OutgoingPaymentRequest, QuoteRequest

@@ -97,7 +97,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """A connection to `destination` through `packets`. Its packets are numbered from 0 on, whatever they are for."""
+    """A connection to `destination` through `packets`. Its packets are numbered from 0 on."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ def is_congested(answer: Answer) -> bool:
 
 
 def too_large(answer: Answer) -> bytes | None:
-    """The data of a Reject because of the packet's size, which may tell the size that passes (RFC 27)."""
+    """The data of a Reject because of the packet's size, which may hold the size that passes (RFC 27)."""
     if isinstance(answer.outcome, Reject) and answer.outcome.code == Code.AMOUNT_TOO_LARGE:
         return answer.outcome.data
     return None

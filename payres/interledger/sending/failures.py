@@ -35,7 +35,7 @@ RETRYABLE: Final = frozenset(
 
 
 class SendingFailed(Exception):
-    """A payment cannot be quoted or goes no further; `sentence` tells people why."""
+    """A payment cannot be quoted or goes no further; `sentence` says why."""
 
     def __init__(self, reason: Failure, sentence: str) -> None:
         super().__init__(sentence)

@@ -18,7 +18,7 @@ STEP: Final = 0.5
 class Timing(msgspec.Struct, frozen=True):
     """The defaults are those of the common STREAM senders.
 
-    `clock` tells when packets expire; waiting is measured by the event loop.
+    `clock` says when packets expire; waiting is measured by the event loop.
     """
 
     clock: Clock

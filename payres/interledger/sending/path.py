@@ -8,17 +8,7 @@ import msgspec
 from payres.amounts import MAX_VALUE, Scales
 from payres.interledger.packets import parse_too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
-
-
-class ProbedPath(msgspec.Struct, frozen=True):
-    """What a probe has found: of each unit sent, at least `low` and less than `high` arrive.
-
-    `max_packet` is the most that one packet may carry, 2^64-1 when the path has set no limit.
-    """
-
-    low: Fraction
-    high: Fraction
-    max_packet: int
+from payres.terms import Path
 
 
 class RateBounds(msgspec.Struct, frozen=True):
@@ -118,7 +108,7 @@ class Capacity:
             return
         self._maximum, self._exact = maximum, exact
         if self._passed > maximum:
-            self._passed = 0  # the path has changed, so what passed before proves nothing
+            self._passed = 0  # the path has changed, so what passed before says nothing
         elif self._passed == maximum:
             self._exact = True
 
@@ -130,7 +120,7 @@ class PathTerms(msgspec.Struct, frozen=True):
     min_delivery: int
 
 
-def fixed_send(amount: int, path: ProbedPath, minimum: Fraction) -> PathTerms:
+def fixed_send(amount: int, path: Path, minimum: Fraction) -> PathTerms:
     """The sender spends `amount`; one unit of it may be lost to rounding beyond the minimum rate.
 
     Raises SendingFailed when the path delivers less than that.
@@ -145,7 +135,7 @@ def fixed_send(amount: int, path: ProbedPath, minimum: Fraction) -> PathTerms:
     return terms
 
 
-def fixed_delivery(amount: int, path: ProbedPath, minimum: Fraction) -> PathTerms:
+def fixed_delivery(amount: int, path: Path, minimum: Fraction) -> PathTerms:
     """The receiver gets `amount`; the sender spends what that costs at the minimum rate, and one unit for rounding.
 
     Raises SendingFailed when the path delivers less than that, or when the minimum is zero and bounds nothing.
@@ -158,7 +148,7 @@ def fixed_delivery(amount: int, path: ProbedPath, minimum: Fraction) -> PathTerm
     return PathTerms(floor(amount / minimum) + 1, amount)
 
 
-def _check_rate(amount: int, path: ProbedPath, minimum: Fraction) -> None:
+def _check_rate(amount: int, path: Path, minimum: Fraction) -> None:
     if path.low < minimum:
         raise SendingFailed(
             Failure.INSUFFICIENT_EXCHANGE_RATE,

@@ -24,7 +24,8 @@ from payres.interledger.sending.connection import (
 )
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
-from payres.interledger.sending.path import Capacity, ProbedPath, RateBounds, sendable
+from payres.interledger.sending.path import Capacity, RateBounds, sendable
+from payres.terms import Path
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True):
     max_source: int
     min_delivery: int
     min_rate: Fraction
-    path: ProbedPath
+    path: Path
     sends_all: bool
     unit_forgiven: bool = False
 
@@ -179,7 +180,7 @@ async def pay(connection: Connection, plan: Plan) -> Result:
     """Sends what the plan allows. Returns when every packet has its outcome; failures are in the result.
 
     Raises only what `PacketSender.pay` raises, after the other packets have their outcome; the packet concerned counts
-    as lost. When cancelled, it stops at once and leaves the packets in flight to whoever recorded them.
+    as lost. When cancelled, it stops at once and leaves the packets in flight to the caller, who recorded them.
     """
     connection.begin()
     run = _Run(connection, plan)

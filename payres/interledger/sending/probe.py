@@ -10,14 +10,15 @@ from payres.interledger.packets import Code, Reject
 from payres.interledger.sending.connection import Answer, Connection, describe, fatal, too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic, wait
-from payres.interledger.sending.path import Capacity, ProbedPath, RateBounds
+from payres.interledger.sending.path import Capacity, RateBounds
+from payres.terms import Path
 
 LARGEST: Final = 10**12
 # The larger a packet, the more exactly it shows the rate; the smaller, the sooner it passes.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
 
 
-async def probe(connection: Connection) -> ProbedPath:
+async def probe(connection: Connection) -> Path:
     """What the path to the connection's destination offers now.
 
     Takes a round trip where packets may have any size, and more where the limit must be found.
@@ -45,7 +46,7 @@ class _Search:
         self._failure: BaseException | None = None
         self._last_reject: Reject | None = None
 
-    async def run(self) -> ProbedPath:
+    async def run(self) -> Path:
         timing = self._connection.timing
         deadline = monotonic() + timing.probe_timeout
         while not self._found():
@@ -59,7 +60,7 @@ class _Search:
         await self._linger(monotonic() + timing.probe_linger)
         assert self._bounds is not None, "a packet with money has reached the receiver"
         largest = self._largest if self._short_of_funds() else MAX_VALUE
-        return ProbedPath(self._bounds.low, self._bounds.high, min(self._capacity.limit, largest))
+        return Path(self._bounds.low, self._bounds.high, min(self._capacity.limit, largest))
 
     async def stop(self) -> None:
         """Stops waiting for packets in flight: they move no money, so nobody needs their outcome."""
@@ -96,7 +97,7 @@ class _Search:
         return None
 
     async def _pause(self, until: int, *, until_news: bool) -> None:
-        """Waits until then, or for the end of the search; `until_news` for whatever comes next."""
+        """Waits until then, or for the end of the search; `until_news` for the next answer."""
         while True:
             await wait(self._news, until)
             if until_news or monotonic() >= until or self._failure or self._found():
@@ -111,7 +112,7 @@ class _Search:
     async def _ask(self, amount: int) -> None:
         try:
             self._learn(amount, await self._connection.ask(amount))
-        except Exception as error:  # raised to whoever waits for the probe
+        except Exception as error:  # raised again by `run`
             self._failure = self._failure or error
         finally:
             del self._asking[amount]

@@ -1,7 +1,7 @@
 """Migrations: numbered SQL files that take a database from one `PRAGMA user_version` to the next.
 
-A new database is made from `schema.sql` at once. A database with a higher version than this program knows is refused.
-Before an older one is changed, a copy of it is kept.
+A new database is made from `schema.sql` at once. A database with a higher version than this program knows is an error.
+Before an older one is changed, a copy of it is made.
 """
 
 import logging
@@ -34,7 +34,7 @@ def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
 
     Foreign keys must be off on this connection, or a step could not rebuild a table that others refer to; they are
     checked as a whole before the commit. An older database is first verified to be what payres made, and a verified
-    copy of one in a file is kept beside it.
+    copy of one in a file is stored beside it.
     """
     steps = migrations()
     newest = max(steps)
@@ -66,7 +66,7 @@ def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
 
 
 def migrate_copy(path: Path) -> None:
-    """Brings a copy of a database that is kept elsewhere to the newest version; it stays one file."""
+    """Brings a copy of a database to the newest version; it stays one file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, keep_copy=False)
 
@@ -166,7 +166,7 @@ def execute_script(connection: sqlite3.Connection, script: str) -> None:
         if sqlite3.complete_statement(statement):
             connection.execute(statement)
             statement = ""
-    connection.execute(statement)  # a last one without its semicolon is run or refused, not left out
+    connection.execute(statement)  # a last one without its semicolon is run or fails, and is not left out
 
 
 @lru_cache(maxsize=8)

@@ -13,13 +13,13 @@ from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.path import (
     Capacity,
     PathTerms,
-    ProbedPath,
     RateBounds,
     fixed_delivery,
     fixed_send,
     minimum_rate,
     sendable,
 )
+from payres.terms import Path
 
 rates = st.builds(Fraction, st.integers(1, 5000), st.integers(1, 5000))
 
@@ -154,7 +154,7 @@ def test_path_that_takes_nothing(amount: int, data: bytes) -> None:
         Capacity().too_large(amount, data)
 
 
-ONE = ProbedPath(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
+ONE = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
 RATE = Fraction(99, 100)
 
 
@@ -167,7 +167,7 @@ def test_one_unit_is_forgiven() -> None:
 
 @given(st.integers(1, 10**12), st.builds(Fraction, st.integers(1, 10**6), st.integers(1, 10**6)))
 def test_offers_cost_no_more_than_the_minimum_rate(amount: int, minimum: Fraction) -> None:
-    path = ProbedPath(minimum, minimum * 2, MAX_VALUE)
+    path = Path(minimum, minimum * 2, MAX_VALUE)
     delivery = fixed_delivery(amount, path, minimum)
     assert (delivery.max_source - 1) * minimum <= amount < delivery.max_source * minimum
     try:
@@ -183,13 +183,13 @@ def test_offers_cost_no_more_than_the_minimum_rate(amount: int, minimum: Fractio
 def test_rate_below_the_minimum_is_refused(offer: object, low: Fraction) -> None:
     assert offer in (fixed_send, fixed_delivery)
     with pytest.raises(SendingFailed) as caught:
-        (fixed_send if offer is fixed_send else fixed_delivery)(100, ProbedPath(low, Fraction(1), MAX_VALUE), RATE)
+        (fixed_send if offer is fixed_send else fixed_delivery)(100, Path(low, Fraction(1), MAX_VALUE), RATE)
     assert caught.value.reason == Failure.INSUFFICIENT_EXCHANGE_RATE
     assert "below the minimum of 0.99" in caught.value.sentence
 
 
 def test_packets_too_small_for_the_minimum_are_refused() -> None:
-    path = ProbedPath(Fraction(99, 100), Fraction(1), 50)
+    path = Path(Fraction(99, 100), Fraction(1), 50)
     assert fixed_send(50, path, Fraction(98, 100)).min_delivery == 49
     with pytest.raises(SendingFailed, match="50 units in a packet"):
         fixed_send(51, path, Fraction(989, 1000))
@@ -199,9 +199,7 @@ def test_packets_too_small_for_the_minimum_are_refused() -> None:
 
 def test_amount_that_rounding_takes_is_refused() -> None:
     with pytest.raises(SendingFailed, match="send more at once"):
-        fixed_send(
-            105_000_000, ProbedPath(Fraction(1, 10**7), Fraction(100_001, 10**12), MAX_VALUE), Fraction(99, 10**9)
-        )
+        fixed_send(105_000_000, Path(Fraction(1, 10**7), Fraction(100_001, 10**12), MAX_VALUE), Fraction(99, 10**9))
 
 
 def test_delivery_without_a_minimum_is_refused() -> None:

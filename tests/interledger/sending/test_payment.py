@@ -21,12 +21,12 @@ from payres.interledger.frames import (
 from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply, too_large_data
 from payres.interledger.sending.failures import Failure
 from payres.interledger.sending.pacing import monotonic
-from payres.interledger.sending.path import ProbedPath
 from payres.interledger.sending.payment import Plan, Result, pay
+from payres.terms import Path
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 
-EXACT = ProbedPath(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
+EXACT = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
 RATE = Fraction(99, 100)
 
 
@@ -47,7 +47,7 @@ class Scripted(SimulatedPath):
 
 
 def plan(amount: int, max_packet: int = MAX_VALUE, *, sends_all: bool = True) -> Plan:
-    path = ProbedPath(EXACT.low, EXACT.high, max_packet)
+    path = Path(EXACT.low, EXACT.high, max_packet)
     return Plan(amount if sends_all else amount * 2, amount * 99 // 100 if sends_all else amount, RATE, path, sends_all)
 
 
@@ -238,7 +238,7 @@ def test_rate_that_falls_below_the_minimum_ends_the_payment() -> None:
 def test_rest_that_rounding_takes_is_no_failure_once_the_promise_is_kept() -> None:
     # Ten packets of a whole unit, and half a unit that no packet can deliver.
     path = SimulatedPath(Fraction(1, 10), max_packet=10)
-    planned = Plan(105, 9, Fraction(99, 1000), ProbedPath(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
+    planned = Plan(105, 9, Fraction(99, 1000), Path(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
     result, _ = pay_over(path, planned)
     assert (result.sent, result.delivered, result.failure) == (100, 10, None)
 

@@ -12,15 +12,15 @@ from payres.interledger.frames import CloseCode, ConnectionClose
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic
-from payres.interledger.sending.path import ProbedPath
 from payres.interledger.sending.probe import probe
+from payres.terms import Path
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 
 
-def probe_over(path: SimulatedPath) -> tuple[ProbedPath, int]:
-    async def timed() -> tuple[ProbedPath, int]:
+def probe_over(path: SimulatedPath) -> tuple[Path, int]:
+    async def timed() -> tuple[Path, int]:
         began = monotonic()
         return await probe(connect(path)), monotonic() - began
 
@@ -39,7 +39,7 @@ class Refusing(SimulatedPath):
 def test_path_without_limit_takes_a_round_trip() -> None:
     path = SimulatedPath(Fraction(9, 10), delay=0.1)
     found, took = probe_over(path)
-    assert found == ProbedPath(Fraction(9, 10), Fraction(9 * 10**11 + 1, 10**12), MAX_VALUE)
+    assert found == Path(Fraction(9, 10), Fraction(9 * 10**11 + 1, 10**12), MAX_VALUE)
     assert took < SECOND // 4
     assert path.receiver.received == 0
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
 from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.path import ProbedPath, RateBounds
+from payres.interledger.sending.path import RateBounds
 from payres.interledger.sending.payment import PacketAmounts, Plan, Progress
+from payres.terms import Path
 
 EXACT = RateBounds(Fraction(1), Fraction(10**12 + 1, 10**12))
-PATH = ProbedPath(EXACT.low, EXACT.high, MAX_VALUE)
+PATH = Path(EXACT.low, EXACT.high, MAX_VALUE)
 RATE = Fraction(99, 100)
 
 
