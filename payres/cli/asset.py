@@ -7,7 +7,7 @@ from payres.amounts import format_decimal
 from payres.cli.session import Resource, Session, with_session
 from payres.store import accounts, assets
 from payres.store.assets import AssetRecord
-from payres.store.database import Transaction
+from payres.store.work import Work
 
 
 @click.group()
@@ -26,21 +26,21 @@ def list_all(session: Session) -> None:
     \b
     Example: payres asset list
     """
-    found = session.read(lambda tx: [describe(tx, record) for record in assets.list_assets(tx)])
+    found = session.read(lambda work: [describe(work, record) for record in assets.list_assets(work)])
     session.show(
         {"assets": found}, "\n".join(map(summary, found)) or "There are no assets yet; the first wallet makes one"
     )
 
 
-def describe(tx: Transaction, record: AssetRecord) -> Resource:
+def describe(work: Work, record: AssetRecord) -> Resource:
     """An asset as it is printed; the amounts are decimals."""
     unit = record.asset
     return {
         "assetCode": record.code,
         "assetScale": record.scale,
         "fee": {"fixed": format_decimal(record.fee_fixed, unit), "basisPoints": record.fee_basis_points},
-        "liquidity": format_decimal(_free(tx, record, "liquidity"), unit),
-        "fees": format_decimal(_free(tx, record, "fees"), unit),
+        "liquidity": format_decimal(_free(work, record, "liquidity"), unit),
+        "fees": format_decimal(_free(work, record, "fees"), unit),
     }
 
 
@@ -55,6 +55,6 @@ def summary(resource: Resource) -> str:
     )
 
 
-def _free(tx: Transaction, record: AssetRecord, kind: str) -> int:
-    account = accounts.find_operator_account(tx, record.id, kind)
+def _free(work: Work, record: AssetRecord, kind: str) -> int:
+    account = accounts.find_operator_account(work, record.id, kind)
     return 0 if account is None else ledger.free_balance(account)

@@ -27,7 +27,7 @@ def backup(session: Session, destination: Path, force: bool) -> None:
     """
     database = Path(session.database())
     with _sentences(f"{database} cannot be copied"):
-        made = backups.make_backup(database, destination, force, session.clock.now())
+        made = backups.make_backup(database, destination, force, session.world.clock.now())
     resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
     session.show(resource, f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB")
 
@@ -46,7 +46,7 @@ def restore(session: Session, source: Path) -> None:
     """
     database = Path(session.settings.database)
     with _sentences(f"{database} cannot be replaced"):
-        restored = backups.restore_backup(source, database, session.clock.now())
+        restored = backups.restore_backup(source, database, session.world.clock.now())
     resource = {
         "database": str(database),
         "source": str(source),

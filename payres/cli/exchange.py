@@ -9,7 +9,7 @@ from payres.operator import assets
 from payres.operator import liquidity as rules
 from payres.store import assets as asset_store
 from payres.store.assets import RateRecord
-from payres.store.database import Transaction
+from payres.store.work import Work
 
 SCALE = click.IntRange(0, 255)
 
@@ -37,9 +37,9 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
     Example: payres liquidity deposit EUR 2 1000.00
     """
 
-    def unit(tx: Transaction) -> Resource:
-        record = rules.deposit_liquidity(tx, code, scale, amount, session.clock.now())
-        return describe(tx, record)
+    def unit(work: Work) -> Resource:
+        record = rules.deposit_liquidity(work, code, scale, amount)
+        return describe(work, record)
 
     _show(session, session.write(unit, create=True))
 
@@ -58,9 +58,9 @@ def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> 
     Example: payres liquidity withdraw EUR 2 250.00
     """
 
-    def unit(tx: Transaction) -> Resource:
-        record = rules.withdraw_liquidity(tx, code, scale, amount, session.clock.now())
-        return describe(tx, record)
+    def unit(work: Work) -> Resource:
+        record = rules.withdraw_liquidity(work, code, scale, amount)
+        return describe(work, record)
 
     _show(session, session.write(unit))
 
@@ -81,9 +81,12 @@ def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
     \b
     Example: payres rate set USD EUR 0.92
     """
-    now = session.clock.now()
-    session.write(lambda tx: assets.set_rate(tx, base, counter, rate, now), create=True)
-    session.show(_describe_rate(RateRecord(base, counter, rate, now), now), f"1 {base} buys {rate} {counter}")
+
+    def unit(work: Work) -> Resource:
+        assets.set_rate(work, base, counter, rate)
+        return _describe_rate(work, RateRecord(base, counter, rate, work.now))
+
+    session.show(session.write(unit, create=True), f"1 {base} buys {rate} {counter}")
 
 
 @rate.command("remove")
@@ -96,7 +99,7 @@ def remove_rate(session: Session, base: str, counter: str) -> None:
     \b
     Example: payres rate remove USD EUR
     """
-    session.write(lambda tx: assets.remove_rate(tx, base, counter))
+    session.write(lambda work: assets.remove_rate(work, base, counter))
     session.show({"base": base, "counter": counter}, f"The rate from {base} to {counter} is removed")
 
 
@@ -108,12 +111,8 @@ def list_rates(session: Session) -> None:
     \b
     Example: payres rate list
     """
-    now = session.clock.now()
-    rates = session.read(asset_store.list_rates)
-    session.show(
-        {"rates": [_describe_rate(record, now) for record in rates]},
-        "\n".join(_rate_line(record, now) for record in rates) or "No rates are set; see `payres rate set`",
-    )
+    found = session.read(lambda work: [_describe_rate(work, record) for record in asset_store.list_rates(work)])
+    session.show({"rates": found}, "\n".join(map(_rate_line, found)) or "No rates are set; see `payres rate set`")
 
 
 @click.group()
@@ -137,7 +136,7 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
     """
     _show(
         session,
-        session.write(lambda tx: describe(tx, assets.set_fee(tx, code, scale, fixed, basis_points)), create=True),
+        session.write(lambda work: describe(work, assets.set_fee(work, code, scale, fixed, basis_points)), create=True),
     )
 
 
@@ -153,8 +152,8 @@ def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
     Example: payres fee withdraw USD 2 12.50
     """
 
-    def unit(tx: Transaction) -> Resource:
-        return describe(tx, rules.withdraw_fees(tx, code, scale, amount, session.clock.now()))
+    def unit(work: Work) -> Resource:
+        return describe(work, rules.withdraw_fees(work, code, scale, amount))
 
     _show(session, session.write(unit))
 
@@ -163,18 +162,18 @@ def _show(session: Session, resource: Resource) -> None:
     session.show(resource, summary(resource))
 
 
-def _describe_rate(record: RateRecord, now: int) -> Resource:
+def _describe_rate(work: Work, record: RateRecord) -> Resource:
     expires_at = record.expires_at
     described: dict[str, object] = {"base": record.base, "counter": record.counter, "rate": record.rate}
     described |= {"setAt": format_time(record.set_at), "source": "operator" if expires_at is None else "service"}
     if expires_at is not None:
-        described |= {"expiresAt": format_time(expires_at), "expired": not record.holds_at(now)}
+        described |= {"expiresAt": format_time(expires_at), "expired": not record.holds_at(work.now)}
     return described
 
 
-def _rate_line(record: RateRecord, now: int) -> str:
-    line = f"1 {record.base} buys {record.rate} {record.counter}"
-    if record.expires_at is None:
-        return f"{line}, set {format_time(record.set_at)}"
-    until = "holds until" if record.holds_at(now) else "not used, held until"
-    return f"{line}, from the rates service {format_time(record.set_at)}, {until} {format_time(record.expires_at)}"
+def _rate_line(rate: Resource) -> str:
+    line = f"1 {rate['base']} buys {rate['rate']} {rate['counter']}"
+    if rate["source"] == "operator":
+        return f"{line}, set {rate['setAt']}"
+    until = "not used, held until" if rate["expired"] else "holds until"
+    return f"{line}, from the rates service {rate['setAt']}, {until} {rate['expiresAt']}"

@@ -10,7 +10,7 @@ from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time, parse_time
 from payres.operator.wallets import require_wallet
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
+from payres.store.work import Work
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
     from payres.signatures.explain import Explanation, KnownKey
@@ -64,9 +64,9 @@ def explain(
         raise click.UsageError("Give either --wallet, or a key of your own with --jwk or --pem")
     else:
         path = session.wallet_path(wallet)
-        keys = session.read(lambda tx: _wallet_keys(tx, path))
+        keys = session.read(lambda work: _wallet_keys(work, path))
     try:
-        now = session.clock.now() if at is None else parse_time(at)
+        now = session.world.clock.now() if at is None else parse_time(at)
     except ValueError as error:
         raise click.UsageError(f"--at: {error}") from error
     try:
@@ -80,13 +80,13 @@ def explain(
     click.get_current_context().exit(0 if found.verdict.reason is None else 1)
 
 
-def _wallet_keys(tx: Transaction, path: str) -> list["KnownKey"]:
+def _wallet_keys(work: Work, path: str) -> list["KnownKey"]:
     from payres.signatures.explain import KnownKey
     from payres.signatures.jwk import JWK
 
-    wallet = require_wallet(tx, path)
+    wallet = require_wallet(work, path)
     keys = []
-    for record in wallet_store.list_keys(tx, wallet.id, revoked=True):
+    for record in wallet_store.list_keys(work, wallet.id, revoked=True):
         unusable = None if wallet.active else "belongs to a wallet that is not active"
         if record.revoked_at is not None:
             unusable = f"was revoked at {format_time(record.revoked_at)}"

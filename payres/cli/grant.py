@@ -39,7 +39,7 @@ def list_all(session: Session, state: str | None, limit: int) -> None:
     \b
     Example: payres grant list --state pending
     """
-    found = session.read(lambda work: [_describe(session, work, one) for one in grants.list_grants(work, state, limit)])
+    found = session.read(lambda work: [_describe(work, one) for one in grants.list_grants(work, state, limit)])
     lines = [f"{one['id']}  {one['state']:8}  {one['createdAt']}  {one['client']}" for one in found]
     session.show({"grants": found}, "\n".join(lines) or "There are no grants")
 
@@ -53,7 +53,7 @@ def show(session: Session, ref: str) -> None:
     \b
     Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
     """
-    resource = session.read(lambda work: _describe(session, work, _find(session, work, ref)))
+    resource = session.read(lambda work: _describe(work, _find(work, ref)))
     session.show(resource, "\n".join(_lines(resource)))
 
 
@@ -96,7 +96,7 @@ def revoke(session: Session, ref: str) -> None:
     """
 
     def unit(work: Work) -> Resource:
-        return _describe(session, work, tokens.revoke_grant(work, _find(session, work, ref).id))
+        return _describe(work, tokens.revoke_grant(work, _find(work, ref).id))
 
     resource = session.write(unit)
     session.show(resource, "\n".join(_lines(resource)))
@@ -104,12 +104,12 @@ def revoke(session: Session, ref: str) -> None:
 
 def _decide(session: Session, ref: str, approve: bool) -> None:
     def unit(work: Work) -> Resource:
-        record = _find(session, work, ref)
+        record = _find(work, ref)
         if grants.interaction_of_grant(work, record.id) is None:
             raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
         pending = consent.find_pending_of_grant(work, record.id)
         decision = consent.decide(work, pending, approve)
-        return {"grant": _describe(session, work, _find(session, work, record.id)), "redirect": decision.redirect}
+        return {"grant": _describe(work, _find(work, record.id)), "redirect": decision.redirect}
 
     resource = session.write(unit)
     word = "approved" if approve else "denied"
@@ -117,14 +117,14 @@ def _decide(session: Session, ref: str, approve: bool) -> None:
     session.show(resource, f"{word}\nredirect  {redirect}")
 
 
-def _find(session: Session, work: Work, ref: str) -> GrantRecord:
+def _find(work: Work, ref: str) -> GrantRecord:
     if "://" in ref:
-        if not session.urls.is_ours(ref):
+        if not work.urls.is_ours(ref):
             raise InvalidRequest(
-                f"{ref} is not under this server's base_url, which is {session.urls.base} by the settings here. Give"
+                f"{ref} is not under this server's base_url, which is {work.urls.base} by the settings here. Give"
                 " the id of the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
             )
-        identifier, _, nonce = canonical(ref).removeprefix(f"{session.urls.canonical_base}/interact/").partition("/")
+        identifier, _, nonce = canonical(ref).removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
         return consent.find_pending(work, identifier, nonce).grant
     record = grants.find_grant(work, ref)
     if record is None:
@@ -132,28 +132,28 @@ def _find(session: Session, work: Work, ref: str) -> GrantRecord:
     return record
 
 
-def _describe(session: Session, work: Work, record: GrantRecord) -> Resource:
+def _describe(work: Work, record: GrantRecord) -> Resource:
     owner = record.wallet_address_id
     return {
         "id": record.id,
         "state": record.state,
         "client": clients.client_by_id(work, record.client_id).identity,
         "clientName": record.client_name,
-        "walletAddress": None if owner is None else session.urls.wallet(wallets.wallet_by_id(work, owner).path),
+        "walletAddress": None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
         "access": msgspec.json.decode(record.access),
         "subject": msgspec.json.decode(record.subject) if record.subject else None,
-        "interaction": _describe_interaction(session, work, record.id),
+        "interaction": _describe_interaction(work, record.id),
         "createdAt": format_time(record.created_at),
         "endedAt": None if record.ended_at is None else format_time(record.ended_at),
     }
 
 
-def _describe_interaction(session: Session, work: Work, grant_id: str) -> Resource | None:
+def _describe_interaction(work: Work, grant_id: str) -> Resource | None:
     found = grants.interaction_of_grant(work, grant_id)
     if found is None:
         return None
     return {
-        "redirect": f"{session.urls.resource('interact', found.id)}/{found.nonce}",
+        "redirect": f"{work.urls.resource('interact', found.id)}/{found.nonce}",
         "finish": found.finish_uri,
         "expiresAt": format_time(found.expires_at),
         "decidedAt": None if found.decided_at is None else format_time(found.decided_at),

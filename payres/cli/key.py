@@ -12,8 +12,8 @@ from payres.errors import InvalidRequest
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
 from payres.store.wallets import KeyRecord, WalletRecord
+from payres.store.work import Work
 
 if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
     from payres.signatures.jwk import JWK
@@ -43,9 +43,9 @@ def add(session: Session, path: str, jwk: IO[bytes] | None, pem: IO[bytes] | Non
     """
     public = read_key(jwk, pem, kid)
 
-    def unit(tx: Transaction) -> Resource:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        return _describe(session, wallet, keys.add_key(tx, wallet.path, public, session.clock.now()))
+    def unit(work: Work) -> Resource:
+        wallet = require_wallet(work, session.wallet_path(path))
+        return _describe(work, wallet, keys.add_key(work, wallet.path, public))
 
     _show(session, session.write(unit))
 
@@ -67,15 +67,17 @@ def generate(session: Session, path: str, out: str, kid: str | None) -> None:
 
     private = generate_private_key()
     try:
-        public = jwk_from_public_bytes(kid or session.identifiers.resource(), private.public_key().public_bytes_raw())
+        public = jwk_from_public_bytes(
+            kid or session.world.identifiers.resource(), private.public_key().public_bytes_raw()
+        )
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
 
-    def unit(tx: Transaction) -> Resource:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        record = keys.add_key(tx, wallet.path, public, session.clock.now())
+    def unit(work: Work) -> Resource:
+        wallet = require_wallet(work, session.wallet_path(path))
+        record = keys.add_key(work, wallet.path, public)
         _write_private(out, private_pem(private))  # before the commit: no key is stored whose other half was lost
-        return {**_describe(session, wallet, record), "privateKey": out}
+        return {**_describe(work, wallet, record), "privateKey": out}
 
     resource = session.write(unit)
     _show(session, resource, f"private key     {out}")
@@ -92,9 +94,9 @@ def list_all(session: Session, path: str, revoked: bool) -> None:
     Example: payres key list alice
     """
 
-    def unit(tx: Transaction) -> list[Resource]:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        return [_describe(session, wallet, record) for record in wallet_store.list_keys(tx, wallet.id, revoked)]
+    def unit(work: Work) -> list[Resource]:
+        wallet = require_wallet(work, session.wallet_path(path))
+        return [_describe(work, wallet, record) for record in wallet_store.list_keys(work, wallet.id, revoked)]
 
     found = session.read(unit)
     lines = [f"{one['kid']}  since {one['createdAt']}" + _revocation(one) for one in found]
@@ -114,9 +116,9 @@ def revoke(session: Session, path: str, kid: str) -> None:
     Example: payres key revoke alice my-app
     """
 
-    def unit(tx: Transaction) -> Resource:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        return _describe(session, wallet, keys.revoke_key(tx, wallet.path, kid, session.clock.now()))
+    def unit(work: Work) -> Resource:
+        wallet = require_wallet(work, session.wallet_path(path))
+        return _describe(work, wallet, keys.revoke_key(work, wallet.path, kid))
 
     _show(session, session.write(unit))
 
@@ -152,10 +154,10 @@ def _write_private(path: str, pem: bytes) -> None:
         raise
 
 
-def _describe(session: Session, wallet: WalletRecord, record: KeyRecord) -> Resource:
+def _describe(work: Work, wallet: WalletRecord, record: KeyRecord) -> Resource:
     jwk = {"kid": record.kid, "x": record.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
     return {
-        "walletAddress": session.urls.wallet(wallet.path),
+        "walletAddress": work.urls.wallet(wallet.path),
         "kid": record.kid,
         "jwk": jwk,
         "createdAt": format_time(record.created_at),

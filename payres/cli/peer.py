@@ -14,8 +14,8 @@ from payres.operator.peers import NewPeer, PeerChange
 from payres.store import accounts, packets
 from payres.store import assets as asset_store
 from payres.store import peers as peer_store
-from payres.store.database import Transaction
 from payres.store.peers import PeerRecord
+from payres.store.work import Work
 
 
 @click.group()
@@ -77,8 +77,8 @@ def add(
         missing = "outgoing" if outgoing is None else "incoming"
         raise click.UsageError(f"Give the {missing} token with --{missing}-token-file FILE or --{missing}-token TOKEN")
 
-    def unit(tx: Transaction) -> Resource:
-        record = assets.open_asset(tx, asset, scale)
+    def unit(work: Work) -> Resource:
+        record = assets.open_asset(work, asset, scale)
         new = NewPeer(
             name=name,
             ilp_address=ilp_address,
@@ -91,7 +91,7 @@ def add(
             credit_limit=movements.require_amount(credit_limit, record, least=0),
             routes=routes,
         )
-        return describe(tx, peers.add_peer(tx, new, session.settings.ilp_address, session.clock.now()))
+        return describe(work, peers.add_peer(work, new))
 
     _show(session, session.write(unit, create=True))
     _mind_plain_http(session, url)
@@ -134,9 +134,9 @@ def change(
     if (url, outgoing, incoming, max_packet, credit_limit) == (None,) * 5 and not add_routes and not remove_routes:
         raise click.UsageError("Name what is to change, such as --credit-limit 2500.00")
 
-    def unit(tx: Transaction) -> Resource:
-        record = peers.require_peer(tx, name)
-        asset = asset_store.asset_by_id(tx, record.asset_id)
+    def unit(work: Work) -> Resource:
+        record = peers.require_peer(work, name)
+        asset = asset_store.asset_by_id(work, record.asset_id)
         changes = PeerChange(
             url=url,
             outgoing_token=outgoing,
@@ -146,7 +146,7 @@ def change(
             add_routes=add_routes,
             remove_routes=remove_routes,
         )
-        return describe(tx, peers.change_peer(tx, name, changes, session.settings.ilp_address))
+        return describe(work, peers.change_peer(work, name, changes))
 
     _show(session, session.write(unit))
     _mind_plain_http(session, url)
@@ -160,7 +160,7 @@ def list_all(session: Session) -> None:
     \b
     Example: payres peer list
     """
-    found = session.read(lambda tx: [describe(tx, record) for record in peer_store.list_peers(tx)])
+    found = session.read(lambda work: [describe(work, record) for record in peer_store.list_peers(work)])
     lines = [f"{one['name']}  {one['ilpAddress']}  {one['assetCode']}: {one['standing']}" for one in found]
     session.show({"peers": found}, "\n".join(lines) or "There are no peers yet; `payres peer add` adds one")
 
@@ -176,7 +176,7 @@ def show(session: Session, name: str) -> None:
     \b
     Example: payres peer show first-bank
     """
-    _show(session, session.read(lambda tx: describe(tx, peers.require_peer(tx, name))))
+    _show(session, session.read(lambda work: describe(work, peers.require_peer(work, name))))
 
 
 @peer.command()
@@ -191,8 +191,7 @@ def deposit(session: Session, name: str, amount: str) -> None:
     \b
     Example: payres peer deposit first-bank 100.00
     """
-    now = session.clock.now()
-    _show(session, session.write(lambda tx: describe(tx, peers.deposit(tx, name, amount, now))))
+    _show(session, session.write(lambda work: describe(work, peers.deposit(work, name, amount))))
 
 
 @peer.command()
@@ -208,8 +207,7 @@ def withdraw(session: Session, name: str, amount: str) -> None:
     \b
     Example: payres peer withdraw first-bank 100.00
     """
-    now = session.clock.now()
-    _show(session, session.write(lambda tx: describe(tx, peers.withdraw(tx, name, amount, now))))
+    _show(session, session.write(lambda work: describe(work, peers.withdraw(work, name, amount))))
 
 
 @peer.command()
@@ -224,24 +222,24 @@ def remove(session: Session, name: str) -> None:
     Example: payres peer remove first-bank
     """
 
-    def unit(tx: Transaction) -> Resource:
-        resource = describe(tx, peers.require_peer(tx, name))
-        peers.remove_peer(tx, name, session.clock.now())
+    def unit(work: Work) -> Resource:
+        resource = describe(work, peers.require_peer(work, name))
+        peers.remove_peer(work, name)
         return resource
 
     session.show(session.write(unit), f"The peer {name} is removed")
 
 
-def describe(tx: Transaction, record: PeerRecord) -> Resource:
+def describe(work: Work, record: PeerRecord) -> Resource:
     """A peer as it is printed, without its tokens. Amounts are decimals; the balance is what we owe the peer."""
     asset = record.asset
-    count, amount = packets.in_flight(tx, record.id)
-    doubtful, doubt = packets.in_doubt(tx, record.id)
-    left = ledger.free_balance(accounts.account_by_id(tx, record.account_id))
+    count, amount = packets.in_flight(work, record.id)
+    doubtful, doubt = packets.in_doubt(work, record.id)
+    left = ledger.free_balance(accounts.account_by_id(work, record.account_id))
     return {
         "name": record.name,
         "ilpAddress": record.ilp_address,
-        "routes": list(peer_store.routes_of_peer(tx, record.id)),
+        "routes": list(peer_store.routes_of_peer(work, record.id)),
         "url": record.url,
         "assetCode": record.asset_code,
         "assetScale": record.asset_scale,

@@ -130,13 +130,13 @@ def _announce(session: Session, demo: bool) -> None:
     from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
 
     if demo:
-        session.write(lambda tx: open_demo_wallets(tx, session.clock.now()), create=True)
+        session.write(open_demo_wallets, create=True)
     wallets = session.write(count_wallets, create=True)
     settings = session.settings
     resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": wallets}
     lines = [f"payres {__version__} serves {settings.base_url} from {settings.database} (wallets: {wallets})"]
     if demo:
-        found = session.read(lambda tx: find_demo_wallets(session, tx))
+        found = session.read(find_demo_wallets)
         resource["demoWallets"] = found
         lines.append(introduce(found))
     elif wallets == 0:

@@ -35,9 +35,6 @@ class Session:
         self.settings = settings
         self.as_json = as_json
         self.world = world(settings)
-        self.urls = self.world.urls
-        self.clock = self.world.clock
-        self.identifiers = self.world.identifiers
 
     def write(self, unit: Callable[[Work], T], create: bool = False) -> T:
         """The unit's result, once its work is committed. With `create`, a missing database is made first."""
@@ -64,7 +61,7 @@ class Session:
         """The path of a wallet of this server, which may be given as its whole wallet address."""
         if "://" not in text:
             return text
-        path = self.urls.wallet_path(text)
+        path = self.world.urls.wallet_path(text)
         if path is None:
             raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
         return path

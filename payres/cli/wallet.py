@@ -9,8 +9,8 @@ from payres.clock import format_time
 from payres.operator import wallets
 from payres.store import accounts
 from payres.store import wallets as wallet_store
-from payres.store.database import Transaction
 from payres.store.wallets import WalletRecord
+from payres.store.work import Work
 
 
 @click.group()
@@ -52,10 +52,9 @@ def create(
     """
     secret = read_secret("password", password, password_file)
 
-    def unit(tx: Transaction) -> Resource:
-        now = session.clock.now()
-        opened = wallets.create_wallet(tx, session.wallet_path(path), asset, scale, name, secret, now)
-        return describe(session, tx, opened)
+    def unit(work: Work) -> Resource:
+        opened = wallets.create_wallet(work, session.wallet_path(path), asset, scale, name, secret)
+        return describe(work, opened)
 
     resource = session.write(unit, create=True)
     session.show(resource, str(resource["walletAddress"]))
@@ -69,7 +68,7 @@ def list_all(session: Session) -> None:
     \b
     Example: payres wallet list
     """
-    found = session.read(lambda tx: [describe(session, tx, record) for record in wallet_store.list_wallets(tx)])
+    found = session.read(lambda work: [describe(work, record) for record in wallet_store.list_wallets(work)])
     lines = [f"{one['walletAddress']}  {_money(one)}{_remark(one)}" for one in found]
     session.show({"wallets": found}, "\n".join(lines) or "There are no wallets yet; `payres wallet create` opens one")
 
@@ -83,9 +82,7 @@ def show(session: Session, path: str) -> None:
     \b
     Example: payres wallet show alice
     """
-    _show(
-        session, session.read(lambda tx: describe(session, tx, wallets.require_wallet(tx, session.wallet_path(path))))
-    )
+    _show(session, session.read(lambda work: describe(work, wallets.require_wallet(work, session.wallet_path(path)))))
 
 
 @wallet.command()
@@ -99,8 +96,8 @@ def deposit(session: Session, path: str, amount: str) -> None:
     Example: payres wallet deposit alice 100.00
     """
 
-    def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.deposit(tx, session.wallet_path(path), amount, session.clock.now()))
+    def unit(work: Work) -> Resource:
+        return describe(work, wallets.deposit(work, session.wallet_path(path), amount))
 
     _show(session, session.write(unit))
 
@@ -116,8 +113,8 @@ def withdraw(session: Session, path: str, amount: str) -> None:
     Example: payres wallet withdraw alice 100.00
     """
 
-    def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.withdraw(tx, session.wallet_path(path), amount, session.clock.now()))
+    def unit(work: Work) -> Resource:
+        return describe(work, wallets.withdraw(work, session.wallet_path(path), amount))
 
     _show(session, session.write(unit))
 
@@ -131,7 +128,7 @@ def deactivate(session: Session, path: str) -> None:
     \b
     Example: payres wallet deactivate alice
     """
-    _show(session, session.write(lambda tx: describe(session, tx, wallets.deactivate(tx, session.wallet_path(path)))))
+    _show(session, session.write(lambda work: describe(work, wallets.deactivate(work, session.wallet_path(path)))))
 
 
 @wallet.command()
@@ -143,7 +140,7 @@ def activate(session: Session, path: str) -> None:
     \b
     Example: payres wallet activate alice
     """
-    _show(session, session.write(lambda tx: describe(session, tx, wallets.activate(tx, session.wallet_path(path)))))
+    _show(session, session.write(lambda work: describe(work, wallets.activate(work, session.wallet_path(path)))))
 
 
 @wallet.command()
@@ -164,18 +161,18 @@ def password(session: Session, path: str, password_file: SecretFile) -> None:
     given = read_secret("password", None, password_file)
     secret = _ask_password() if given is None else given
 
-    def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.set_password(tx, session.wallet_path(path), secret))
+    def unit(work: Work) -> Resource:
+        return describe(work, wallets.set_password(work, session.wallet_path(path), secret))
 
     _show(session, session.write(unit))
 
 
-def describe(session: Session, tx: Transaction, record: WalletRecord) -> Resource:
+def describe(work: Work, record: WalletRecord) -> Resource:
     """A wallet as it is printed; the amounts are decimals."""
-    account = accounts.account_by_id(tx, record.account_id)
+    account = accounts.account_by_id(work, record.account_id)
     asset = record.asset
     return {
-        "walletAddress": session.urls.wallet(record.path),
+        "walletAddress": work.urls.wallet(record.path),
         "path": record.path,
         "publicName": record.public_name,
         "assetCode": record.asset_code,

@@ -4,27 +4,27 @@ from payres import ledger
 from payres.operator import movements
 from payres.operator.assets import open_asset, require_asset
 from payres.store.assets import AssetRecord
-from payres.store.database import Transaction
+from payres.store.work import Work
 
 
-def deposit_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
+def deposit_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
     """Moves "100.00", say, from outside into the asset's liquidity. Raises InvalidRequest, InvalidAmount."""
-    asset = open_asset(tx, code, scale)
-    movements.pay_in(tx, ledger.operator_account(tx, asset.id, "liquidity"), asset, text, now)
+    asset = open_asset(work, code, scale)
+    movements.pay_in(work, ledger.operator_account(work, asset.id, "liquidity"), asset, text)
     return asset
 
 
-def withdraw_liquidity(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
+def withdraw_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
     """Takes liquidity out again. Raises NotFound, InvalidAmount, InsufficientFunds."""
-    asset = require_asset(tx, code, scale)
-    account_id = ledger.operator_account(tx, asset.id, "liquidity")
-    movements.pay_out(tx, account_id, asset, text, now, f"The liquidity in {code} with scale {scale}", "liquidity")
+    asset = require_asset(work, code, scale)
+    account_id = ledger.operator_account(work, asset.id, "liquidity")
+    movements.pay_out(work, account_id, asset, text, f"The liquidity in {code} with scale {scale}", "liquidity")
     return asset
 
 
-def withdraw_fees(tx: Transaction, code: str, scale: int, text: str, now: int) -> AssetRecord:
+def withdraw_fees(work: Work, code: str, scale: int, text: str) -> AssetRecord:
     """Takes collected fees out. Raises NotFound, InvalidAmount, InsufficientFunds."""
-    asset = require_asset(tx, code, scale)
-    account_id = ledger.operator_account(tx, asset.id, "fees")
-    movements.pay_out(tx, account_id, asset, text, now, f"The fees account in {code} with scale {scale}", "fees")
+    asset = require_asset(work, code, scale)
+    account_id = ledger.operator_account(work, asset.id, "fees")
+    movements.pay_out(work, account_id, asset, text, f"The fees account in {code} with scale {scale}", "fees")
     return asset

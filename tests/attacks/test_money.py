@@ -186,12 +186,11 @@ def test_rounding_harvest_by_a_million_exchanges_of_one_unit() -> None:
 
 def test_rounding_harvest_by_hundreds_of_payments(bank: Instance) -> None:
     """Cents into yen and back, the least that goes each time: the two wallets end with less than they had."""
-    now = bank.clock.now()
-    bank.write(lambda tx: set_rate(tx, "USD", "JPY", "149.7", now))
+    bank.write(lambda tx: set_rate(tx, "USD", "JPY", "149.7"))
     dollars = bank.create_wallet("harvest-usd", deposit="1.00")
     yen = bank.create_wallet("harvest-jpy", "JPY", 0, deposit="150")
     for code, scale in (("USD", 2), ("JPY", 0)):
-        bank.write(partial(deposit_liquidity, code=code, scale=scale, text="10000", now=now))
+        bank.write(partial(deposit_liquidity, code=code, scale=scale, text="10000"))
     client = bank.client
     bills = {wallet: client.create_incoming_payment(wallet)["id"] for wallet in (dollars, yen)}
     for path, payer, payee, code, scale in (
