@@ -16,9 +16,7 @@ from payres.operator import backups
 @click.option("--force", is_flag=True, help="Replace DEST when it exists.")
 @with_session
 def backup(session: Session, destination: Path, force: bool) -> None:
-    """Copy the database while the server runs.
-
-    The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
+    """The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
     ledger check`. When DEST is a directory, the file in it is named by the time. The copy holds secrets: guard it like
     the database.
 
@@ -36,9 +34,7 @@ def backup(session: Session, destination: Path, force: bool) -> None:
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @with_session
 def restore(session: Session, source: Path) -> None:
-    """Put a backup in the place of the database.
-
-    The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is
+    """The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is
     verified, migrated if an older payres made it, and put in place. What was there is kept beside it.
 
     \b

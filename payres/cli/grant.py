@@ -1,13 +1,10 @@
 """`payres grant`: what clients ask for, and the owner's answer when the operator gives it."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 import msgspec
 
 from payres.amounts import Asset, format_decimal
-from payres.cli.session import Resource, Session, with_session
+from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.grants import consent, tokens
@@ -21,10 +18,7 @@ STATES = ("pending", "approved", "issued", "denied", "revoked")
 
 @click.group()
 def grant() -> None:
-    """See what clients ask for; approve, deny and revoke it.
-
-    REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).
-    """
+    """REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`)."""
 
 
 @grant.command("list")
@@ -40,8 +34,12 @@ def list_all(session: Session, state: str | None, limit: int) -> None:
     Example: payres grant list --state pending
     """
     found = session.read(lambda work: [_describe(work, one) for one in grants.list_grants(work, state, limit)])
-    lines = [f"{one['id']}  {one['state']:8}  {one['createdAt']}  {one['client']}" for one in found]
-    session.show({"grants": found}, "\n".join(lines) or "There are no grants")
+    session.show_list(
+        "grants",
+        found,
+        lambda grant: f"{grant['id']}  {grant['state']:8}  {grant['createdAt']}  {grant['client']}",
+        "There are no grants",
+    )
 
 
 @grant.command()
@@ -54,7 +52,7 @@ def show(session: Session, ref: str) -> None:
     Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
     """
     resource = session.read(lambda work: _describe(work, _find(work, ref)))
-    session.show(resource, "\n".join(_lines(resource)))
+    session.show(resource, _text(resource))
 
 
 @grant.command()
@@ -94,12 +92,8 @@ def revoke(session: Session, ref: str) -> None:
     \b
     Example: payres grant revoke 0198c0de-...
     """
-
-    def unit(work: Work) -> Resource:
-        return _describe(work, tokens.revoke_grant(work, _find(work, ref).id))
-
-    resource = session.write(unit)
-    session.show(resource, "\n".join(_lines(resource)))
+    resource = session.write(lambda work: _describe(work, tokens.revoke_grant(work, _find(work, ref).id)))
+    session.show(resource, _text(resource))
 
 
 def _decide(session: Session, ref: str, approve: bool) -> None:
@@ -160,22 +154,21 @@ def _describe_interaction(work: Work, grant_id: str) -> Resource | None:
     }
 
 
-def _lines(resource: Resource) -> list[str]:
-    access, interaction = resource["access"], resource["interaction"]
-    assert isinstance(access, list)
-    lines = [
-        f"grant    {resource['id']}, {resource['state']}",
-        f"client   {resource['client']}" + (f" ({resource['clientName']})" if resource["clientName"] else ""),
-        f"owner    {resource['walletAddress'] or '(no consent needed)'}",
-        *(f"access   {_access_line(item)}" for item in access),
-        f"created  {resource['createdAt']}",
+def _text(grant: Resource) -> str:
+    name, interaction = grant["clientName"], grant["interaction"]
+    rows = [
+        ("grant", f"{grant['id']}, {grant['state']}"),
+        ("client", f"{grant['client']} ({name})" if name else grant["client"]),
+        ("owner", grant["walletAddress"] or "(no consent needed)"),
+        *(("access", _access_line(item)) for item in grant["access"]),
+        ("created", grant["createdAt"]),
     ]
-    if isinstance(interaction, dict):
-        lines.append(f"consent  {interaction['redirect']} until {interaction['expiresAt']}")
-    return lines
+    if interaction:
+        rows.append(("consent", f"{interaction['redirect']} until {interaction['expiresAt']}"))
+    return labelled(*rows)
 
 
-def _access_line(item: Mapping[str, Any]) -> str:
+def _access_line(item: Resource) -> str:
     limits = item.get("limits", {})
     parts = [f"{item['type']}: {', '.join(item['actions'])}"]
     if "identifier" in item:
@@ -190,6 +183,6 @@ def _access_line(item: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _amount(amount: Mapping[str, Any]) -> str:
+def _amount(amount: Resource) -> str:
     unit = Asset(amount["assetCode"], amount["assetScale"])
     return f"{format_decimal(int(amount['value']), unit)} {unit.code}"

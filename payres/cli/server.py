@@ -30,7 +30,7 @@ CONFIG = "payres.toml"
 @click.command()
 @with_session
 def init(session: Session) -> None:
-    """Write an annotated payres.toml and create the database. Safe to repeat: what is there stays as it is.
+    """Safe to repeat: what is there stays as it is.
 
     \b
     Example: payres init --database shop.db
@@ -55,9 +55,7 @@ def init(session: Session) -> None:
 @click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
 @with_session
 def serve(session: Session, demo: bool) -> None:
-    """Run the server.
-
-    It stops on SIGTERM or Ctrl-C, after finishing the requests under way; Ctrl-C again cuts them.
+    """It stops on SIGTERM or Ctrl-C, after finishing the requests under way; Ctrl-C again cuts them.
 
     \b
     Example: payres serve --port 8080 --demo

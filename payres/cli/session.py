@@ -5,7 +5,7 @@ for the server's next request.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -23,7 +23,7 @@ from payres.store.work import Transaction, Work, world
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Resource = Mapping[str, object]
+Resource = Mapping[str, Any]
 
 SETTING_FLAGS = ("database", "host", "port", "base_url")
 
@@ -48,6 +48,10 @@ class Session:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
 
+    def show_list(self, name: str, resources: Sequence[Resource], line: Callable[[Resource], str], none: str) -> None:
+        """Prints a list: as the member `name` of one JSON object, or a line each; `none` when it is empty."""
+        self.show({name: resources}, "\n".join(map(line, resources)) or none)
+
     def database(self) -> str:
         """The path of the database, which must be there."""
         path = self.settings.database
@@ -70,6 +74,12 @@ class Session:
         path = self.settings.database if create else self.database()
         with open_database(path, begin) as tx:
             return unit(Work(tx, self.world))
+
+
+def labelled(*rows: tuple[str, object]) -> str:
+    """One line a row: the label, and the value in a column of its own."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
 
 
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:

@@ -1,5 +1,9 @@
-"""Assets as the operator sets them up: their codes, what sending in them costs, and their exchange rates."""
+"""Assets as the operator sets them up: their codes, fees and exchange rates, and the operator's own money in them.
 
+That money is the liquidity, which pays receivers in other assets, and the collected fees.
+"""
+
+from payres import ledger
 from payres.amounts import Fee, parse_rate
 from payres.errors import InvalidRequest, NotFound
 from payres.operator import movements
@@ -70,3 +74,26 @@ def remove_rate(work: Work, base: str, counter: str) -> None:
     """Removes a rate; what the rates service says counts again. Raises NotFound."""
     if not assets.remove_rate(work, base, counter):
         raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
+
+
+def deposit_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
+    """Moves "100.00", say, from outside into the asset's liquidity. Raises InvalidRequest, InvalidAmount."""
+    asset = open_asset(work, code, scale)
+    movements.pay_in(work, ledger.operator_account(work, asset.id, "liquidity"), asset, text)
+    return asset
+
+
+def withdraw_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
+    """Takes liquidity out again. Raises NotFound, InvalidAmount, InsufficientFunds."""
+    return _withdraw(work, code, scale, text, "liquidity", f"The liquidity in {code} with scale {scale}")
+
+
+def withdraw_fees(work: Work, code: str, scale: int, text: str) -> AssetRecord:
+    """Takes collected fees out. Raises NotFound, InvalidAmount, InsufficientFunds."""
+    return _withdraw(work, code, scale, text, "fees", f"The fees account in {code} with scale {scale}")
+
+
+def _withdraw(work: Work, code: str, scale: int, text: str, kind: str, holder: str) -> AssetRecord:
+    asset = require_asset(work, code, scale)
+    movements.pay_out(work, ledger.operator_account(work, asset.id, kind), asset, text, holder, kind)
+    return asset

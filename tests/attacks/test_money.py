@@ -13,8 +13,7 @@ import httpx2
 import pytest
 
 from payres.amounts import Fee, Scales, TooSmall, convert, convert_back, fixed_receive, fixed_send
-from payres.operator.assets import set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_rate
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE, Json, usd

@@ -11,7 +11,7 @@ import msgspec
 from payres import ledger
 from payres.amounts import Asset
 from payres.clock import SECOND
-from payres.operator import assets, liquidity
+from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peers import PeerChange, change_peer, require_peer
 from payres.operator.wallets import require_wallet
@@ -115,7 +115,7 @@ def set_fee(instance: Instance, fixed: str, basis_points: int) -> None:
 def add_liquidity(instance: Instance, asset: Asset, text: str = RICH) -> None:
     """Money of the operator for exchanges."""
     text = text if asset.scale else text.partition(".")[0]
-    instance.write(lambda tx: liquidity.deposit_liquidity(tx, asset.code, asset.scale, text))
+    instance.write(lambda tx: assets.deposit_liquidity(tx, asset.code, asset.scale, text))
 
 
 def operator_money(instance: Instance, asset: Asset) -> int:

@@ -15,7 +15,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
-from payres.operator import assets, invariants, liquidity, wallets
+from payres.operator import assets, invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, outgoing, packets
@@ -91,7 +91,7 @@ def _fill(tx: Work) -> None:
             credit_limit=credit,
         )
         add_peer(tx, new)
-    liquidity.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00")
+    assets.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00")
     way = Way(low="1", high="2", max_packet="1000", sends_all=False)
     for payment_id in PAYMENTS:
         payment = OutgoingRecord(

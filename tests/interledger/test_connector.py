@@ -25,7 +25,7 @@ from payres.interledger.packets import (
 )
 from payres.interledger.responses import KEPT_FOR, NoReply
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
-from payres.operator import liquidity, wallets
+from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.rate_limiter import RateLimiter
 from payres.store import peers
@@ -321,7 +321,7 @@ async def exchange(node: Node, rate: str = "0.9", funds: str = "1000.00") -> tup
     peer = await node.peer("up")
     payment = await node.payment(await node.wallet("erika", "EUR"), 10_000)
     await node.write(lambda tx: set_rate(tx, "USD", "EUR", rate))
-    await node.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 2, funds))
+    await node.write(lambda tx: assets.deposit_liquidity(tx, "EUR", 2, funds))
     return peer, node.sender(payment, EUR), payment
 
 
@@ -388,7 +388,7 @@ async def test_rate_that_changes_before_the_money_moves_moves_none(node: Node, m
 async def test_scales_are_converted_within_one_currency(node: Node) -> None:
     peer = await node.peer("up", scale=9)
     sender = node.sender(await node.payment(await node.wallet()))
-    await node.write(lambda tx: liquidity.deposit_liquidity(tx, "USD", 2, "10.00"))
+    await node.write(lambda tx: assets.deposit_liquidity(tx, "USD", 2, "10.00"))
     reply = await node.send(peer, sender.prepare(19_999_999))
     assert isinstance(reply, Fulfill)
     assert (await node.wallet_balance(), await node.balance("up")) == (1, -19_999_999)

@@ -23,7 +23,7 @@ from payres.interledger.packets import (
 )
 from payres.interledger.responses import NoReply
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
-from payres.operator import liquidity
+from payres.operator import assets
 from payres.operator.assets import set_rate
 from payres.store import peers
 from payres.store.peers import PeerRecord
@@ -270,7 +270,7 @@ async def test_packet_crosses_assets_through_liquidity(node: Node) -> None:
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         near = await pair(node, far, code="EUR", scale=4)
         await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9"))
-        await node.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 4, "9.0000"))
+        await node.write(lambda tx: assets.deposit_liquidity(tx, "EUR", 4, "9.0000"))
         assert await node.send(near, far_prepare(node, 555, FULFILLMENT)) == THANKS
         assert decode_prepare(far.requests[0].body).amount == 49_950
         assert code(await node.send(near, far_prepare(node, 446, FULFILLMENT))) == "T04"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from payres.clock import SECOND
-from payres.operator.liquidity import withdraw_liquidity
+from payres.operator.assets import withdraw_liquidity
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from payres.interledger.sending.pacing import Timing
-from payres.operator import assets, liquidity, peers
+from payres.operator import assets, peers
 from payres.operator.peers import NewPeer
 from payres.store import outgoing
 from payres.store.outgoing import OutgoingRecord
@@ -87,7 +87,7 @@ def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
         def unit(tx: Work) -> None:
             assets.set_rate(tx, "USD", "EUR", RATE)
             for code in ("EUR", "USD"):
-                liquidity.deposit_liquidity(tx, code, 2, "1000000.00")
+                assets.deposit_liquidity(tx, code, 2, "1000000.00")
 
         instance.write(unit)
         instance.context.remote_payments.outbound.timing = Timing(instance.clock)

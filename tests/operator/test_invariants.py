@@ -10,7 +10,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.grants.access import Caller
-from payres.operator import assets, invariants, liquidity, wallets
+from payres.operator import assets, invariants, wallets
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
 from payres.store import accounts, clients, grants, incoming, outgoing
@@ -78,7 +78,7 @@ def keep_books(tx: Work) -> None:
     )
     wallets.deposit(tx, "alice", "10.00")
     wallets.deposit(tx, "carol", "1.00")
-    liquidity.deposit_liquidity(tx, "EUR", 2, "50.00")
+    assets.deposit_liquidity(tx, "EUR", 2, "50.00")
     client = clients.ensure_client(tx, "http://127.0.0.1:8080/bob", "http://127.0.0.1:8080/bob", None, NOW)
     grants.insert_grant(tx, GrantRecord("grant", client.id, None, "issued", "[]", None, alice.id, b"", NOW, NOW, None))
     for identifier, wallet in (("1-open", bob), ("2-euros", carol)):

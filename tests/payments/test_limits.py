@@ -27,8 +27,7 @@ from payres.grants.access import Caller
 from payres.grants.limits import current_window, spent_in_window
 from payres.http.error_responses import error_response
 from payres.operator import invariants, wallets
-from payres.operator.assets import set_fee, set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.outgoing import Created
 from payres.payments.settlement import end_remote

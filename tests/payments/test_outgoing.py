@@ -17,8 +17,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.clock import format_time
 from payres.operator import wallets
-from payres.operator.assets import set_fee, set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.store import accounts
 from payres.store.work import Work
 from payres.testing.client import Client

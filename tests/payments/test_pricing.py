@@ -12,8 +12,7 @@ from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
-from payres.operator.assets import set_fee, set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.payments.pricing import rate_between, value_in
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord

@@ -14,7 +14,7 @@ from payres.application import create_app
 from payres.cli import main
 from payres.clock import SECOND
 from payres.operator import invariants, wallets
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity
 from payres.payments.settlement import settle_interrupted
 from payres.settings import Settings
 from payres.store import accounts, grants, incoming, outgoing

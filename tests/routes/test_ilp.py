@@ -15,7 +15,7 @@ from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.responses import NoReply
-from payres.operator import liquidity, peers
+from payres.operator import assets, peers
 from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store import clients, incoming
@@ -304,9 +304,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, 
         link(a, "b", b, "a", "USD", routes=("test.c",))
         link(b, "c", c, "b", "EUR", routes=())
         b.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9"))
-        b.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 2, "100000.00"))
+        b.write(lambda tx: assets.deposit_liquidity(tx, "EUR", 2, "100000.00"))
         c.write(lambda tx: set_rate(tx, "EUR", "JPY", "160"))
-        c.write(lambda tx: liquidity.deposit_liquidity(tx, "JPY", 0, "10000000"))
+        c.write(lambda tx: assets.deposit_liquidity(tx, "JPY", 0, "10000000"))
         yield a, b, c
         for instance in (a, b, c):
             instance.check_ledger()

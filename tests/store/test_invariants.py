@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
-from payres.operator import liquidity, wallets
+from payres.operator import assets, wallets
 from payres.operator.invariants import check_ledger
 from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
@@ -92,7 +92,7 @@ def tx() -> Iterator[Transaction]:
     connection = connect_writer(":memory:")
     work = work_at(connection, 0, Settings(ilp_address="test.here"))
     near, far, euro = (a_peer(work, name, code) for name, code in (("near", "USD"), ("far", "USD"), ("euro", "EUR")))
-    liquidity.deposit_liquidity(work, "EUR", 2, "10.00")
+    assets.deposit_liquidity(work, "EUR", 2, "10.00")
     wallet = wallets.create_wallet(work, "alice", "USD", 2, None, None)
     wallets.deposit(work, "alice", "10.00")
     client = clients.ensure_client(connection, "https://shop.example/x", "https://shop.example/x", None, 0)

@@ -1,31 +1,55 @@
-"""`payres liquidity`, `payres rate` and `payres fee`: what payments across currencies need, and what sending costs."""
+"""`payres asset`, `liquidity`, `rate` and `fee`: currencies, what exchange between them needs, what sending costs."""
+
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-from payres.cli.asset import describe, summary
+from payres import ledger
+from payres.amounts import format_decimal
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
 from payres.operator import assets
-from payres.operator import liquidity as rules
+from payres.store import accounts
 from payres.store import assets as asset_store
-from payres.store.assets import RateRecord
+from payres.store.assets import AssetRecord, RateRecord
 from payres.store.work import Work
 
-SCALE = click.IntRange(0, 255)
+
+def asset_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """CODE and SCALE, which name an asset."""
+    return click.argument("code")(click.argument("scale", type=click.IntRange(0, assets.MAX_SCALE))(command))
+
+
+@click.group()
+def asset() -> None:
+    pass
+
+
+@asset.command("list")
+@with_session
+def list_assets(session: Session) -> None:
+    """List the assets that accounts are kept in.
+
+    Liquidity is what receivers in the asset can be paid from when the sender pays in another; fees is what was
+    collected for sending.
+
+    \b
+    Example: payres asset list
+    """
+    found = session.read(lambda work: [_describe(work, record) for record in asset_store.list_assets(work)])
+    session.show_list("assets", found, _line, "There are no assets yet; the first wallet makes one")
 
 
 @click.group()
 def liquidity() -> None:
-    """Fund exchange between currencies.
-
-    A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's currency; the
-    sender's money goes into the liquidity in theirs.
+    """A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's currency;
+    the sender's money goes into the liquidity in theirs.
     """
 
 
 @liquidity.command("deposit")
-@click.argument("code")
-@click.argument("scale", type=SCALE)
+@asset_arguments
 @click.argument("amount")
 @with_session
 def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
@@ -36,17 +60,11 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
     \b
     Example: payres liquidity deposit EUR 2 1000.00
     """
-
-    def unit(work: Work) -> Resource:
-        record = rules.deposit_liquidity(work, code, scale, amount)
-        return describe(work, record)
-
-    _show(session, session.write(unit, create=True))
+    _change(session, lambda work: assets.deposit_liquidity(work, code, scale, amount), create=True)
 
 
 @liquidity.command("withdraw")
-@click.argument("code")
-@click.argument("scale", type=SCALE)
+@asset_arguments
 @click.argument("amount")
 @with_session
 def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
@@ -57,17 +75,12 @@ def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> 
     \b
     Example: payres liquidity withdraw EUR 2 250.00
     """
-
-    def unit(work: Work) -> Resource:
-        record = rules.withdraw_liquidity(work, code, scale, amount)
-        return describe(work, record)
-
-    _show(session, session.write(unit))
+    _change(session, lambda work: assets.withdraw_liquidity(work, code, scale, amount))
 
 
 @click.group()
 def rate() -> None:
-    """Set exchange rates."""
+    pass
 
 
 @rate.command("set")
@@ -112,17 +125,16 @@ def list_rates(session: Session) -> None:
     Example: payres rate list
     """
     found = session.read(lambda work: [_describe_rate(work, record) for record in asset_store.list_rates(work)])
-    session.show({"rates": found}, "\n".join(map(_rate_line, found)) or "No rates are set; see `payres rate set`")
+    session.show_list("rates", found, _rate_line, "No rates are set; see `payres rate set`")
 
 
 @click.group()
 def fee() -> None:
-    """Set what sending costs; take collected fees out."""
+    pass
 
 
 @fee.command("set")
-@click.argument("code")
-@click.argument("scale", type=SCALE)
+@asset_arguments
 @click.option("--fixed", default="0", metavar="AMOUNT", show_default=True, help="For each payment, in units.")
 @click.option("--basis-points", default=0, type=int, metavar="N", show_default=True, help="50 is 0.5 % of the amount.")
 @with_session
@@ -134,15 +146,11 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
     \b
     Example: payres fee set USD 2 --fixed 0.10 --basis-points 50
     """
-    _show(
-        session,
-        session.write(lambda work: describe(work, assets.set_fee(work, code, scale, fixed, basis_points)), create=True),
-    )
+    _change(session, lambda work: assets.set_fee(work, code, scale, fixed, basis_points), create=True)
 
 
 @fee.command("withdraw")
-@click.argument("code")
-@click.argument("scale", type=SCALE)
+@asset_arguments
 @click.argument("amount")
 @with_session
 def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
@@ -151,21 +159,44 @@ def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
     \b
     Example: payres fee withdraw USD 2 12.50
     """
-
-    def unit(work: Work) -> Resource:
-        return describe(work, rules.withdraw_fees(work, code, scale, amount))
-
-    _show(session, session.write(unit))
+    _change(session, lambda work: assets.withdraw_fees(work, code, scale, amount))
 
 
-def _show(session: Session, resource: Resource) -> None:
-    session.show(resource, summary(resource))
+def _change(session: Session, unit: Callable[[Work], AssetRecord], create: bool = False) -> None:
+    """Runs the unit and prints the asset as it is then."""
+    resource = session.write(lambda work: _describe(work, unit(work)), create)
+    session.show(resource, _line(resource))
+
+
+def _describe(work: Work, record: AssetRecord) -> Resource:
+    unit = record.asset
+
+    def free(kind: str) -> str:
+        account = accounts.find_operator_account(work, record.id, kind)
+        return format_decimal(ledger.free_balance(account) if account else 0, unit)
+
+    return {
+        "assetCode": record.code,
+        "assetScale": record.scale,
+        "fee": {"fixed": format_decimal(record.fee_fixed, unit), "basisPoints": record.fee_basis_points},
+        "liquidity": free("liquidity"),
+        "fees": free("fees"),
+    }
+
+
+def _line(asset: Resource) -> str:
+    return (
+        f"{asset['assetCode']} with scale {asset['assetScale']}:"
+        f" sending costs {asset['fee']['fixed']} + {asset['fee']['basisPoints']} basis points,"
+        f" liquidity {asset['liquidity']}, fees collected {asset['fees']}"
+    )
 
 
 def _describe_rate(work: Work, record: RateRecord) -> Resource:
     expires_at = record.expires_at
-    described: dict[str, object] = {"base": record.base, "counter": record.counter, "rate": record.rate}
-    described |= {"setAt": format_time(record.set_at), "source": "operator" if expires_at is None else "service"}
+    source = "operator" if expires_at is None else "service"
+    rate = {"base": record.base, "counter": record.counter, "rate": record.rate}
+    described: dict[str, object] = {**rate, "setAt": format_time(record.set_at), "source": source}
     if expires_at is not None:
         described |= {"expiresAt": format_time(expires_at), "expired": not record.holds_at(work.now)}
     return described
