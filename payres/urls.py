@@ -104,13 +104,6 @@ def _plain(url: str) -> str | None:
     return urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
 
 
-def require_http_url(field: str, url: str) -> str:
-    """`url` itself when it is an absolute http or https URL; refuses with 400 naming `field` otherwise."""
-    if is_http_url(url):
-        return url
-    raise InvalidRequest(f"{field} must be an absolute http or https URL", field=field)
-
-
 def is_http_url(url: str) -> bool:
     """Whether a text is an absolute http(s) URL without spaces, controls or user information."""
     return _split(url) is not None

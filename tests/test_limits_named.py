@@ -82,7 +82,7 @@ ELSEWHERE = {
     },
     "tests/routes/test_grants.py": {"MAX_PRESENTED_KIDS": "test_client_that_is_a_key_keeps_its_last_names"},
     "tests/store/test_database.py": {"MAX_UNITS_PER_COMMIT": "test_no_commit_holds_more_units_than_allowed"},
-    "tests/store/test_halt.py": {"MAX_WAITING_UNITS": "test_units_that_wait_are_limited"},
+    "tests/store/test_fail_stop.py": {"MAX_WAITING_UNITS": "test_units_that_wait_are_limited"},
     "tests/test_rate_limiter.py": {
         "BURST_SECONDS": "test_take_gives_a_burst_and_then_the_rate",
         "MAX_COUNTED": "test_least_recent_of_too_many_keys_is_forgotten",

@@ -10,7 +10,6 @@ from payres.urls import (
     Urls,
     canonical,
     is_http_url,
-    require_http_url,
     require_wallet_path,
 )
 
@@ -216,12 +215,6 @@ def test_did_names_the_wallet_in_the_characters_of_a_did(base: str, path: str, d
 )
 def test_http_url_is_absolute_and_harmless(url: str, allowed: bool) -> None:
     assert is_http_url(url) is allowed
-    if allowed:
-        assert require_http_url("uri", url) == url
-    else:
-        with pytest.raises(DomainError, match="uri must be an absolute http or https URL") as refusal:
-            require_http_url("uri", url)
-        assert refusal.value.details == {"field": "uri"}
 
 
 @pytest.mark.parametrize(

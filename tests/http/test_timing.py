@@ -173,16 +173,14 @@ def test_answered_request_whose_body_never_comes_is_closed(connect: Connect, sen
     assert received.count(b"HTTP/1.1") == 1
 
 
-def test_connection_is_idle_after_a_body_that_came_late(
-    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_connection_is_idle_after_a_body_that_came_late(connect: Connect, send: Send, timers: Timers) -> None:
     """Its request had an answer before, and nothing else would ever close it."""
-    held = accepted(shared, connect)
-    monkeypatch.setattr(held.protocol, "timeout_keep_alive", 0.1)
-    held.connection.sendall(b"POST /nope/jwks.json HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n1")
-    assert held.connection.recv(65536).startswith(b"HTTP/1.1 404 ")
-    held.connection.sendall(b"2")
-    assert read_to_end(held.connection) == b""
+    connection = connect()
+    send(connection, b"POST /nope/jwks.json HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n1")
+    assert connection.recv(65536).startswith(b"HTTP/1.1 404 ")
+    send(connection, b"2")
+    timers.elapse(KEEP_ALIVE_SECONDS)
+    assert read_to_end(connection) == b""
 
 
 class Accepted(NamedTuple):
@@ -207,7 +205,7 @@ def test_client_that_reads_no_answers_is_cut_off(connect: Connect, shared: Insta
     on_loop(shared, other.protocol.resume_writing)
     other.connection.sendall(GET)
     assert other.connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-    keep_open(held, other)
+    keep_open(other)
     timers.elapse(UNREAD_SECONDS - 0.1)
     assert is_open(held.connection)
     timers.elapse(0.1)
@@ -219,7 +217,7 @@ def test_client_that_reads_no_answers_is_cut_off(connect: Connect, shared: Insta
 def keep_open(*connections: Accepted) -> None:
     """Stops the timers of connections on which nothing comes, which are shorter than what the test is about."""
     for one in connections:
-        one.protocol._unset_keepalive_if_required()
+        one.protocol._drop_deadline()
 
 
 def test_client_that_reads_slowly_is_waited_for_while_it_reads(
@@ -229,7 +227,6 @@ def test_client_that_reads_slowly_is_waited_for_while_it_reads(
     unread = iter([30_000, 25_000, 20_000, 15_905])  # the last step is one byte short
     monkeypatch.setattr(held.protocol, "_unread_bytes", lambda: next(unread))
     on_loop(shared, held.protocol.pause_writing)
-    keep_open(held)
     timers.elapse(3 * UNREAD_SECONDS - 0.1)
     assert is_open(held.connection)
     timers.elapse(0.1)

@@ -323,7 +323,7 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
 
 
 async def test_many_packets_at_once_keep_the_books(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE_SECONDS", PATIENCE)  # of packets that wait for others
+    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", PATIENCE)  # of packets that wait for others
     secrets = [os.urandom(32) for _ in range(100)]
     by_condition = {far_prepare(node, 1, secret).condition: secret for secret in secrets}
 
