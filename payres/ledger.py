@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class LedgerBroken(FailStop):
-    """An invariant of the ledger does not hold. Nothing may be written until an operator has looked."""
+    """An invariant of the ledger does not hold; nothing may be written until an operator has looked."""
 
     reason = "its books do not balance"
 
@@ -38,7 +38,7 @@ class NotEnough(Exception):
 
 
 def movement(function: Callable[P, T]) -> Callable[P, T]:
-    """Makes a rule of the tables that a movement breaks a broken ledger: the checks here should have come first."""
+    """Raises LedgerBroken where a movement violates a constraint of the tables: the checks should come first."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -72,7 +72,7 @@ def free_balance(account: AccountRecord) -> int:
 
 
 def set_floor(work: Work, account_id: int, floor: int) -> None:
-    """Sets how far the account may fall from now on. Raises NotEnough when it has less free than that already."""
+    """Sets how far the account may fall. Raises NotEnough when it is below that already."""
     account = accounts.account_by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
     if account.balance - account.held < floor:
@@ -203,7 +203,7 @@ def _move(work: Work, source: AccountRecord, target: AccountRecord, amount: int,
 
 
 def _sound_account(work: Work, account_id: int) -> AccountRecord:
-    """The account, whose figures must be such as movements leave behind."""
+    """The account. Raises LedgerBroken when no movement can have left it like this."""
     account = accounts.account_by_id(work, account_id)
     floor, free = account.floor, account.balance - account.held
     if account.held < 0 or (free < floor if floor is not None else account.kind != "external"):

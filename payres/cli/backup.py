@@ -59,7 +59,7 @@ def restore(session: Session, source: Path) -> None:
 def _sentences(failed: str) -> Iterator[None]:
     try:
         yield
-    except backups.BackupError as refused:
-        raise click.ClickException(str(refused)) from refused
+    except backups.BackupError as error:
+        raise click.ClickException(str(error)) from error
     except sqlite3.Error as error:
         raise click.ClickException(f"{failed}: {error}") from error

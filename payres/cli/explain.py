@@ -1,4 +1,4 @@
-"""`payres explain`: what the server makes of a captured request, step by step, and why it refuses it."""
+"""`payres explain`: what the server makes of a captured request, step by step, and why it would reject it."""
 
 from collections.abc import Iterator
 from typing import IO
@@ -20,8 +20,8 @@ from payres.signatures.parameters import Policy
 from payres.store import wallets as wallet_store
 from payres.store.work import Work
 
-# Of all headers only these can make a difference to the signature, besides those that it covers.
-TELLING = {"host", "authorization", "content-type", "content-length", "content-digest", "digest", "date", "forwarded"}
+# Besides the headers that a signature covers, only these can make a difference to it.
+RELEVANT = {"host", "authorization", "content-type", "content-length", "content-digest", "digest", "date", "forwarded"}
 SIGNED = {"signature-input", "signature"}
 # Opened when it is read, so that a misspelt second file does not leave the first one open.
 INPUT = click.File("rb", lazy=True)
@@ -151,10 +151,10 @@ def _steps(session: Session, found: Explanation, now: int) -> Iterator[tuple[str
 
 def _headers(found: Explanation) -> list[tuple[str, str]]:
     """What was signed, and what may differ from it."""
-    telling = TELLING | SIGNED | set(found.components or ())
+    relevant = RELEVANT | SIGNED | set(found.components or ())
     named = [(name.decode("ascii"), value) for name, value in found.message.headers]
     return [
-        (name, printable(_text(value))) for name, value in named if name in telling or name.startswith("x-forwarded-")
+        (name, printable(_text(value))) for name, value in named if name in relevant or name.startswith("x-forwarded-")
     ]
 
 

@@ -1,4 +1,4 @@
-"""`payres key`: the public keys that prove a client's signatures."""
+"""`payres key`: the public keys that clients' signatures are verified with."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`payres peer`: Interledger peers, what they may owe, and what was settled with them elsewhere."""
+"""`payres peer`: Interledger peers, what they may owe, and what was settled with them outside of payres."""
 
 from collections.abc import Callable
 from typing import Any
@@ -196,7 +196,7 @@ def _describe(work: Work, record: PeerRecord) -> Resource:
     """A peer without its tokens. Amounts are decimals; the balance is what we owe the peer."""
     asset = record.asset
     count, amount = packets.in_flight(work, record.id)
-    doubtful, doubt = packets.in_doubt(work, record.id)
+    unknown_count, unknown = packets.in_doubt(work, record.id)
     left = ledger.free_balance(accounts.account_by_id(work, record.account_id))
     return {
         "name": record.name,
@@ -211,7 +211,7 @@ def _describe(work: Work, record: PeerRecord) -> Resource:
         "left": format_decimal(left, asset),
         "reserved": format_decimal(record.held, asset),
         "inFlight": {"packets": count, "amount": format_decimal(amount, asset)},
-        "inDoubt": {"packets": doubtful, "amount": format_decimal(doubt, asset)},
+        "inDoubt": {"packets": unknown_count, "amount": format_decimal(unknown, asset)},
         "maxPacket": record.max_packet,
         "packetsReceived": record.packets_received,
         "packetsSent": record.packets_sent,

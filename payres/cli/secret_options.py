@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import click
 
-from payres.cli.session import sentences
+from payres.cli.session import errors_in_sentences
 
 Command = Callable[..., None]
 FILE_HELP = "The same from a file, - for stdin."
@@ -26,7 +26,7 @@ def secret_option(
         @wraps(command)
         def run(*args: Any, **options: Any) -> None:
             file = options.pop(f"{keyword}_file")
-            with sentences():
+            with errors_in_sentences():
                 options[keyword] = _secret(name, options.get(keyword), file)
             command(*args, **options)
 

@@ -1,4 +1,4 @@
-"""`payres init` and `payres serve`: set a server up, and run it until it is told to stop."""
+"""`payres init` and `payres serve`: set a server up, and run it until a signal stops it."""
 
 import errno
 import gc
@@ -64,7 +64,7 @@ def serve(session: Session, demo: bool) -> None:
         signal.signal(number, _stop)
     with _listen(session.settings) as listener:
         with server_lock(session.settings.database):
-            pass  # so that a second server is refused in a sentence; the application takes the lock when it starts
+            pass  # a second server fails here, with one sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
         _allow_connections()
         server = _build(session.settings)

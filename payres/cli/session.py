@@ -19,7 +19,7 @@ from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
 from payres.store.fail_stop import FailStop
 from payres.store.migrations import UnusableDatabase
-from payres.store.work import Transaction, Work, world
+from payres.store.work import Work, world
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,8 +72,20 @@ class Session:
 
     def _run(self, unit: Callable[[Work], T], begin: str, create: bool) -> T:
         path = self.settings.database if create else self.database()
-        with open_database(path, begin) as tx:
-            return unit(Work(tx, self.world))
+        connection = None
+        try:
+            connection = connect_writer(path)  # makes or migrates the file as needed
+            connection.execute(begin)
+            result = unit(Work(connection, self.world))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+            reason = "another program holds it; try again" if busy else str(error)
+            raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
+        finally:
+            if connection is not None:
+                connection.close()  # which undoes what was not committed
+        return result
 
 
 def labelled(*rows: tuple[str, object]) -> str:
@@ -92,7 +104,7 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
     def run(ctx: click.Context, /, *args: Any, as_json: bool, **options: Any) -> None:
         flags = {name: options.pop(name, None) for name in SETTING_FLAGS}
         flags["database"] = flags["database"] or ctx.find_root().params.get("database")
-        with sentences():
+        with errors_in_sentences():
             session = Session(load_settings(flags), as_json)
             command(session, *args, **options)
 
@@ -100,35 +112,15 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
 
 
 @contextmanager
-def open_database(path: str, begin: str) -> Iterator[Transaction]:
-    """A transaction on a database file, made or migrated as needed; committed at the end, or undone by an exception."""
-    connection = None
-    try:
-        connection = connect_writer(path)
-        connection.execute(begin)
-        yield connection
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
-        reason = "another program holds it; try again" if busy else str(error)
-        raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
-    finally:
-        if connection is not None:
-            connection.close()  # which undoes what was not committed
-
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """Turns whatever stops a command into one sentence for its user (exit code 1)."""
+def errors_in_sentences() -> Iterator[None]:
+    """Turns an error into one sentence for the user (exit code 1)."""
     try:
         yield
-    except DomainError as error:
-        raise click.ClickException(str(error)) from error
-    except (SettingsError, UnusableDatabase) as error:
+    except (DomainError, SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error)) from error
     except FailStop as error:
         raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
     except BrokenPipeError:
-        raise  # whoever read our output has had enough; click ends quietly
+        raise  # the reader of our output has closed it; click ends without a word
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror or error}") from error

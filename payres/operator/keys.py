@@ -24,7 +24,7 @@ def add_key(work: Work, path: str, jwk: JWK) -> KeyRecord:
 
 
 def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
-    """Ends a key at once: the next request signed with it is refused. Raises NotFound."""
+    """Ends a key at once: the next request signed with it gets 401. Raises NotFound."""
     wallet = require_wallet(work, path)
     key = _find_key(work, wallet, kid)
     if key is None:

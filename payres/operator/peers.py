@@ -1,4 +1,4 @@
-"""Interledger peers as the operator sets them up: what was agreed with each, and what was settled with it outside.
+"""Interledger peers as the operator sets them up: what was agreed with each, and what was settled with it.
 
 A peer's account holds what we owe it; below zero it holds what the peer owes us, which its credit limit bounds.
 """
@@ -143,7 +143,8 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
         settle = "pay that, then book it" if peer.balance > 0 else "when that has been paid, book it"
-        raise WrongState(f"{_sentence(describe_balance(peer))}: {settle} with `{command}`, then remove the peer")
+        who = describe_balance(peer)
+        raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
     peers.remove_peer(work, peer.id, work.now)
     return peer
 
@@ -286,7 +287,3 @@ def _change_routes(work: Work, peer: PeerRecord, change: PeerChange) -> None:
 
 def _decimal(peer: PeerRecord, amount: int) -> str:
     return format_decimal(abs(amount), peer.asset)
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]
