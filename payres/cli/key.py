@@ -63,12 +63,13 @@ def generate(session: Session, path: str, out: str, kid: str | None) -> None:
     Example: payres key generate alice --out private.pem --kid my-app
     """
     private = generate_private_key()
+    kid = kid or session.world.identifiers.resource()
+    try:
+        public = jwk_from_public_bytes(kid, private.public_key().public_bytes_raw())
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
 
     def unit(work: Work, wallet: str) -> KeyRecord:
-        try:
-            public = jwk_from_public_bytes(kid or work.new_id(), private.public_key().public_bytes_raw())
-        except ValueError as error:
-            raise InvalidRequest(str(error)) from error
         record = keys.add_key(work, wallet, public)
         _write_private(out, private_pem(private))  # before the commit: no key is stored whose other half was lost
         return record
