@@ -2,10 +2,11 @@
 
 import msgspec
 
-from payres.clock import SystemClock
 from payres.operator import peers
 from payres.operator.peers import NewPeer
+from payres.settings import Settings
 from payres.store.connections import connect_writer
+from payres.store.work import Work, world
 
 CREDIT_LIMIT = 10**15
 
@@ -34,7 +35,7 @@ def add_peer(node: Node, peer: Node) -> None:
     connection = connect_writer(node.database)
     try:
         connection.execute("BEGIN")
-        peers.add_peer(connection, new, node.ilp_address, SystemClock().now())
+        peers.add_peer(Work(connection, world(Settings(ilp_address=node.ilp_address))), new)
         connection.execute("COMMIT")
     finally:
         connection.close()

@@ -65,15 +65,16 @@ class Population(msgspec.Struct, frozen=True):
 def populate(path: str, base_url: str, payments: int) -> Population:
     """A new database at `path` with this many open incoming payments, spread over wallets and clients."""
     around = world(Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS))
-    urls, now = around.urls, around.clock.now()
+    urls = around.urls
     connection = connect_writer(path)
+    work = Work(connection, around)
     try:
         connection.execute("PRAGMA synchronous = OFF")  # the file is thrown away when making it is interrupted
         connection.execute("BEGIN")
-        wallet_ids = [_open_wallet(connection, number, now) for number in range(WALLETS)]
-        callers = [_introduce(Work(connection, around), number) for number in range(CLIENTS)]
+        wallet_ids = [_open_wallet(work, number) for number in range(WALLETS)]
+        callers = [_introduce(work, number) for number in range(CLIENTS)]
         client_ids = [caller.client_id for caller in callers]
-        ids = _insert_payments(connection, wallet_ids, client_ids, payments, now)
+        ids = _insert_payments(connection, wallet_ids, client_ids, payments, work.now)
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
@@ -87,9 +88,9 @@ def _wallet_path(number: int) -> str:
     return f"wallet-{number}"
 
 
-def _open_wallet(tx: Transaction, number: int, now: int) -> int:
-    wallet = create_wallet(tx, _wallet_path(number), "USD", 2, f"Wallet {number}", None, now)
-    deposit(tx, wallet.path, "1000000000.00", now)
+def _open_wallet(work: Work, number: int) -> int:
+    wallet = create_wallet(work, _wallet_path(number), "USD", 2, f"Wallet {number}", None)
+    deposit(work, wallet.path, "1000000000.00")
     return wallet.id
 
 
@@ -97,7 +98,7 @@ def _introduce(work: Work, number: int) -> Caller:
     """A client with a key at one of the wallet addresses, and a grant that its owner need not consent to any more."""
     private_key = Ed25519PrivateKey.generate()
     raw = private_key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
-    add_key(work, _wallet_path(number), jwk_from_public_bytes(KID, raw), work.now)
+    add_key(work, _wallet_path(number), jwk_from_public_bytes(KID, raw))
     wallet_address = work.urls.wallet(_wallet_path(number))
     record = clients.remember(work, Client(canonical(wallet_address), wallet_address, None))
     access: list[Access] = [

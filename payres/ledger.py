@@ -16,14 +16,14 @@ from payres.errors import InvalidAmount
 from payres.store import accounts
 from payres.store.accounts import AccountRecord
 from payres.store.fail_stop import FailStop
-from payres.store.work import Transaction
+from payres.store.work import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class LedgerBroken(FailStop):
-    """An invariant of the ledger does not hold. Nothing may be written until an operator has looked."""
+    """An invariant of the ledger does not hold; nothing may be written until an operator has looked."""
 
     reason = "its books do not balance"
 
@@ -38,7 +38,7 @@ class NotEnough(Exception):
 
 
 def movement(function: Callable[P, T]) -> Callable[P, T]:
-    """Makes a rule of the tables that a movement breaks a broken ledger: the checks here should have come first."""
+    """Raises LedgerBroken where a movement violates a constraint of the tables: the checks should come first."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -52,17 +52,17 @@ def movement(function: Callable[P, T]) -> Callable[P, T]:
     return guarded
 
 
-def open_account(tx: Transaction, kind: str, asset_id: int, floor: int | None = 0) -> int:
+def open_account(work: Work, kind: str, asset_id: int, floor: int | None = 0) -> int:
     """A new account with a balance of zero; returns its id. The external account alone has no floor (None)."""
-    return accounts.insert_account(tx, kind, asset_id, floor)
+    return accounts.insert_account(work, kind, asset_id, floor)
 
 
-def operator_account(tx: Transaction, asset_id: int, kind: str) -> int:
+def operator_account(work: Work, asset_id: int, kind: str) -> int:
     """The id of the asset's one `liquidity`, `fees` or `external` account, made on first use."""
-    found = accounts.find_operator_account(tx, asset_id, kind)
+    found = accounts.find_operator_account(work, asset_id, kind)
     if found:
         return found.id
-    return open_account(tx, kind, asset_id, None if kind == "external" else 0)
+    return open_account(work, kind, asset_id, None if kind == "external" else 0)
 
 
 def free_balance(account: AccountRecord) -> int:
@@ -71,48 +71,47 @@ def free_balance(account: AccountRecord) -> int:
     return account.balance - account.held - account.floor
 
 
-def set_floor(tx: Transaction, account_id: int, floor: int) -> None:
-    """Sets how far the account may fall from now on. Raises NotEnough when it has less free than that already."""
-    account = accounts.account_by_id(tx, account_id)
+def set_floor(work: Work, account_id: int, floor: int) -> None:
+    """Sets how far the account may fall. Raises NotEnough when it is below that already."""
+    account = accounts.account_by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
     if account.balance - account.held < floor:
         raise NotEnough(account, free_balance(account))
-    accounts.change_floor(tx, account_id, floor)
+    accounts.change_floor(work, account_id, floor)
 
 
 @movement
 def transfer(
-    tx: Transaction,
+    work: Work,
     debit: int,
     credit: int,
     amount: int,
     kind: str,
-    now: int,
+    *,
     outgoing_payment_id: str | None = None,
     incoming_payment_id: str | None = None,
-    packet_id: str | None = None,
 ) -> None:
     """Moves `amount` from account `debit` to account `credit` at once.
 
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    source = _sound_account(tx, debit)
+    source = _sound_account(work, debit)
     if source.floor is not None and free_balance(source) < amount:
         raise NotEnough(source, free_balance(source))
-    _move(tx, source, _sound_account(tx, credit), amount, 0)
+    _move(work, source, _sound_account(work, credit), amount, 0)
     accounts.insert_transfer(
-        tx, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, now, packet_id
+        work, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, work.now
     )
 
 
 @movement
 def hold(
-    tx: Transaction,
+    work: Work,
     account_id: int,
     amount: int,
-    outgoing_payment_id: str | None,
-    now: int,
+    *,
+    outgoing_payment_id: str | None = None,
     packet_id: str | None = None,
 ) -> int:
     """Sets `amount` of the account aside for a payment or a packet; returns the hold's id.
@@ -120,23 +119,23 @@ def hold(
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    account = _sound_account(tx, account_id)
+    account = _sound_account(work, account_id)
     if free_balance(account) < amount:
         raise NotEnough(account, free_balance(account))
     if account.held + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
         raise InvalidAmount(f"The account cannot hold back more than {MAX_LEDGER} minor units")
-    accounts.change_account(tx, account_id, 0, amount)
-    return accounts.insert_hold(tx, account_id, outgoing_payment_id, packet_id, amount, now)
+    accounts.change_account(work, account_id, 0, amount)
+    return accounts.insert_hold(work, account_id, outgoing_payment_id, packet_id, amount, work.now)
 
 
 @movement
 def post(
-    tx: Transaction,
+    work: Work,
     hold_id: int,
     credit: int,
     amount: int,
     kind: str,
-    now: int,
+    *,
     incoming_payment_id: str | None = None,
     packet_id: str | None = None,
 ) -> None:
@@ -145,14 +144,14 @@ def post(
     Raises InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    held = accounts.hold_by_id(tx, hold_id)
+    held = accounts.hold_by_id(work, hold_id)
     if held.remaining < amount:
         raise LedgerBroken(f"hold {hold_id} has {held.remaining} left, {amount} was to be posted")
-    source = _sound_account(tx, held.account_id)
-    _move(tx, source, _sound_account(tx, credit), amount, amount)
-    accounts.reduce_hold(tx, hold_id, amount)
+    source = _sound_account(work, held.account_id)
+    _move(work, source, _sound_account(work, credit), amount, amount)
+    accounts.reduce_hold(work, hold_id, amount)
     accounts.insert_transfer(
-        tx,
+        work,
         source.id,
         credit,
         amount,
@@ -160,21 +159,21 @@ def post(
         hold_id,
         held.outgoing_payment_id,
         incoming_payment_id,
-        now,
+        work.now,
         packet_id or held.packet_id,
     )
 
 
 @movement
-def void(tx: Transaction, hold_id: int) -> int:
+def void(work: Work, hold_id: int) -> int:
     """Ends a hold: what was not posted is free again; returns how much that was."""
-    held = accounts.hold_by_id(tx, hold_id)
+    held = accounts.hold_by_id(work, hold_id)
     if held.remaining:
-        account = _sound_account(tx, held.account_id)
+        account = _sound_account(work, held.account_id)
         if account.held < held.remaining:
             raise LedgerBroken(f"{_shown(account)} lacks the {held.remaining} of hold {hold_id}")
-        accounts.change_account(tx, held.account_id, 0, -held.remaining)
-        accounts.reduce_hold(tx, hold_id, held.remaining)
+        accounts.change_account(work, held.account_id, 0, -held.remaining)
+        accounts.reduce_hold(work, hold_id, held.remaining)
     return held.remaining
 
 
@@ -183,16 +182,16 @@ def _check_amount(amount: int) -> None:
         raise InvalidAmount(f"The ledger moves amounts from 1 to {MAX_LEDGER} minor units")
 
 
-def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount: int, from_held: int) -> None:
+def _move(work: Work, source: AccountRecord, target: AccountRecord, amount: int, from_held: int) -> None:
     """Changes both balances and checks that they changed as they should."""
     if source.asset_id != target.asset_id or source.id == target.id:
         raise LedgerBroken(f"accounts {source.id} and {target.id} cannot be the two sides of one transfer")
     if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
         raise InvalidAmount(f"The account cannot hold more than {MAX_LEDGER} minor units")
-    accounts.change_account(tx, source.id, -amount, -from_held)
-    accounts.change_account(tx, target.id, amount, 0)
-    source_after = _sound_account(tx, source.id)
-    target_after = _sound_account(tx, target.id)
+    accounts.change_account(work, source.id, -amount, -from_held)
+    accounts.change_account(work, target.id, amount, 0)
+    source_after = _sound_account(work, source.id)
+    target_after = _sound_account(work, target.id)
     if (
         source_after.balance != source.balance - amount
         or source_after.held != source.held - from_held
@@ -203,9 +202,9 @@ def _move(tx: Transaction, source: AccountRecord, target: AccountRecord, amount:
         raise LedgerBroken(f"a transfer of {amount} changed more or less than that: {change}")
 
 
-def _sound_account(tx: Transaction, account_id: int) -> AccountRecord:
-    """The account, whose figures must be such as movements leave behind."""
-    account = accounts.account_by_id(tx, account_id)
+def _sound_account(work: Work, account_id: int) -> AccountRecord:
+    """The account. Raises LedgerBroken when no movement can have left it like this."""
+    account = accounts.account_by_id(work, account_id)
     floor, free = account.floor, account.balance - account.held
     if account.held < 0 or (free < floor if floor is not None else account.kind != "external"):
         raise LedgerBroken(f"{_shown(account)} is not what any movement leaves behind")

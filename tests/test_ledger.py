@@ -21,9 +21,10 @@ from payres.store.connections import connect_writer
 from payres.store.database import savepoint
 from payres.store.incoming import IncomingRecord, insert_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples
+from tests.works import work_at
 
 NOW = 1_700_000_000_000_000
 OUTGOING, INCOMING = "outgoing-1", "incoming-1"
@@ -33,6 +34,7 @@ class Books(NamedTuple):
     """A database with an outgoing and an incoming payment, and the ids of accounts in two assets."""
 
     tx: sqlite3.Connection
+    work: Work
     euro: int
     dollar: int
     alice: int
@@ -57,8 +59,9 @@ def books() -> Iterator[Books]:
 
 def open_books(tx: sqlite3.Connection) -> Books:
     euro, dollar = ensure_asset(tx, "EUR", 2).id, ensure_asset(tx, "USD", 2).id
-    alice, bob = (ledger.open_account(tx, "wallet", euro) for _ in range(2))
-    carol = ledger.open_account(tx, "wallet", dollar)
+    work = work_at(tx, NOW)
+    alice, bob = (ledger.open_account(work, "wallet", euro) for _ in range(2))
+    carol = ledger.open_account(work, "wallet", dollar)
     tx.execute(
         "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', ?, ?, 1)",
         (euro, alice),
@@ -66,7 +69,7 @@ def open_books(tx: sqlite3.Connection) -> Books:
     client = ensure_client(tx, "client", "https://client.example", None, NOW).id
     insert_incoming(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
     insert_outgoing(tx, outgoing_payment(client))
-    return Books(tx, euro, dollar, alice, bob, ledger.operator_account(tx, euro, "external"), carol)
+    return Books(tx, work, euro, dollar, alice, bob, ledger.operator_account(work, euro, "external"), carol)
 
 
 def outgoing_payment(client: int) -> OutgoingRecord:
@@ -96,7 +99,7 @@ def outgoing_payment(client: int) -> OutgoingRecord:
 
 
 def deposit(books: Books, amount: int, account: int | None = None) -> None:
-    ledger.transfer(books.tx, books.external, account or books.alice, amount, "deposit", NOW)
+    ledger.transfer(books.work, books.external, account or books.alice, amount, "deposit")
 
 
 def changes_nothing(books: Books, expected: type[Exception], act: Callable[[], object]) -> Exception:
@@ -112,16 +115,16 @@ def changes_nothing(books: Books, expected: type[Exception], act: Callable[[], o
 
 
 def test_new_account_is_empty(books: Books) -> None:
-    opened = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
+    opened = ledger.open_account(books.work, "peer", books.euro, floor=-500)
     assert books.account(opened) == AccountRecord(opened, "peer", books.euro, 0, 0, -500)
     assert ledger.free_balance(books.account(opened)) == 500
 
 
 @pytest.mark.parametrize("kind", ["liquidity", "fees", "external"])
 def test_operator_account_is_made_once_for_each_asset(books: Books, kind: str) -> None:
-    first = ledger.operator_account(books.tx, books.euro, kind)
-    assert ledger.operator_account(books.tx, books.euro, kind) == first
-    other = ledger.operator_account(books.tx, books.dollar, kind)
+    first = ledger.operator_account(books.work, books.euro, kind)
+    assert ledger.operator_account(books.work, books.euro, kind) == first
+    other = ledger.operator_account(books.work, books.dollar, kind)
     assert other != first
     assert books.account(first).floor == (None if kind == "external" else 0)
     assert (books.account(first).kind, books.account(other).asset_id) == (kind, books.dollar)
@@ -129,9 +132,9 @@ def test_operator_account_is_made_once_for_each_asset(books: Books, kind: str) -
 
 def test_only_the_external_account_has_no_floor(books: Books) -> None:
     with pytest.raises(sqlite3.IntegrityError):
-        ledger.open_account(books.tx, "wallet", books.euro, None)
+        ledger.open_account(books.work, "wallet", books.euro, None)
     with pytest.raises(sqlite3.IntegrityError):
-        ledger.open_account(books.tx, "external", books.dollar, 0)
+        ledger.open_account(books.work, "external", books.dollar, 0)
 
 
 # Transfers
@@ -139,7 +142,15 @@ def test_only_the_external_account_has_no_floor(books: Books) -> None:
 
 def test_transfer_moves_money_and_is_written_down(books: Books) -> None:
     deposit(books, 1000)
-    ledger.transfer(books.tx, books.alice, books.bob, 300, "payment", NOW + 1, OUTGOING, INCOMING)
+    ledger.transfer(
+        work_at(books.tx, NOW + 1),
+        books.alice,
+        books.bob,
+        300,
+        "payment",
+        outgoing_payment_id=OUTGOING,
+        incoming_payment_id=INCOMING,
+    )
     assert [books.account(n).balance for n in (books.external, books.alice, books.bob)] == [-1000, 700, 300]
     assert books.transfers() == [
         (books.external, books.alice, 1000, "deposit", None, None, None, NOW),
@@ -150,33 +161,33 @@ def test_transfer_moves_money_and_is_written_down(books: Books) -> None:
 def test_transfer_may_empty_an_account_and_no_more(books: Books) -> None:
     deposit(books, 100)
     lack = changes_nothing(
-        books, NotEnough, lambda: ledger.transfer(books.tx, books.alice, books.bob, 101, "payment", NOW)
+        books, NotEnough, lambda: ledger.transfer(books.work, books.alice, books.bob, 101, "payment")
     )
     assert isinstance(lack, NotEnough)
     assert (lack.free, lack.account.id) == (100, books.alice)
-    ledger.transfer(books.tx, books.alice, books.bob, 100, "payment", NOW)
+    ledger.transfer(books.work, books.alice, books.bob, 100, "payment")
     assert books.account(books.alice).balance == 0
 
 
 def test_transfer_may_use_a_credit_limit_and_no_more(books: Books) -> None:
-    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
-    ledger.transfer(books.tx, peer, books.alice, 450, "payment", NOW)
-    lack = changes_nothing(books, NotEnough, lambda: ledger.transfer(books.tx, peer, books.alice, 51, "payment", NOW))
+    peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
+    ledger.transfer(books.work, peer, books.alice, 450, "payment")
+    lack = changes_nothing(books, NotEnough, lambda: ledger.transfer(books.work, peer, books.alice, 51, "payment"))
     assert isinstance(lack, NotEnough)
     assert lack.free == 50
-    ledger.transfer(books.tx, peer, books.alice, 50, "payment", NOW)
+    ledger.transfer(books.work, peer, books.alice, 50, "payment")
     assert books.account(peer).balance == -500
 
 
 def test_transfer_leaves_what_is_held(books: Books) -> None:
     deposit(books, 100)
-    ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
+    ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
     lack = changes_nothing(
-        books, NotEnough, lambda: ledger.transfer(books.tx, books.alice, books.bob, 41, "withdrawal", NOW)
+        books, NotEnough, lambda: ledger.transfer(books.work, books.alice, books.bob, 41, "withdrawal")
     )
     assert isinstance(lack, NotEnough)
     assert lack.free == 40
-    ledger.transfer(books.tx, books.alice, books.bob, 40, "withdrawal", NOW)
+    ledger.transfer(books.work, books.alice, books.bob, 40, "withdrawal")
 
 
 def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
@@ -188,24 +199,22 @@ def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
     shown = error_response(refusal)
     assert (shown.status, shown.code) == (400, "invalid_amount")
     assert str(MAX_LEDGER) in error_response(refusal).description
-    ledger.transfer(books.tx, books.alice, books.bob, 5, "payment", NOW)
-    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
-    refusal = changes_nothing(
-        books, DomainError, lambda: ledger.transfer(books.tx, peer, books.alice, 6, "payment", NOW)
-    )
-    ledger.transfer(books.tx, peer, books.alice, 5, "payment", NOW)
+    ledger.transfer(books.work, books.alice, books.bob, 5, "payment")
+    peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
+    refusal = changes_nothing(books, DomainError, lambda: ledger.transfer(books.work, peer, books.alice, 6, "payment"))
+    ledger.transfer(books.work, peer, books.alice, 5, "payment")
     assert books.account(books.alice).balance == MAX_LEDGER
 
 
 @pytest.mark.parametrize("amount", [0, -1, MAX_LEDGER + 1, 2**64 - 1, 2**80])
 def test_amount_that_no_figure_holds_is_refused(books: Books, amount: int) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.tx, books.alice, 50, OUTGOING, NOW)
+    hold_id = ledger.hold(books.work, books.alice, 50, outgoing_payment_id=OUTGOING)
     acts = (
-        lambda: ledger.transfer(books.tx, books.alice, books.bob, amount, "payment", NOW),
-        lambda: ledger.transfer(books.tx, books.external, books.bob, amount, "deposit", NOW),
-        lambda: ledger.hold(books.tx, books.alice, amount, OUTGOING, NOW),
-        lambda: ledger.post(books.tx, hold_id, books.bob, amount, "payment", NOW),
+        lambda: ledger.transfer(books.work, books.alice, books.bob, amount, "payment"),
+        lambda: ledger.transfer(books.work, books.external, books.bob, amount, "deposit"),
+        lambda: ledger.hold(books.work, books.alice, amount, outgoing_payment_id=OUTGOING),
+        lambda: ledger.post(books.work, hold_id, books.bob, amount, "payment"),
     )
     for act in acts:
         refusal = changes_nothing(books, DomainError, act)
@@ -218,7 +227,7 @@ def test_amount_that_no_figure_holds_is_refused(books: Books, amount: int) -> No
 def test_transfer_between_assets_or_to_itself_is_a_fault(books: Books, target: str) -> None:
     deposit(books, 100)
     credit: int = getattr(books, target)
-    changes_nothing(books, LedgerBroken, lambda: ledger.transfer(books.tx, books.alice, credit, 1, "payment", NOW))
+    changes_nothing(books, LedgerBroken, lambda: ledger.transfer(books.work, books.alice, credit, 1, "payment"))
 
 
 # Reservations
@@ -226,13 +235,13 @@ def test_transfer_between_assets_or_to_itself_is_a_fault(books: Books, target: s
 
 def test_reserve_promises_and_post_moves(books: Books) -> None:
     deposit(books, 1000)
-    hold_id = ledger.hold(books.tx, books.alice, 600, OUTGOING, NOW)
+    hold_id = ledger.hold(books.work, books.alice, 600, outgoing_payment_id=OUTGOING)
     assert books.account(books.alice).held == 600
     assert ledger.free_balance(books.account(books.alice)) == 400
-    ledger.post(books.tx, hold_id, books.bob, 250, "payment", NOW + 1, INCOMING)
+    ledger.post(work_at(books.tx, NOW + 1), hold_id, books.bob, 250, "payment", incoming_payment_id=INCOMING)
     assert (books.account(books.alice).balance, books.account(books.alice).held) == (750, 350)
     assert accounts.hold_by_id(books.tx, hold_id).remaining == 350
-    ledger.post(books.tx, hold_id, books.external, 350, "withdrawal", NOW + 2)
+    ledger.post(work_at(books.tx, NOW + 2), hold_id, books.external, 350, "withdrawal")
     assert (books.account(books.alice).balance, books.account(books.alice).held) == (400, 0)
     assert books.account(books.bob).balance == 250
     assert books.transfers()[1:] == [
@@ -243,20 +252,24 @@ def test_reserve_promises_and_post_moves(books: Books) -> None:
 
 def test_reserve_takes_what_is_free_and_no_more(books: Books) -> None:
     deposit(books, 100)
-    ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
-    lack = changes_nothing(books, NotEnough, lambda: ledger.hold(books.tx, books.alice, 41, OUTGOING, NOW))
+    ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
+    lack = changes_nothing(
+        books, NotEnough, lambda: ledger.hold(books.work, books.alice, 41, outgoing_payment_id=OUTGOING)
+    )
     assert isinstance(lack, NotEnough)
     assert lack.free == 40
-    ledger.hold(books.tx, books.alice, 40, OUTGOING, NOW)
+    ledger.hold(books.work, books.alice, 40, outgoing_payment_id=OUTGOING)
     assert books.account(books.alice).held == 100
 
 
 def test_reserve_past_the_largest_figure_is_refused(books: Books) -> None:
-    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-MAX_LEDGER)
+    peer = ledger.open_account(books.work, "peer", books.euro, floor=-MAX_LEDGER)
     deposit(books, 1000, peer)
-    ledger.hold(books.tx, peer, MAX_LEDGER, OUTGOING, NOW)
+    ledger.hold(books.work, peer, MAX_LEDGER, outgoing_payment_id=OUTGOING)
     assert ledger.free_balance(books.account(peer)) == 1000
-    refusal = changes_nothing(books, DomainError, lambda: ledger.hold(books.tx, peer, 1, OUTGOING, NOW))
+    refusal = changes_nothing(
+        books, DomainError, lambda: ledger.hold(books.work, peer, 1, outgoing_payment_id=OUTGOING)
+    )
     assert isinstance(refusal, DomainError)
     shown = error_response(refusal)
     assert (shown.status, shown.code) == (400, "invalid_amount")
@@ -264,44 +277,42 @@ def test_reserve_past_the_largest_figure_is_refused(books: Books) -> None:
 
 def test_post_more_than_is_held_is_a_fault(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
-    ledger.post(books.tx, hold_id, books.bob, 50, "payment", NOW)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, books.bob, 11, "payment", NOW))
-    ledger.post(books.tx, hold_id, books.bob, 10, "payment", NOW)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, books.bob, 1, "payment", NOW))
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
+    ledger.post(books.work, hold_id, books.bob, 50, "payment")
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, books.bob, 11, "payment"))
+    ledger.post(books.work, hold_id, books.bob, 10, "payment")
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, books.bob, 1, "payment"))
 
 
 @pytest.mark.parametrize("target", ["carol_in_dollars", "alice"])
 def test_post_to_another_asset_or_back_is_a_fault(books: Books, target: str) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
     credit: int = getattr(books, target)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, credit, 1, "payment", NOW))
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, credit, 1, "payment"))
 
 
 def test_post_to_a_full_account_is_refused(books: Books) -> None:
     deposit(books, MAX_LEDGER - 100, books.bob)
     deposit(books, 100)
-    hold_id = ledger.hold(books.tx, books.alice, 100, OUTGOING, NOW)
-    peer = ledger.open_account(books.tx, "peer", books.euro, floor=-500)
-    ledger.transfer(books.tx, peer, books.bob, 1, "payment", NOW)
-    refusal = changes_nothing(
-        books, DomainError, lambda: ledger.post(books.tx, hold_id, books.bob, 100, "payment", NOW)
-    )
+    hold_id = ledger.hold(books.work, books.alice, 100, outgoing_payment_id=OUTGOING)
+    peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
+    ledger.transfer(books.work, peer, books.bob, 1, "payment")
+    refusal = changes_nothing(books, DomainError, lambda: ledger.post(books.work, hold_id, books.bob, 100, "payment"))
     assert isinstance(refusal, DomainError)
     assert error_response(refusal).code == "invalid_amount"
-    ledger.post(books.tx, hold_id, books.bob, 99, "payment", NOW)
+    ledger.post(books.work, hold_id, books.bob, 99, "payment")
     assert books.account(books.bob).balance == MAX_LEDGER
 
 
 def test_release_gives_back_what_was_not_posted_once(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
-    ledger.post(books.tx, hold_id, books.bob, 25, "payment", NOW)
-    assert ledger.void(books.tx, hold_id) == 35
-    assert ledger.void(books.tx, hold_id) == 0
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
+    ledger.post(books.work, hold_id, books.bob, 25, "payment")
+    assert ledger.void(books.work, hold_id) == 35
+    assert ledger.void(books.work, hold_id) == 0
     assert (books.account(books.alice).balance, books.account(books.alice).held) == (75, 0)
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.tx, hold_id, books.bob, 1, "payment", NOW))
+    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, books.bob, 1, "payment"))
 
 
 # What the database itself forbids, were the code above wrong
@@ -321,7 +332,7 @@ def test_database_refuses_figures_that_cannot_be(books: Books, balance_change: i
 
 def test_database_refuses_to_post_more_than_is_held(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.tx, books.alice, 60, OUTGOING, NOW)
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
     changes_nothing(books, sqlite3.IntegrityError, lambda: accounts.reduce_hold(books.tx, hold_id, 61))
 
 
@@ -417,17 +428,17 @@ STEPS = st.builds(
 )
 
 
-def take(tx: Transaction, ids: Sequence[int], holds: list[int], step: Step) -> None:
+def take(work: Work, ids: Sequence[int], holds: list[int], step: Step) -> None:
     """Runs the step on the ledger, as a part of a unit that goes on when it is refused."""
-    with savepoint(tx):
+    with savepoint(work):
         if step.operation == "transfer":
-            ledger.transfer(tx, ids[step.source], ids[step.target], step.amount, "payment", NOW)
+            ledger.transfer(work, ids[step.source], ids[step.target], step.amount, "payment")
         elif step.operation == "hold":
-            holds.append(ledger.hold(tx, ids[step.source], step.amount, OUTGOING, NOW))
+            holds.append(ledger.hold(work, ids[step.source], step.amount, outgoing_payment_id=OUTGOING))
         elif step.operation == "post":
-            ledger.post(tx, holds[step.source], ids[step.target], step.amount, "payment", NOW)
+            ledger.post(work, holds[step.source], ids[step.target], step.amount, "payment")
         else:
-            ledger.void(tx, holds[step.source])
+            ledger.void(work, holds[step.source])
 
 
 def assert_agreement(tx: Transaction, ids: Sequence[int], holds: Sequence[int], model: Model) -> None:
@@ -451,8 +462,8 @@ def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
         books, model = open_books(tx), Model()
         ids = [
             *(books.external, books.alice, books.bob),
-            *(ledger.open_account(tx, "peer", books.euro, floor) for floor in (-500, -MAX_LEDGER)),
-            *(ledger.operator_account(tx, books.dollar, "external"), books.carol_in_dollars),
+            *(ledger.open_account(books.work, "peer", books.euro, floor) for floor in (-500, -MAX_LEDGER)),
+            *(ledger.operator_account(books.work, books.dollar, "external"), books.carol_in_dollars),
         ]
         holds: list[int] = []
         for step in steps:
@@ -463,9 +474,9 @@ def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
             forbidding = tuple(model.forbidding(step))
             if forbidding:
                 with pytest.raises(forbidding):
-                    take(tx, ids, holds, step)
+                    take(books.work, ids, holds, step)
             else:
-                take(tx, ids, holds, step)
+                take(books.work, ids, holds, step)
                 model.apply(step)
             assert_agreement(tx, ids, holds, model)
         assert_audited(tx)

@@ -1,13 +1,15 @@
-"""The `payres` command. Its subcommands live in one module a noun and are loaded when they are called."""
+"""The `payres` command. Its subcommands are in one module a noun, which is loaded when it is called."""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
+from inspect import cleandoc
 
 import click
 
 from payres import __version__
 
-# Named here with their one line of help, so that `payres --help` answers without loading a single one of them.
+# The module of each, and the first line of its help: `payres --help` answers without loading a single one of them.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("server", "Write an annotated payres.toml and create the database."),
     "serve": ("server", "Run the server."),
@@ -15,10 +17,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "key": ("key", "Manage the public keys that clients sign with."),
     "explain": ("explain", "Explain why a signed request is accepted or refused."),
     "grant": ("grant", "See what clients ask for; approve, deny and revoke it."),
-    "asset": ("asset", "Show the currencies in use, with their fees and liquidity."),
-    "liquidity": ("exchange", "Fund exchange between currencies."),
-    "rate": ("exchange", "Set exchange rates."),
-    "fee": ("exchange", "Set what sending costs; take collected fees out."),
+    "asset": ("assets", "Show the currencies in use, with their fees and liquidity."),
+    "liquidity": ("assets", "Fund exchange between currencies."),
+    "rate": ("assets", "Set exchange rates."),
+    "fee": ("assets", "Set what sending costs; take collected fees out."),
     "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
     "ledger": ("ledger", "Check the ledger."),
     "backup": ("backup", "Copy the database while the server runs."),
@@ -33,15 +35,21 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(import_module(f"{__name__}.{COMMANDS[cmd_name][0]}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+        return _load(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+
+
+@cache
+def _load(name: str) -> click.Command:
+    """The command, whose docstring goes on where its line in COMMANDS ends."""
+    module, line = COMMANDS[name]
+    command = getattr(import_module(f"{__name__}.{module}"), name)
+    assert isinstance(command, click.Command)
+    command.help = f"{line}\n\n{cleandoc(command.help or '')}"
+    return command
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

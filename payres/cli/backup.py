@@ -16,9 +16,7 @@ from payres.operator import backups
 @click.option("--force", is_flag=True, help="Replace DEST when it exists.")
 @with_session
 def backup(session: Session, destination: Path, force: bool) -> None:
-    """Copy the database while the server runs.
-
-    The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
+    """The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
     ledger check`. When DEST is a directory, the file in it is named by the time. The copy holds secrets: guard it like
     the database.
 
@@ -27,7 +25,7 @@ def backup(session: Session, destination: Path, force: bool) -> None:
     """
     database = Path(session.database())
     with _sentences(f"{database} cannot be copied"):
-        made = backups.make_backup(database, destination, force, session.clock.now())
+        made = backups.make_backup(database, destination, force, session.world.clock.now())
     resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
     session.show(resource, f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB")
 
@@ -36,9 +34,7 @@ def backup(session: Session, destination: Path, force: bool) -> None:
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @with_session
 def restore(session: Session, source: Path) -> None:
-    """Put a backup in the place of the database.
-
-    The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is
+    """The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is
     verified, migrated if an older payres made it, and put in place. What was there is kept beside it.
 
     \b
@@ -46,7 +42,7 @@ def restore(session: Session, source: Path) -> None:
     """
     database = Path(session.settings.database)
     with _sentences(f"{database} cannot be replaced"):
-        restored = backups.restore_backup(source, database, session.clock.now())
+        restored = backups.restore_backup(source, database, session.world.clock.now())
     resource = {
         "database": str(database),
         "source": str(source),
@@ -63,7 +59,7 @@ def restore(session: Session, source: Path) -> None:
 def _sentences(failed: str) -> Iterator[None]:
     try:
         yield
-    except backups.BackupError as refused:
-        raise click.ClickException(str(refused)) from refused
+    except backups.BackupError as error:
+        raise click.ClickException(str(error)) from error
     except sqlite3.Error as error:
         raise click.ClickException(f"{failed}: {error}") from error

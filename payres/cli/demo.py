@@ -2,32 +2,32 @@
 
 from collections.abc import Sequence
 
-from payres.cli.session import Resource, Session
+from payres.cli.session import Resource
 from payres.cli.wallet import describe
 from payres.grants.passwords import verify_password
 from payres.operator import wallets
 from payres.store import wallets as wallet_store
-from payres.store.work import Transaction
+from payres.store.work import Work
 
 ASSET, SCALE = "USD", 2
 BALANCES = {"alice": "1000.00", "bob": None}
 
 
-def open_demo_wallets(tx: Transaction, now: int) -> None:
+def open_demo_wallets(work: Work) -> None:
     """Opens alice, who has 1000.00 USD, and bob, in a database without wallets; leaves every other one alone."""
-    if wallet_store.list_wallets(tx):
+    if wallet_store.list_wallets(work):
         return
     for path, balance in BALANCES.items():
-        wallets.create_wallet(tx, path, ASSET, SCALE, path.capitalize(), _password(path), now)
+        wallets.create_wallet(work, path, ASSET, SCALE, path.capitalize(), _password(path))
         if balance is not None:
-            wallets.deposit(tx, path, balance, now)
+            wallets.deposit(work, path, balance)
 
 
-def find_demo_wallets(session: Session, tx: Transaction) -> Sequence[Resource]:
+def find_demo_wallets(work: Work) -> Sequence[Resource]:
     """Those that still have the password of the demonstration, with it."""
-    found = [record for path in BALANCES if (record := wallet_store.find_wallet(tx, path))]
+    found = [record for path in BALANCES if (record := wallet_store.find_wallet(work, path))]
     return [
-        {**describe(session, tx, record), "password": _password(record.path)}
+        {**describe(work, record), "password": _password(record.path)}
         for record in found
         if verify_password(record, _password(record.path))
     ]

@@ -1,22 +1,27 @@
-"""`payres explain`: what the server makes of a captured request, step by step, and why it refuses it."""
+"""`payres explain`: what the server makes of a captured request, step by step, and why it would reject it."""
 
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 
 from payres.cli.key import read_key
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time, parse_time
+from payres.endpoints import find_endpoint
+from payres.http.accept import accepts
+from payres.http.responses import JSON
 from payres.operator.wallets import require_wallet
+from payres.signatures.base import Message, field_value, header_fields
+from payres.signatures.capture import read_capture
+from payres.signatures.explain import MISSING_TOKEN, Explanation, KnownKey, Verdict
+from payres.signatures.jwk import JWK
+from payres.signatures.parameters import Policy
 from payres.store import wallets as wallet_store
-from payres.store.work import Transaction
+from payres.store.work import Work
 
-if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
-    from payres.signatures.explain import Explanation, KnownKey
-
-# Of all headers only these can make a difference to the signature, besides those that it covers.
-TELLING = {"host", "authorization", "content-type", "content-length", "content-digest", "digest", "date", "forwarded"}
+# Besides the headers that a signature covers, only these can make a difference to it.
+RELEVANT = {"host", "authorization", "content-type", "content-length", "content-digest", "digest", "date", "forwarded"}
 SIGNED = {"signature-input", "signature"}
 # Opened when it is read, so that a misspelt second file does not leave the first one open.
 INPUT = click.File("rb", lazy=True)
@@ -41,21 +46,14 @@ def explain(
     wallet: str | None,
     at: str | None,
 ) -> None:
-    """Explain why a signed request is accepted or refused.
-
-    FILE is a raw HTTP/1.1 request, - or nothing for standard input. Each rule is applied, whatever the others say; of
-    the usual mistakes those are named with which the signature or the digest is found to be right. The output shows
+    """FILE is a raw HTTP/1.1 request, - or nothing for standard input. Each rule is applied, whatever the others say;
+    of the usual mistakes those are named with which the signature or the digest is found to be right. The output shows
     what the request holds, access tokens included. The exit code is 0 for an accepted request and 1 for a refused one.
 
     \b
     Examples: payres explain request.txt --wallet alice
               payres explain request.txt --jwk public.jwk --at 2026-01-31T09:30:00Z
     """
-    from payres.cli.endpoints import endpoint_errors
-    from payres.signatures.capture import read_capture
-    from payres.signatures.explain import Explanation, KnownKey
-    from payres.signatures.parameters import Policy
-
     if any(key is not None and key.name == file.name == "-" for key in (jwk, pem)):
         raise click.UsageError("The request and the key cannot both come from standard input")
     if wallet is None:
@@ -64,9 +62,9 @@ def explain(
         raise click.UsageError("Give either --wallet, or a key of your own with --jwk or --pem")
     else:
         path = session.wallet_path(wallet)
-        keys = session.read(lambda tx: _wallet_keys(tx, path))
+        keys = session.read(lambda work: _wallet_keys(work, path))
     try:
-        now = session.clock.now() if at is None else parse_time(at)
+        now = session.world.clock.now() if at is None else parse_time(at)
     except ValueError as error:
         raise click.UsageError(f"--at: {error}") from error
     try:
@@ -80,13 +78,38 @@ def explain(
     click.get_current_context().exit(0 if found.verdict.reason is None else 1)
 
 
-def _wallet_keys(tx: Transaction, path: str) -> list["KnownKey"]:
-    from payres.signatures.explain import KnownKey
-    from payres.signatures.jwk import JWK
+def endpoint_errors(message: Message) -> list[Verdict]:
+    """Why the server rejects the request before it looks at its signature; what it looks at first comes first."""
+    path = "/" + message.target_uri.partition("://")[2].partition("/")[2].partition("?")[0]
+    endpoint = find_endpoint(message.method, path)
+    if endpoint is None:
+        return []
+    errors = []
+    if not accepts(_header(message, b"accept")):
+        says = f"Accept rules out {JSON}, which is all that the server answers with."
+        errors.append(Verdict("not_acceptable", says))
+    media_type = _header(message, b"content-type").partition(";")[0].strip().lower()
+    if message.body and endpoint.takes_json and media_type != JSON:
+        errors.append(Verdict("unsupported_media_type", f"Send the body as Content-Type: {JSON}."))
+    is_public = endpoint.is_public and b"authorization" not in header_fields(message.headers)
+    if endpoint.needs_token and not is_public and not _has_token(message):
+        errors.append(Verdict(MISSING_TOKEN, "Send the access token as Authorization: GNAP <token>."))
+    return errors
 
-    wallet = require_wallet(tx, path)
+
+def _has_token(message: Message) -> bool:
+    scheme, _, token = _header(message, b"authorization").partition(" ")
+    return scheme.lower() == "gnap" and bool(token.strip())
+
+
+def _header(message: Message, name: bytes) -> str:
+    return field_value(header_fields(message.headers).get(name, ())).decode("latin-1")
+
+
+def _wallet_keys(work: Work, path: str) -> list[KnownKey]:
+    wallet = require_wallet(work, path)
     keys = []
-    for record in wallet_store.list_keys(tx, wallet.id, revoked=True):
+    for record in wallet_store.list_keys(work, wallet.id, revoked=True):
         unusable = None if wallet.active else "belongs to a wallet that is not active"
         if record.revoked_at is not None:
             unusable = f"was revoked at {format_time(record.revoked_at)}"
@@ -94,14 +117,14 @@ def _wallet_keys(tx: Transaction, path: str) -> list["KnownKey"]:
     return keys
 
 
-def _lines(session: Session, found: "Explanation", now: int) -> Iterator[str]:
+def _lines(session: Session, found: Explanation, now: int) -> Iterator[str]:
     steps = [(title, lines) for title, lines in _steps(session, found, now) if lines]
     for number, (title, lines) in enumerate(steps, start=1):
         yield f"{number}. {title}"
         yield from (f"   {printable(line)}" for line in lines)
 
 
-def _steps(session: Session, found: "Explanation", now: int) -> Iterator[tuple[str, list[str]]]:
+def _steps(session: Session, found: Explanation, now: int) -> Iterator[tuple[str, list[str]]]:
     message, verdict, entry = found.message, found.verdict, found.entry
     yield (
         "Request",
@@ -126,12 +149,12 @@ def _steps(session: Session, found: "Explanation", now: int) -> Iterator[tuple[s
         yield "Likely cause", _causes(found)
 
 
-def _headers(found: "Explanation") -> list[tuple[str, str]]:
+def _headers(found: Explanation) -> list[tuple[str, str]]:
     """What was signed, and what may differ from it."""
-    telling = TELLING | SIGNED | set(found.components or ())
+    relevant = RELEVANT | SIGNED | set(found.components or ())
     named = [(name.decode("ascii"), value) for name, value in found.message.headers]
     return [
-        (name, printable(_text(value))) for name, value in named if name in telling or name.startswith("x-forwarded-")
+        (name, printable(_text(value))) for name, value in named if name in relevant or name.startswith("x-forwarded-")
     ]
 
 
@@ -140,7 +163,7 @@ def _parameters(text: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pieces]
 
 
-def _causes(found: "Explanation") -> list[str]:
+def _causes(found: Explanation) -> list[str]:
     if found.causes:
         return [f"- {cause.sentence}" for cause in found.causes]
     tried = f" ({found.tried} variations were tried)" if found.tried else ""
@@ -160,7 +183,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
-def _resource(found: "Explanation", now: int) -> Resource:
+def _resource(found: Explanation, now: int) -> Resource:
     key, entry = found.key, found.entry
     return {
         "accepted": found.verdict.reason is None,

@@ -1,13 +1,10 @@
 """`payres grant`: what clients ask for, and the owner's answer when the operator gives it."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 import msgspec
 
 from payres.amounts import Asset, format_decimal
-from payres.cli.session import Resource, Session, with_session
+from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.grants import consent, tokens
@@ -21,10 +18,7 @@ STATES = ("pending", "approved", "issued", "denied", "revoked")
 
 @click.group()
 def grant() -> None:
-    """See what clients ask for; approve, deny and revoke it.
-
-    REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).
-    """
+    """REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`)."""
 
 
 @grant.command("list")
@@ -39,9 +33,13 @@ def list_all(session: Session, state: str | None, limit: int) -> None:
     \b
     Example: payres grant list --state pending
     """
-    found = session.read(lambda work: [_describe(session, work, one) for one in grants.list_grants(work, state, limit)])
-    lines = [f"{one['id']}  {one['state']:8}  {one['createdAt']}  {one['client']}" for one in found]
-    session.show({"grants": found}, "\n".join(lines) or "There are no grants")
+    found = session.read(lambda work: [_describe(work, one) for one in grants.list_grants(work, state, limit)])
+    session.show_list(
+        "grants",
+        found,
+        lambda grant: f"{grant['id']}  {grant['state']:8}  {grant['createdAt']}  {grant['client']}",
+        "There are no grants",
+    )
 
 
 @grant.command()
@@ -53,8 +51,8 @@ def show(session: Session, ref: str) -> None:
     \b
     Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
     """
-    resource = session.read(lambda work: _describe(session, work, _find(session, work, ref)))
-    session.show(resource, "\n".join(_lines(resource)))
+    resource = session.read(lambda work: _describe(work, _find(work, ref)))
+    session.show(resource, _text(resource))
 
 
 @grant.command()
@@ -94,22 +92,18 @@ def revoke(session: Session, ref: str) -> None:
     \b
     Example: payres grant revoke 0198c0de-...
     """
-
-    def unit(work: Work) -> Resource:
-        return _describe(session, work, tokens.revoke_grant(work, _find(session, work, ref).id))
-
-    resource = session.write(unit)
-    session.show(resource, "\n".join(_lines(resource)))
+    resource = session.write(lambda work: _describe(work, tokens.revoke_grant(work, _find(work, ref).id)))
+    session.show(resource, _text(resource))
 
 
 def _decide(session: Session, ref: str, approve: bool) -> None:
     def unit(work: Work) -> Resource:
-        record = _find(session, work, ref)
+        record = _find(work, ref)
         if grants.interaction_of_grant(work, record.id) is None:
             raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
         pending = consent.find_pending_of_grant(work, record.id)
         decision = consent.decide(work, pending, approve)
-        return {"grant": _describe(session, work, _find(session, work, record.id)), "redirect": decision.redirect}
+        return {"grant": _describe(work, _find(work, record.id)), "redirect": decision.redirect}
 
     resource = session.write(unit)
     word = "approved" if approve else "denied"
@@ -117,14 +111,14 @@ def _decide(session: Session, ref: str, approve: bool) -> None:
     session.show(resource, f"{word}\nredirect  {redirect}")
 
 
-def _find(session: Session, work: Work, ref: str) -> GrantRecord:
+def _find(work: Work, ref: str) -> GrantRecord:
     if "://" in ref:
-        if not session.urls.is_ours(ref):
+        if not work.urls.is_ours(ref):
             raise InvalidRequest(
-                f"{ref} is not under this server's base_url, which is {session.urls.base} by the settings here. Give"
+                f"{ref} is not under this server's base_url, which is {work.urls.base} by the settings here. Give"
                 " the id of the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
             )
-        identifier, _, nonce = canonical(ref).removeprefix(f"{session.urls.canonical_base}/interact/").partition("/")
+        identifier, _, nonce = canonical(ref).removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
         return consent.find_pending(work, identifier, nonce).grant
     record = grants.find_grant(work, ref)
     if record is None:
@@ -132,50 +126,49 @@ def _find(session: Session, work: Work, ref: str) -> GrantRecord:
     return record
 
 
-def _describe(session: Session, work: Work, record: GrantRecord) -> Resource:
+def _describe(work: Work, record: GrantRecord) -> Resource:
     owner = record.wallet_address_id
     return {
         "id": record.id,
         "state": record.state,
         "client": clients.client_by_id(work, record.client_id).identity,
         "clientName": record.client_name,
-        "walletAddress": None if owner is None else session.urls.wallet(wallets.wallet_by_id(work, owner).path),
+        "walletAddress": None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
         "access": msgspec.json.decode(record.access),
         "subject": msgspec.json.decode(record.subject) if record.subject else None,
-        "interaction": _describe_interaction(session, work, record.id),
+        "interaction": _describe_interaction(work, record.id),
         "createdAt": format_time(record.created_at),
         "endedAt": None if record.ended_at is None else format_time(record.ended_at),
     }
 
 
-def _describe_interaction(session: Session, work: Work, grant_id: str) -> Resource | None:
+def _describe_interaction(work: Work, grant_id: str) -> Resource | None:
     found = grants.interaction_of_grant(work, grant_id)
     if found is None:
         return None
     return {
-        "redirect": f"{session.urls.resource('interact', found.id)}/{found.nonce}",
+        "redirect": f"{work.urls.resource('interact', found.id)}/{found.nonce}",
         "finish": found.finish_uri,
         "expiresAt": format_time(found.expires_at),
         "decidedAt": None if found.decided_at is None else format_time(found.decided_at),
     }
 
 
-def _lines(resource: Resource) -> list[str]:
-    access, interaction = resource["access"], resource["interaction"]
-    assert isinstance(access, list)
-    lines = [
-        f"grant    {resource['id']}, {resource['state']}",
-        f"client   {resource['client']}" + (f" ({resource['clientName']})" if resource["clientName"] else ""),
-        f"owner    {resource['walletAddress'] or '(no consent needed)'}",
-        *(f"access   {_access_line(item)}" for item in access),
-        f"created  {resource['createdAt']}",
+def _text(grant: Resource) -> str:
+    name, interaction = grant["clientName"], grant["interaction"]
+    rows = [
+        ("grant", f"{grant['id']}, {grant['state']}"),
+        ("client", f"{grant['client']} ({name})" if name else grant["client"]),
+        ("owner", grant["walletAddress"] or "(no consent needed)"),
+        *(("access", _access_line(item)) for item in grant["access"]),
+        ("created", grant["createdAt"]),
     ]
-    if isinstance(interaction, dict):
-        lines.append(f"consent  {interaction['redirect']} until {interaction['expiresAt']}")
-    return lines
+    if interaction:
+        rows.append(("consent", f"{interaction['redirect']} until {interaction['expiresAt']}"))
+    return labelled(*rows)
 
 
-def _access_line(item: Mapping[str, Any]) -> str:
+def _access_line(item: Resource) -> str:
     limits = item.get("limits", {})
     parts = [f"{item['type']}: {', '.join(item['actions'])}"]
     if "identifier" in item:
@@ -190,6 +183,6 @@ def _access_line(item: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _amount(amount: Mapping[str, Any]) -> str:
+def _amount(amount: Resource) -> str:
     unit = Asset(amount["assetCode"], amount["assetScale"])
     return f"{format_decimal(int(amount['value']), unit)} {unit.code}"

@@ -1,30 +1,34 @@
-"""`payres key`: the public keys that prove a client's signatures."""
+"""`payres key`: the public keys that clients' signatures are verified with."""
 
 import os
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable
+from typing import IO
 
 import click
 import msgspec
 
-from payres.cli.session import Resource, Session, with_session
+from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.errors import InvalidRequest
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
+from payres.signatures.jwk import (
+    JWK,
+    generate_private_key,
+    jwk_from_pem,
+    jwk_from_public_bytes,
+    parse_jwk,
+    private_pem,
+)
 from payres.store import wallets as wallet_store
 from payres.store.wallets import KeyRecord, WalletRecord
-from payres.store.work import Transaction
-
-if TYPE_CHECKING:  # it loads cryptography, which most commands need not wait for
-    from payres.signatures.jwk import JWK
+from payres.store.work import Work
 
 
 @click.group()
 def key() -> None:
-    """Manage the public keys that clients sign with.
-
-    A client is known by a wallet address and signs its requests with a private key. The server takes a signature when
-    the public half is stored with that wallet address, under the key id (kid) that the signature names.
+    """A client is known by a wallet address and signs its requests with a private key. The server takes a signature
+    when the public half is stored with that wallet address, under the key id (kid) that the signature names.
     """
 
 
@@ -42,12 +46,7 @@ def add(session: Session, path: str, jwk: IO[bytes] | None, pem: IO[bytes] | Non
               payres key add alice --pem public.pem --kid my-app
     """
     public = read_key(jwk, pem, kid)
-
-    def unit(tx: Transaction) -> Resource:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        return _describe(session, wallet, keys.add_key(tx, wallet.path, public, session.clock.now()))
-
-    _show(session, session.write(unit))
+    _change(session, path, lambda work, wallet: keys.add_key(work, wallet, public))
 
 
 @key.command()
@@ -63,22 +62,19 @@ def generate(session: Session, path: str, out: str, kid: str | None) -> None:
     \b
     Example: payres key generate alice --out private.pem --kid my-app
     """
-    from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, private_pem
-
     private = generate_private_key()
+    kid = kid or session.world.identifiers.resource()
     try:
-        public = jwk_from_public_bytes(kid or session.identifiers.resource(), private.public_key().public_bytes_raw())
+        public = jwk_from_public_bytes(kid, private.public_key().public_bytes_raw())
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
 
-    def unit(tx: Transaction) -> Resource:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        record = keys.add_key(tx, wallet.path, public, session.clock.now())
+    def unit(work: Work, wallet: str) -> KeyRecord:
+        record = keys.add_key(work, wallet, public)
         _write_private(out, private_pem(private))  # before the commit: no key is stored whose other half was lost
-        return {**_describe(session, wallet, record), "privateKey": out}
+        return record
 
-    resource = session.write(unit)
-    _show(session, resource, f"private key     {out}")
+    _change(session, path, unit, privateKey=out)
 
 
 @key.command("list")
@@ -92,13 +88,16 @@ def list_all(session: Session, path: str, revoked: bool) -> None:
     Example: payres key list alice
     """
 
-    def unit(tx: Transaction) -> list[Resource]:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        return [_describe(session, wallet, record) for record in wallet_store.list_keys(tx, wallet.id, revoked)]
+    def unit(work: Work) -> list[Resource]:
+        wallet = require_wallet(work, session.wallet_path(path))
+        return [_describe(work, wallet, record) for record in wallet_store.list_keys(work, wallet.id, revoked)]
 
-    found = session.read(unit)
-    lines = [f"{one['kid']}  since {one['createdAt']}" + _revocation(one) for one in found]
-    session.show({"keys": found}, "\n".join(lines) or "The wallet has no keys; `payres key generate` makes one")
+    session.show_list(
+        "keys",
+        session.read(unit),
+        lambda key: f"{key['kid']}  since {key['createdAt']}{_revocation(key)}",
+        "The wallet has no keys; `payres key generate` makes one",
+    )
 
 
 @key.command()
@@ -113,18 +112,11 @@ def revoke(session: Session, path: str, kid: str) -> None:
     \b
     Example: payres key revoke alice my-app
     """
-
-    def unit(tx: Transaction) -> Resource:
-        wallet = require_wallet(tx, session.wallet_path(path))
-        return _describe(session, wallet, keys.revoke_key(tx, wallet.path, kid, session.clock.now()))
-
-    _show(session, session.write(unit))
+    _change(session, path, lambda work, wallet: keys.revoke_key(work, wallet, kid))
 
 
-def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> "JWK":
+def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> JWK:
     """The public key in one of the two files; a PEM takes its `kid` from the command line."""
-    from payres.signatures.jwk import jwk_from_pem, parse_jwk
-
     try:
         if jwk is not None and pem is None:
             if kid is not None:
@@ -137,6 +129,24 @@ def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> "
     except ValueError as error:
         raise InvalidRequest(f"The key cannot be used: {error}") from error
     raise click.UsageError("Give the key with either --jwk FILE, or --pem FILE and --kid KID")
+
+
+def _change(session: Session, path: str, unit: Callable[[Work, str], KeyRecord], **more: str) -> None:
+    """Runs the unit on the wallet at this path or address, and prints the key as it is then."""
+
+    def described(work: Work) -> Resource:
+        wallet = require_wallet(work, session.wallet_path(path))
+        return {**_describe(work, wallet, unit(work, wallet.path)), **more}
+
+    resource = session.write(described)
+    rows = [
+        ("wallet address", resource["walletAddress"]),
+        ("key id (kid)", f"{resource['kid']}{_revocation(resource)}"),
+        ("public key", msgspec.json.encode(resource["jwk"]).decode()),
+    ]
+    if "privateKey" in resource:
+        rows.append(("private key", resource["privateKey"]))
+    session.show(resource, labelled(*rows))
 
 
 def _write_private(path: str, pem: bytes) -> None:
@@ -152,10 +162,10 @@ def _write_private(path: str, pem: bytes) -> None:
         raise
 
 
-def _describe(session: Session, wallet: WalletRecord, record: KeyRecord) -> Resource:
+def _describe(work: Work, wallet: WalletRecord, record: KeyRecord) -> Resource:
     jwk = {"kid": record.kid, "x": record.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
     return {
-        "walletAddress": session.urls.wallet(wallet.path),
+        "walletAddress": work.urls.wallet(wallet.path),
         "kid": record.kid,
         "jwk": jwk,
         "createdAt": format_time(record.created_at),
@@ -163,15 +173,5 @@ def _describe(session: Session, wallet: WalletRecord, record: KeyRecord) -> Reso
     }
 
 
-def _show(session: Session, resource: Resource, *more: str) -> None:
-    lines = [
-        f"wallet address  {resource['walletAddress']}",
-        f"key id (kid)    {resource['kid']}{_revocation(resource)}",
-        f"public key      {msgspec.json.encode(resource['jwk']).decode()}",
-        *more,
-    ]
-    session.show(resource, "\n".join(lines))
-
-
-def _revocation(resource: Resource) -> str:
-    return f", revoked {resource['revokedAt']}" if resource["revokedAt"] else ""
+def _revocation(key: Resource) -> str:
+    return f", revoked {key['revokedAt']}" if key["revokedAt"] else ""

@@ -9,7 +9,7 @@ from payres.operator.invariants import Finding
 
 @click.group()
 def ledger() -> None:
-    """Check the ledger."""
+    pass
 
 
 @ledger.command()

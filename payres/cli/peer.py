@@ -1,13 +1,14 @@
-"""`payres peer`: Interledger peers, what they may owe, and what was settled with them elsewhere."""
+"""`payres peer`: Interledger peers, what they may owe, and what was settled with them outside of payres."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
-from payres.cli.secret_files import SecretFile, read_secret
-from payres.cli.session import Resource, Session, with_session
+from payres.cli.secret_options import secret_option
+from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.operator import assets, movements, peers
 from payres.operator.peers import NewPeer, PeerChange
@@ -15,14 +16,12 @@ from payres.store import accounts, packets
 from payres.store import assets as asset_store
 from payres.store import peers as peer_store
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 
 
 @click.group()
 def peer() -> None:
-    """Connect to other Interledger servers, and settle with them.
-
-    A peer is a server that payments go to and come from. What it owes us and we owe it is settled elsewhere, by bank
+    """A peer is a server that payments go to and come from. What it owes us and we owe it is settled elsewhere, by bank
     say, and booked with `payres peer deposit` and `payres peer withdraw`.
 
     Tokens on the command line can be read by others on the machine (`ps`). Files keep them secret.
@@ -32,13 +31,13 @@ def peer() -> None:
 @peer.command()
 @click.argument("name")
 @click.option("--ilp-address", required=True, metavar="ADDRESS", help="The peer's address, such as test.first-bank.")
-@click.option("--asset", required=True, metavar="CODE", help="The currency between the two, such as USD.")
-@click.option("--scale", required=True, type=click.IntRange(0, 255), help="Its number of decimals: 2 for cents.")
+@click.option("--asset", "asset_code", required=True, metavar="CODE", help="The currency between the two, such as USD.")
+@click.option(
+    "--scale", "asset_scale", required=True, type=click.IntRange(0, 255), help="Its number of decimals: 2 for cents."
+)
 @click.option("--url", required=True, metavar="URL", help="Where the peer takes packets (POST).")
-@click.option("--outgoing-token", metavar="TOKEN", help="What we show the peer.")
-@click.option("--outgoing-token-file", type=click.File("rb"), metavar="FILE", help="The same from a file, - for stdin.")
-@click.option("--incoming-token", metavar="TOKEN", help="What the peer shows us.")
-@click.option("--incoming-token-file", type=click.File("rb"), metavar="FILE", help="The same from a file, - for stdin.")
+@secret_option("outgoing-token", "TOKEN", "What we show the peer.")
+@secret_option("incoming-token", "TOKEN", "What the peer shows us.")
 @click.option("--max-packet", type=click.IntRange(1, MAX_LEDGER), metavar="N", help="Most in one packet, minor units.")
 @click.option(
     "--credit-limit",
@@ -48,21 +47,7 @@ def peer() -> None:
 )
 @click.option("--route", "routes", multiple=True, metavar="PREFIX", help="More addresses reached through it. Repeat.")
 @with_session
-def add(
-    session: Session,
-    name: str,
-    ilp_address: str,
-    asset: str,
-    scale: int,
-    url: str,
-    outgoing_token: str | None,
-    outgoing_token_file: SecretFile,
-    incoming_token: str | None,
-    incoming_token_file: SecretFile,
-    max_packet: int | None,
-    credit_limit: str,
-    routes: Sequence[str],
-) -> None:
+def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
     """Add a peer. It holds for the next packet.
 
     Both sides keep the link in one currency. Each shows the other a token: what is outgoing here is incoming there.
@@ -72,56 +57,32 @@ def add(
                --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\
                --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000
     """
-    outgoing, incoming = _read_tokens(outgoing_token, outgoing_token_file, incoming_token, incoming_token_file)
-    if outgoing is None or incoming is None:
-        missing = "outgoing" if outgoing is None else "incoming"
-        raise click.UsageError(f"Give the {missing} token with --{missing}-token-file FILE or --{missing}-token TOKEN")
+    for missing in ("outgoing", "incoming"):
+        if agreed[f"{missing}_token"] is None:
+            raise click.UsageError(
+                f"Give the {missing} token with --{missing}-token-file FILE or --{missing}-token TOKEN"
+            )
 
-    def unit(tx: Transaction) -> Resource:
-        record = assets.open_asset(tx, asset, scale)
-        new = NewPeer(
-            name=name,
-            ilp_address=ilp_address,
-            asset_code=asset,
-            asset_scale=scale,
-            url=url,
-            outgoing_token=outgoing,
-            incoming_token=incoming,
-            max_packet=max_packet,
-            credit_limit=movements.require_amount(credit_limit, record, least=0),
-            routes=routes,
-        )
-        return describe(tx, peers.add_peer(tx, new, session.settings.ilp_address, session.clock.now()))
+    def unit(work: Work) -> PeerRecord:
+        asset = assets.open_asset(work, agreed["asset_code"], agreed["asset_scale"])
+        limit = movements.require_amount(credit_limit, asset, least=0)
+        return peers.add_peer(work, NewPeer(credit_limit=limit, **agreed))
 
-    _show(session, session.write(unit, create=True))
-    _mind_plain_http(session, url)
+    _change(session, unit, create=True)
+    _warn_of_plain_http(session, agreed["url"])
 
 
 @peer.command()
 @click.argument("name")
 @click.option("--url", metavar="URL", help="Where the peer takes packets now.")
-@click.option("--outgoing-token", metavar="TOKEN", help="What we show the peer from now on.")
-@click.option("--outgoing-token-file", type=click.File("rb"), metavar="FILE", help="The same from a file, - for stdin.")
-@click.option("--incoming-token", metavar="TOKEN", help="What the peer shows us from now on.")
-@click.option("--incoming-token-file", type=click.File("rb"), metavar="FILE", help="The same from a file, - for stdin.")
+@secret_option("outgoing-token", "TOKEN", "What we show the peer from now on.")
+@secret_option("incoming-token", "TOKEN", "What the peer shows us from now on.")
 @click.option("--max-packet", type=click.IntRange(0, MAX_LEDGER), metavar="N", help="Most in one packet; 0 for any.")
 @click.option("--credit-limit", metavar="AMOUNT", help="What the peer may owe us.")
 @click.option("--route", "add_routes", multiple=True, metavar="PREFIX", help="One more route. Repeat.")
 @click.option("--no-route", "remove_routes", multiple=True, metavar="PREFIX", help="One route less. Repeat.")
 @with_session
-def change(
-    session: Session,
-    name: str,
-    url: str | None,
-    outgoing_token: str | None,
-    outgoing_token_file: SecretFile,
-    incoming_token: str | None,
-    incoming_token_file: SecretFile,
-    max_packet: int | None,
-    credit_limit: str | None,
-    add_routes: Sequence[str],
-    remove_routes: Sequence[str],
-) -> None:
+def change(session: Session, /, name: str, credit_limit: str | None, **changes: Any) -> None:
     """Change what was agreed with a peer. It holds for the next packet.
 
     What is not named stays as it is. The currency and the address of a peer are for ever: remove the peer and add it
@@ -130,26 +91,16 @@ def change(
     \b
     Example: payres peer change first-bank --credit-limit 2500.00 --route g
     """
-    outgoing, incoming = _read_tokens(outgoing_token, outgoing_token_file, incoming_token, incoming_token_file)
-    if (url, outgoing, incoming, max_packet, credit_limit) == (None,) * 5 and not add_routes and not remove_routes:
+    if credit_limit is None and all(value in (None, ()) for value in changes.values()):
         raise click.UsageError("Name what is to change, such as --credit-limit 2500.00")
 
-    def unit(tx: Transaction) -> Resource:
-        record = peers.require_peer(tx, name)
-        asset = asset_store.asset_by_id(tx, record.asset_id)
-        changes = PeerChange(
-            url=url,
-            outgoing_token=outgoing,
-            incoming_token=incoming,
-            max_packet=max_packet,
-            credit_limit=None if credit_limit is None else movements.require_amount(credit_limit, asset, least=0),
-            add_routes=add_routes,
-            remove_routes=remove_routes,
-        )
-        return describe(tx, peers.change_peer(tx, name, changes, session.settings.ilp_address))
+    def unit(work: Work) -> PeerRecord:
+        asset = asset_store.asset_by_id(work, peers.require_peer(work, name).asset_id)
+        limit = None if credit_limit is None else movements.require_amount(credit_limit, asset, least=0)
+        return peers.change_peer(work, name, PeerChange(credit_limit=limit, **changes))
 
-    _show(session, session.write(unit))
-    _mind_plain_http(session, url)
+    _change(session, unit)
+    _warn_of_plain_http(session, changes["url"])
 
 
 @peer.command("list")
@@ -160,9 +111,13 @@ def list_all(session: Session) -> None:
     \b
     Example: payres peer list
     """
-    found = session.read(lambda tx: [describe(tx, record) for record in peer_store.list_peers(tx)])
-    lines = [f"{one['name']}  {one['ilpAddress']}  {one['assetCode']}: {one['standing']}" for one in found]
-    session.show({"peers": found}, "\n".join(lines) or "There are no peers yet; `payres peer add` adds one")
+    found = session.read(lambda work: [_describe(work, record) for record in peer_store.list_peers(work)])
+    session.show_list(
+        "peers",
+        found,
+        lambda peer: f"{peer['name']}  {peer['ilpAddress']}  {peer['assetCode']}: {peer['standing']}",
+        "There are no peers yet; `payres peer add` adds one",
+    )
 
 
 @peer.command()
@@ -176,7 +131,8 @@ def show(session: Session, name: str) -> None:
     \b
     Example: payres peer show first-bank
     """
-    _show(session, session.read(lambda tx: describe(tx, peers.require_peer(tx, name))))
+    found = session.read(lambda work: _describe(work, peers.require_peer(work, name)))
+    session.show(found, _text(found))
 
 
 @peer.command()
@@ -191,8 +147,7 @@ def deposit(session: Session, name: str, amount: str) -> None:
     \b
     Example: payres peer deposit first-bank 100.00
     """
-    now = session.clock.now()
-    _show(session, session.write(lambda tx: describe(tx, peers.deposit(tx, name, amount, now))))
+    _change(session, lambda work: peers.deposit(work, name, amount))
 
 
 @peer.command()
@@ -208,8 +163,7 @@ def withdraw(session: Session, name: str, amount: str) -> None:
     \b
     Example: payres peer withdraw first-bank 100.00
     """
-    now = session.clock.now()
-    _show(session, session.write(lambda tx: describe(tx, peers.withdraw(tx, name, amount, now))))
+    _change(session, lambda work: peers.withdraw(work, name, amount))
 
 
 @peer.command()
@@ -224,24 +178,30 @@ def remove(session: Session, name: str) -> None:
     Example: payres peer remove first-bank
     """
 
-    def unit(tx: Transaction) -> Resource:
-        resource = describe(tx, peers.require_peer(tx, name))
-        peers.remove_peer(tx, name, session.clock.now())
+    def unit(work: Work) -> Resource:
+        resource = _describe(work, peers.require_peer(work, name))
+        peers.remove_peer(work, name)
         return resource
 
     session.show(session.write(unit), f"The peer {name} is removed")
 
 
-def describe(tx: Transaction, record: PeerRecord) -> Resource:
-    """A peer as it is printed, without its tokens. Amounts are decimals; the balance is what we owe the peer."""
+def _change(session: Session, unit: Callable[[Work], PeerRecord], create: bool = False) -> None:
+    """Runs the unit and prints the peer as it is then."""
+    resource = session.write(lambda work: _describe(work, unit(work)), create)
+    session.show(resource, _text(resource))
+
+
+def _describe(work: Work, record: PeerRecord) -> Resource:
+    """A peer without its tokens. Amounts are decimals; the balance is what we owe the peer."""
     asset = record.asset
-    count, amount = packets.in_flight(tx, record.id)
-    doubtful, doubt = packets.outcome_unknown(tx, record.id)
-    left = ledger.free_balance(accounts.account_by_id(tx, record.account_id))
+    count, amount = packets.in_flight(work, record.id)
+    unknown_count, unknown = packets.outcome_unknown(work, record.id)
+    left = ledger.free_balance(accounts.account_by_id(work, record.account_id))
     return {
         "name": record.name,
         "ilpAddress": record.ilp_address,
-        "routes": list(peer_store.routes_of_peer(tx, record.id)),
+        "routes": list(peer_store.routes_of_peer(work, record.id)),
         "url": record.url,
         "assetCode": record.asset_code,
         "assetScale": record.asset_scale,
@@ -251,7 +211,7 @@ def describe(tx: Transaction, record: PeerRecord) -> Resource:
         "left": format_decimal(left, asset),
         "reserved": format_decimal(record.held, asset),
         "inFlight": {"packets": count, "amount": format_decimal(amount, asset)},
-        "inDoubt": {"packets": doubtful, "amount": format_decimal(doubt, asset)},
+        "inDoubt": {"packets": unknown_count, "amount": format_decimal(unknown, asset)},
         "maxPacket": record.max_packet,
         "packetsReceived": record.packets_received,
         "packetsSent": record.packets_sent,
@@ -262,54 +222,32 @@ def describe(tx: Transaction, record: PeerRecord) -> Resource:
     }
 
 
-def _show(session: Session, resource: Resource) -> None:
-    code, in_flight, routes = resource["assetCode"], resource["inFlight"], resource["routes"]
-    in_doubt = resource["inDoubt"]
-    assert isinstance(in_flight, dict)
-    assert isinstance(in_doubt, dict)
-    assert isinstance(routes, list)
-    lines = [
-        f"peer             {resource['name']}",
-        f"ILP address      {resource['ilpAddress']}",
-        f"routes           {', '.join(routes) or '(none: nothing is sent to it)'}",
-        f"URL              {resource['url']}",
-        f"asset            {code} with scale {resource['assetScale']}",
-        f"balance          {resource['standing']}",
-        f"credit limit     {resource['creditLimit']} {code}; the peer can send {resource['left']} {code} more",
-        f"under way        {in_flight['packets']} packets to it with {in_flight['amount']} {code};"
-        f" {resource['reserved']} {code} reserved for packets from it",
-        f"in doubt         {in_doubt['packets']} packets that it never answered, with {in_doubt['amount']} {code}",
-        f"max packet       {_bound(resource)}",
-        f"packets          {resource['packetsReceived']} received, {resource['packetsSent']} sent",
-        f"repeats answers  {'yes' if resource['repeatsAnswers'] else 'no'}",
-        f"last error       {_last_error(resource)}",
-        f"created          {resource['createdAt']}",
-    ]
-    session.show(resource, "\n".join(lines))
-
-
-def _bound(resource: Resource) -> str:
-    if not isinstance(resource["maxPacket"], int):
-        return "(no bound)"
-    asset = Asset(str(resource["assetCode"]), int(str(resource["assetScale"])))
-    return f"{resource['maxPacket']}, which is {format_decimal(resource['maxPacket'], asset)} {asset.code}"
-
-
-def _last_error(resource: Resource) -> str:
-    return "(none)" if resource["lastError"] is None else f"{resource['lastErrorAt']}: {resource['lastError']}"
-
-
-def _read_tokens(
-    outgoing: str | None, outgoing_file: SecretFile, incoming: str | None, incoming_file: SecretFile
-) -> tuple[str | None, str | None]:
-    """The two tokens, each from its flag or a line of its file. In standard input the outgoing one comes first."""
-    return (
-        read_secret("outgoing-token", outgoing, outgoing_file),
-        read_secret("incoming-token", incoming, incoming_file),
+def _text(peer: Resource) -> str:
+    code, in_flight, unknown = peer["assetCode"], peer["inFlight"], peer["inDoubt"]
+    asset, most, error = Asset(code, peer["assetScale"]), peer["maxPacket"], peer["lastError"]
+    return labelled(
+        ("peer", peer["name"]),
+        ("ILP address", peer["ilpAddress"]),
+        ("routes", ", ".join(peer["routes"]) or "(none: nothing is sent to it)"),
+        ("URL", peer["url"]),
+        ("asset", f"{code} with scale {peer['assetScale']}"),
+        ("balance", peer["standing"]),
+        ("credit limit", f"{peer['creditLimit']} {code}; the peer can send {peer['left']} {code} more"),
+        (
+            "under way",
+            f"{in_flight['packets']} packets to it with {in_flight['amount']} {code};"
+            f" {peer['reserved']} {code} reserved for packets from it",
+        ),
+        ("in doubt", f"{unknown['packets']} packets that it never answered, with {unknown['amount']} {code}"),
+        ("max packet", f"{most}, which is {format_decimal(most, asset)} {code}" if most else "(no bound)"),
+        ("packets", f"{peer['packetsReceived']} received, {peer['packetsSent']} sent"),
+        ("repeats answers", "yes" if peer["repeatsAnswers"] else "no"),
+        ("last error", f"{peer['lastErrorAt']}: {error}" if error is not None else "(none)"),
+        ("created", peer["createdAt"]),
     )
 
 
-def _mind_plain_http(session: Session, url: str | None) -> None:
+def _warn_of_plain_http(session: Session, url: str | None) -> None:
     if url is not None and url.lower().startswith("http:") and not session.settings.allow_private_hosts:
         click.echo(
             "Mind: packets are sent to https URLs at public addresses only, unless allow_private_hosts is on", err=True

@@ -1,4 +1,4 @@
-"""`payres init` and `payres serve`: set a server up, and run it until it is told to stop."""
+"""`payres init` and `payres serve`: set a server up, and run it until a signal stops it."""
 
 import errno
 import gc
@@ -30,7 +30,7 @@ CONFIG = "payres.toml"
 @click.command()
 @with_session
 def init(session: Session) -> None:
-    """Write an annotated payres.toml and create the database. Safe to repeat: what is there stays as it is.
+    """Safe to repeat: what is there stays as it is.
 
     \b
     Example: payres init --database shop.db
@@ -55,9 +55,7 @@ def init(session: Session) -> None:
 @click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
 @with_session
 def serve(session: Session, demo: bool) -> None:
-    """Run the server.
-
-    It stops on SIGTERM or Ctrl-C, after finishing the requests under way; Ctrl-C again cuts them.
+    """It stops on SIGTERM or Ctrl-C, after finishing the requests under way; Ctrl-C again cuts them.
 
     \b
     Example: payres serve --port 8080 --demo
@@ -66,7 +64,7 @@ def serve(session: Session, demo: bool) -> None:
         signal.signal(number, _stop)
     with _listen(session.settings) as listener:
         with server_lock(session.settings.database):
-            pass  # so that a second server is refused in a sentence; the application takes the lock when it starts
+            pass  # a second server fails here, with one sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
         _allow_connections()
         server = _build(session.settings)
@@ -130,13 +128,13 @@ def _announce(session: Session, demo: bool) -> None:
     from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
 
     if demo:
-        session.write(lambda tx: open_demo_wallets(tx, session.clock.now()), create=True)
+        session.write(open_demo_wallets, create=True)
     wallets = session.write(count_wallets, create=True)
     settings = session.settings
     resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": wallets}
     lines = [f"payres {__version__} serves {settings.base_url} from {settings.database} (wallets: {wallets})"]
     if demo:
-        found = session.read(lambda tx: find_demo_wallets(session, tx))
+        found = session.read(find_demo_wallets)
         resource["demoWallets"] = found
         lines.append(introduce(found))
     elif wallets == 0:

@@ -5,7 +5,7 @@ for the server's next request.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
@@ -19,11 +19,11 @@ from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
 from payres.store.fail_stop import FailStop
 from payres.store.migrations import UnusableDatabase
-from payres.store.work import Transaction, Work, world
+from payres.store.work import Work, world
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Resource = Mapping[str, object]
+Resource = Mapping[str, Any]
 
 SETTING_FLAGS = ("database", "host", "port", "base_url")
 
@@ -35,9 +35,6 @@ class Session:
         self.settings = settings
         self.as_json = as_json
         self.world = world(settings)
-        self.urls = self.world.urls
-        self.clock = self.world.clock
-        self.identifiers = self.world.identifiers
 
     def write(self, unit: Callable[[Work], T], create: bool = False) -> T:
         """The unit's result, once its work is committed. With `create`, a missing database is made first."""
@@ -50,6 +47,10 @@ class Session:
     def show(self, resource: Resource, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
+
+    def show_list(self, name: str, resources: Sequence[Resource], line: Callable[[Resource], str], none: str) -> None:
+        """Prints a list: as the member `name` of one JSON object, or a line each; `none` when it is empty."""
+        self.show({name: resources}, "\n".join(map(line, resources)) or none)
 
     def database(self) -> str:
         """The path of the database, which must be there."""
@@ -64,15 +65,33 @@ class Session:
         """The path of a wallet of this server, which may be given as its whole wallet address."""
         if "://" not in text:
             return text
-        path = self.urls.wallet_path(text)
+        path = self.world.urls.wallet_path(text)
         if path is None:
             raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
         return path
 
     def _run(self, unit: Callable[[Work], T], begin: str, create: bool) -> T:
         path = self.settings.database if create else self.database()
-        with open_database(path, begin) as tx:
-            return unit(Work(tx, self.world))
+        connection = None
+        try:
+            connection = connect_writer(path)  # makes or migrates the file as needed
+            connection.execute(begin)
+            result = unit(Work(connection, self.world))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+            reason = "another program holds it; try again" if busy else str(error)
+            raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
+        finally:
+            if connection is not None:
+                connection.close()  # which undoes what was not committed
+        return result
+
+
+def labelled(*rows: tuple[str, object]) -> str:
+    """One line a row: the label, and the value in a column of its own."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
 
 
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
@@ -85,7 +104,7 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
     def run(ctx: click.Context, /, *args: Any, as_json: bool, **options: Any) -> None:
         flags = {name: options.pop(name, None) for name in SETTING_FLAGS}
         flags["database"] = flags["database"] or ctx.find_root().params.get("database")
-        with sentences():
+        with errors_in_sentences():
             session = Session(load_settings(flags), as_json)
             command(session, *args, **options)
 
@@ -93,35 +112,15 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
 
 
 @contextmanager
-def open_database(path: str, begin: str) -> Iterator[Transaction]:
-    """A transaction on a database file, made or migrated as needed; committed at the end, or undone by an exception."""
-    connection = None
-    try:
-        connection = connect_writer(path)
-        connection.execute(begin)
-        yield connection
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
-        reason = "another program holds it; try again" if busy else str(error)
-        raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
-    finally:
-        if connection is not None:
-            connection.close()  # which undoes what was not committed
-
-
-@contextmanager
-def sentences() -> Iterator[None]:
-    """Turns whatever stops a command into one sentence for its user (exit code 1)."""
+def errors_in_sentences() -> Iterator[None]:
+    """Turns an error into one sentence for the user (exit code 1)."""
     try:
         yield
-    except DomainError as error:
-        raise click.ClickException(str(error)) from error
-    except (SettingsError, UnusableDatabase) as error:
+    except (DomainError, SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error)) from error
     except FailStop as error:
         raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
     except BrokenPipeError:
-        raise  # whoever read our output has had enough; click ends quietly
+        raise  # the reader of our output has closed it; click ends without a word
     except OSError as error:
         raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror or error}") from error

@@ -1,23 +1,24 @@
 """`payres wallet`: wallet addresses and the money in them."""
 
+from collections.abc import Callable
+from functools import partial
+
 import click
 
 from payres.amounts import format_decimal
-from payres.cli.secret_files import SecretFile, read_secret
-from payres.cli.session import Resource, Session, with_session
+from payres.cli.secret_options import secret_option
+from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.operator import wallets
 from payres.store import accounts
 from payres.store import wallets as wallet_store
 from payres.store.wallets import WalletRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 
 
 @click.group()
 def wallet() -> None:
-    """Open wallets and move money in and out of them.
-
-    PATH is what follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The whole wallet
+    """PATH is what follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The whole wallet
     address works too.
     """
 
@@ -29,33 +30,22 @@ def wallet() -> None:
 @click.option(
     "--name", metavar="TEXT", help="The name that others see, and that an app shows when it asks for consent."
 )
-@click.option(
-    "--password",
-    metavar="TEXT",
-    help="What the owner signs in with. Here others can see it in ps; `payres wallet password` asks for it.",
+@secret_option(
+    "password",
+    "TEXT",
+    "What the owner signs in with. Here others can see it in ps; `payres wallet password` asks for it.",
 )
-@click.option("--password-file", type=click.File("rb"), metavar="FILE", help="The same from a file, - for stdin.")
 @with_session
-def create(
-    session: Session,
-    path: str,
-    asset: str,
-    scale: int,
-    name: str | None,
-    password: str | None,
-    password_file: SecretFile,
-) -> None:
+def create(session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None) -> None:
     """Open a wallet and print its wallet address. The database is made when there is none.
 
     \b
     Example: payres wallet create alice --asset USD --scale 2 --name Alice
     """
-    secret = read_secret("password", password, password_file)
 
-    def unit(tx: Transaction) -> Resource:
-        now = session.clock.now()
-        opened = wallets.create_wallet(tx, session.wallet_path(path), asset, scale, name, secret, now)
-        return describe(session, tx, opened)
+    def unit(work: Work) -> Resource:
+        opened = wallets.create_wallet(work, session.wallet_path(path), asset, scale, name, password)
+        return describe(work, opened)
 
     resource = session.write(unit, create=True)
     session.show(resource, str(resource["walletAddress"]))
@@ -69,9 +59,13 @@ def list_all(session: Session) -> None:
     \b
     Example: payres wallet list
     """
-    found = session.read(lambda tx: [describe(session, tx, record) for record in wallet_store.list_wallets(tx)])
-    lines = [f"{one['walletAddress']}  {_money(one)}{_remark(one)}" for one in found]
-    session.show({"wallets": found}, "\n".join(lines) or "There are no wallets yet; `payres wallet create` opens one")
+    found = session.read(lambda work: [describe(work, record) for record in wallet_store.list_wallets(work)])
+    session.show_list(
+        "wallets",
+        found,
+        lambda wallet: f"{wallet['walletAddress']}  {_balance(wallet)}",
+        "There are no wallets yet; `payres wallet create` opens one",
+    )
 
 
 @wallet.command()
@@ -83,9 +77,8 @@ def show(session: Session, path: str) -> None:
     \b
     Example: payres wallet show alice
     """
-    _show(
-        session, session.read(lambda tx: describe(session, tx, wallets.require_wallet(tx, session.wallet_path(path))))
-    )
+    found = session.read(lambda work: describe(work, wallets.require_wallet(work, session.wallet_path(path))))
+    session.show(found, _text(found))
 
 
 @wallet.command()
@@ -98,11 +91,7 @@ def deposit(session: Session, path: str, amount: str) -> None:
     \b
     Example: payres wallet deposit alice 100.00
     """
-
-    def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.deposit(tx, session.wallet_path(path), amount, session.clock.now()))
-
-    _show(session, session.write(unit))
+    _change(session, path, lambda work, wallet: wallets.deposit(work, wallet, amount))
 
 
 @wallet.command()
@@ -115,11 +104,7 @@ def withdraw(session: Session, path: str, amount: str) -> None:
     \b
     Example: payres wallet withdraw alice 100.00
     """
-
-    def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.withdraw(tx, session.wallet_path(path), amount, session.clock.now()))
-
-    _show(session, session.write(unit))
+    _change(session, path, lambda work, wallet: wallets.withdraw(work, wallet, amount))
 
 
 @wallet.command()
@@ -131,7 +116,7 @@ def deactivate(session: Session, path: str) -> None:
     \b
     Example: payres wallet deactivate alice
     """
-    _show(session, session.write(lambda tx: describe(session, tx, wallets.deactivate(tx, session.wallet_path(path)))))
+    _change(session, path, wallets.deactivate)
 
 
 @wallet.command()
@@ -143,39 +128,38 @@ def activate(session: Session, path: str) -> None:
     \b
     Example: payres wallet activate alice
     """
-    _show(session, session.write(lambda tx: describe(session, tx, wallets.activate(tx, session.wallet_path(path)))))
+    _change(session, path, wallets.activate)
 
 
 @wallet.command()
 @click.argument("path")
-@click.option(
-    "--password-file",
-    type=click.File("rb"),
-    metavar="FILE",
-    help="A file whose first line is the new password, - for stdin; asked for when left out.",
+@secret_option(
+    "password", None, file_help="A file whose first line is the new password, - for stdin; asked for when left out."
 )
 @with_session
-def password(session: Session, path: str, password_file: SecretFile) -> None:
+def password(session: Session, path: str, password: str | None) -> None:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again.
 
     \b
     Example: payres wallet password alice
     """
-    given = read_secret("password", None, password_file)
-    secret = _ask_password() if given is None else given
-
-    def unit(tx: Transaction) -> Resource:
-        return describe(session, tx, wallets.set_password(tx, session.wallet_path(path), secret))
-
-    _show(session, session.write(unit))
+    if password is None:  # the prompt goes to standard error: standard output belongs to the resource
+        password = str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+    _change(session, path, partial(wallets.set_password, password=password))
 
 
-def describe(session: Session, tx: Transaction, record: WalletRecord) -> Resource:
+def _change(session: Session, path: str, unit: Callable[[Work, str], WalletRecord]) -> None:
+    """Runs the unit on the wallet at this path or address, and prints it as it is then."""
+    resource = session.write(lambda work: describe(work, unit(work, session.wallet_path(path))))
+    session.show(resource, _text(resource))
+
+
+def describe(work: Work, record: WalletRecord) -> Resource:
     """A wallet as it is printed; the amounts are decimals."""
-    account = accounts.account_by_id(tx, record.account_id)
+    account = accounts.account_by_id(work, record.account_id)
     asset = record.asset
     return {
-        "walletAddress": session.urls.wallet(record.path),
+        "walletAddress": work.urls.wallet(record.path),
         "path": record.path,
         "publicName": record.public_name,
         "assetCode": record.asset_code,
@@ -188,26 +172,17 @@ def describe(session: Session, tx: Transaction, record: WalletRecord) -> Resourc
     }
 
 
-def _ask_password() -> str:
-    # The prompt goes to standard error: standard output belongs to the resource.
-    return str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+def _text(wallet: Resource) -> str:
+    return labelled(
+        ("wallet address", wallet["walletAddress"]),
+        ("balance", _balance(wallet)),
+        ("public name", wallet["publicName"] or "(none)"),
+        ("password", "set" if wallet["canSignIn"] else "(none: set one to give consent in the browser)"),
+        ("created", wallet["createdAt"]),
+    )
 
 
-def _show(session: Session, resource: Resource) -> None:
-    lines = [
-        f"wallet address  {resource['walletAddress']}",
-        f"balance         {_money(resource)}{_remark(resource)}",
-        f"public name     {resource['publicName'] or '(none)'}",
-        f"password        {'set' if resource['canSignIn'] else '(none: set one to give consent in the browser)'}",
-        f"created         {resource['createdAt']}",
-    ]
-    session.show(resource, "\n".join(lines))
-
-
-def _money(resource: Resource) -> str:
-    return f"{resource['balance']} {resource['assetCode']}"
-
-
-def _remark(resource: Resource) -> str:
-    reserved = f", {resource['reserved']} of it reserved" if str(resource["reserved"]).strip("0.") else ""
-    return reserved + (", inactive" if resource["state"] != "active" else "")
+def _balance(wallet: Resource) -> str:
+    held = f", {wallet['reserved']} of it reserved" if wallet["reserved"].strip("0.") else ""
+    state = ", inactive" if wallet["state"] != "active" else ""
+    return f"{wallet['balance']} {wallet['assetCode']}{held}{state}"

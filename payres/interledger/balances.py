@@ -39,7 +39,7 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
             source_asset = _hold_of_peer(work, packet)
         if source_asset != peer.asset_id:
             liquidity = ledger.operator_account(work, peer.asset_id, "liquidity")
-            ledger.hold(work, liquidity, packet.amount, None, work.now, packet.id)
+            ledger.hold(work, liquidity, packet.amount, packet_id=packet.id)
     except NotEnough as lack:
         if packet.outgoing_payment_id is not None:
             message = "there is not enough liquidity for the exchange"
@@ -66,10 +66,10 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     source, liquidity = _holds(work, packet)
     target = peers.account_of_peer(work, packet.to_peer_id)
     if liquidity is None:
-        ledger.post(work, source.id, target, packet.source_amount, "payment", work.now, packet_id=packet.id)
+        ledger.post(work, source.id, target, packet.source_amount, "payment", packet_id=packet.id)
     else:
         _post_to_liquidity(work, source, packet)
-        ledger.post(work, liquidity.id, target, packet.amount, "payment", work.now, packet_id=packet.id)
+        ledger.post(work, liquidity.id, target, packet.amount, "payment", packet_id=packet.id)
     if packet.outgoing_payment_id is not None:
         # The receiver says so, and STREAM can express more than a row can hold.
         outgoing.add_sent(work, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
@@ -120,14 +120,14 @@ def _hold_of_peer(work: Work, packet: PacketRecord) -> int:
     payer = peers.peer_by_id(work, packet.from_peer_id) if packet.from_peer_id is not None else None
     if payer is None:  # removed since its token was checked
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY)
-    ledger.hold(work, payer.account_id, packet.source_amount, None, work.now, packet.id)
+    ledger.hold(work, payer.account_id, packet.source_amount, packet_id=packet.id)
     return payer.asset_id
 
 
 def _post_to_liquidity(work: Work, source: HoldRecord, packet: PacketRecord) -> None:
     """The payer's side of the packet, into the liquidity of its asset."""
     liquidity = ledger.operator_account(work, accounts.account_by_id(work, source.account_id).asset_id, "liquidity")
-    ledger.post(work, source.id, liquidity, packet.source_amount, "exchange", work.now, packet_id=packet.id)
+    ledger.post(work, source.id, liquidity, packet.source_amount, "exchange", packet_id=packet.id)
 
 
 def _holds(work: Work, packet: PacketRecord) -> tuple[HoldRecord, HoldRecord | None]:

@@ -203,14 +203,12 @@ def _move(work: Work, arrival: Arrival, wallet: WalletRecord, payment_id: str | 
     """
     peer, target = arrival.peer, wallet.account_id
     if peer.asset_id == wallet.asset_id:
-        ledger.transfer(
-            work, peer.account_id, target, arrival.sent, "payment", work.now, incoming_payment_id=payment_id
-        )
+        ledger.transfer(work, peer.account_id, target, arrival.sent, "payment", incoming_payment_id=payment_id)
         return
     source_asset = peer.asset
     if converted(work, arrival.sent, source_asset, arrival.asset) != arrival.arrived:
         raise Rejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
     taken = operator_account(work, peer.asset_id, "liquidity")
     given = operator_account(work, wallet.asset_id, "liquidity")
-    ledger.transfer(work, peer.account_id, taken, arrival.sent, "exchange", work.now, incoming_payment_id=payment_id)
-    ledger.transfer(work, given, target, arrival.arrived, "payment", work.now, incoming_payment_id=payment_id)
+    ledger.transfer(work, peer.account_id, taken, arrival.sent, "exchange", incoming_payment_id=payment_id)
+    ledger.transfer(work, given, target, arrival.arrived, "payment", incoming_payment_id=payment_id)

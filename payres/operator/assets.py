@@ -1,27 +1,31 @@
-"""Assets as the operator sets them up: their codes, what sending in them costs, and their exchange rates."""
+"""Assets as the operator sets them up: their codes, fees and exchange rates, and the operator's own money in them.
 
+That money is the liquidity, which pays receivers in other assets, and the collected fees.
+"""
+
+from payres import ledger
 from payres.amounts import Fee, parse_rate
 from payres.errors import InvalidRequest, NotFound
 from payres.operator import movements
 from payres.store import assets
 from payres.store.assets import AssetRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 
 MAX_CODE_LENGTH = 32
 MAX_SCALE = 255
 
 
-def open_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
+def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """The asset, made on first use. Raises InvalidRequest for what Open Payments cannot carry."""
     require_code(code)
     if not 0 <= scale <= MAX_SCALE:
         raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
-    return assets.ensure_asset(tx, code, scale)
+    return assets.ensure_asset(work, code, scale)
 
 
-def require_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
+def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """An asset that is in use here already. Raises NotFound."""
-    asset = assets.find_asset(tx, code, scale)
+    asset = assets.find_asset(work, code, scale)
     if asset is None:
         raise NotFound(f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
     return asset
@@ -38,21 +42,21 @@ def require_code(code: str) -> str:
     return code
 
 
-def set_fee(tx: Transaction, code: str, scale: int, fixed: str, basis_points: int) -> AssetRecord:
+def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) -> AssetRecord:
     """Sets what sending from wallets of the asset costs: a decimal amount plus ten-thousandths of what is sent.
 
     It holds for quotes made from now on. Raises InvalidAmount, InvalidRequest.
     """
-    asset = open_asset(tx, code, scale)
+    asset = open_asset(work, code, scale)
     try:
         fee = Fee(movements.require_amount(fixed, asset, least=0), basis_points)
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
-    assets.set_fee(tx, asset.id, fee.fixed, fee.basis_points)
-    return assets.asset_by_id(tx, asset.id)
+    assets.set_fee(work, asset.id, fee.fixed, fee.basis_points)
+    return assets.asset_by_id(work, asset.id)
 
 
-def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> None:
+def set_rate(work: Work, base: str, counter: str, rate: str) -> None:
     """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set on its own.
 
     It holds for quotes made from now on, before any rate of the rates service. Raises InvalidRequest.
@@ -63,10 +67,33 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
         parse_rate(rate)
     except ValueError as error:
         raise InvalidRequest(f"{rate!r} cannot be a rate: {error}", field="rate") from error
-    assets.set_rate(tx, base, counter, rate, now)
+    assets.set_rate(work, base, counter, rate, work.now)
 
 
-def remove_rate(tx: Transaction, base: str, counter: str) -> None:
+def remove_rate(work: Work, base: str, counter: str) -> None:
     """Removes a rate; what the rates service says counts again. Raises NotFound."""
-    if not assets.remove_rate(tx, base, counter):
+    if not assets.remove_rate(work, base, counter):
         raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
+
+
+def deposit_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
+    """Moves "100.00", say, from outside into the asset's liquidity. Raises InvalidRequest, InvalidAmount."""
+    asset = open_asset(work, code, scale)
+    movements.pay_in(work, ledger.operator_account(work, asset.id, "liquidity"), asset, text)
+    return asset
+
+
+def withdraw_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
+    """Takes liquidity out again. Raises NotFound, InvalidAmount, InsufficientFunds."""
+    return _withdraw(work, code, scale, text, "liquidity", f"The liquidity in {code} with scale {scale}")
+
+
+def withdraw_fees(work: Work, code: str, scale: int, text: str) -> AssetRecord:
+    """Takes collected fees out. Raises NotFound, InvalidAmount, InsufficientFunds."""
+    return _withdraw(work, code, scale, text, "fees", f"The fees account in {code} with scale {scale}")
+
+
+def _withdraw(work: Work, code: str, scale: int, text: str, kind: str, holder: str) -> AssetRecord:
+    asset = require_asset(work, code, scale)
+    movements.pay_out(work, ledger.operator_account(work, asset.id, kind), asset, text, holder, kind)
+    return asset

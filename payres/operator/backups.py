@@ -46,7 +46,7 @@ class Restored(msgspec.Struct, frozen=True):
 def make_backup(database: Path, destination: Path, overwrite: bool, now: int) -> Backup:
     """Copies the database, verifies the copy and gives it its name. A directory gets a file named by the time.
 
-    Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that is not sound is kept as `.broken`.
+    Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that is not sound is named `.broken`.
     """
     target = destination / f"{database.stem}-{stamp(now)}{database.suffix}" if destination.is_dir() else destination
     check_not_linked(str(database))  # to read it is to work a log into it, which may be another name's
@@ -63,15 +63,15 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
 
 
 def restore_backup(source: Path, database: Path, now: int) -> Restored:
-    """Verifies a copy of the backup and puts it in the database's place, in the newest version; keeps what was there.
+    """Verifies a copy of the backup and puts it in the database's place, in the newest version; renames what was there.
 
     Raises BackupError, UnusableDatabase when a server has the database, OSError: then it is untouched.
     """
     database = database.resolve()  # a link to the database goes on leading to it
     _require_replaceable(source, database)
     with server_lock(str(database)):
-        kept = side_file(database, f".replaced-{stamp(now)}")
-        for name in (kept, *(side_file(kept, suffix) for suffix in SIDE_FILES)):
+        replaced = side_file(database, f".replaced-{stamp(now)}")
+        for name in (replaced, *(side_file(replaced, suffix) for suffix in SIDE_FILES)):
             if os.path.lexists(name):
                 raise BackupError(f"{name} exists already; try again in a second")
         try:
@@ -82,12 +82,12 @@ def restore_backup(source: Path, database: Path, now: int) -> Restored:
                     _, fault = examine(partial, _verify)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
-                was_there = exchange(database, partial, kept)
+                was_there = exchange(database, partial, replaced)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
         except DatabaseOpen as error:
             raise BackupError(f"{error}; end what uses it (a command, Litestream) and try again") from error
-    return Restored(version, kept if was_there else None)
+    return Restored(version, replaced if was_there else None)
 
 
 def stamp(now: int) -> str:

@@ -22,7 +22,7 @@ from payres.store.work import Transaction
 from payres.worker import Sleep, Worker
 
 BATCH_ROWS: Final = 1000
-BATCH_ACCOUNTS: Final = 100_000  # whose balances are kept in memory at once while the transfers are summed up
+BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed up in memory at once
 MAX_PAGES: Final = 16_384  # of a file whose soundness is checked in the background; a larger one would take seconds
 PAUSE_SECONDS: Final = 60.0
 RECENT_SHARE: Final = 100  # checking what was used lately takes one part in so many of the time at most
@@ -109,12 +109,12 @@ class BalancesScan(Scan):
 
 def check(tx: Transaction) -> Sequence[Finding]:
     """One finding for each invariant, the money's first and then the file's. Only reads."""
-    return [_find(tx, list(group)) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
+    return _findings(tx, scans(tx))
 
 
 def check_ledger(tx: Transaction) -> Sequence[Finding]:
     """One finding for each invariant of the money. Only reads."""
-    return [_find(tx, [scan]) for scan in ledger_scans()]
+    return _findings(tx, ledger_scans())
 
 
 def first_broken(findings: Sequence[Finding]) -> Finding | None:
@@ -133,9 +133,13 @@ def ledger_scans() -> Sequence[Scan]:
 
 
 def _short_scans(tx: Transaction) -> Sequence[Scan]:
-    """The scans whose steps are short: all but that of a large file."""
+    """All scans but that of a large file, whose one step takes seconds."""
     found = scans(tx)
     return found if invariants.count(tx, FILE) <= MAX_PAGES else found[:-1]
+
+
+def _findings(tx: Transaction, scans: Sequence[Scan]) -> Sequence[Finding]:
+    return [_find(tx, list(group)) for _, group in groupby(scans, key=lambda scan: scan.invariant.name)]
 
 
 def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
@@ -154,7 +158,9 @@ def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
 
 
 class BackgroundCheck:
-    """Stops all writing when an invariant does not hold any more, whoever changed the database. `run` until cancelled.
+    """Stops all writing when an invariant no longer holds, also when another program changed the database.
+
+    `run` lasts until it is cancelled.
 
     Once a minute it checks the balances, what is held, and what was used lately. Beside that it goes through all
     invariants in short steps with long pauses: through a small database every minute, through one with a million

@@ -7,30 +7,30 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
 from payres.errors import InsufficientFunds, InvalidAmount
 from payres.store.assets import AssetRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 
 
-def pay_in(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int) -> int:
+def pay_in(work: Work, account_id: int, asset: AssetRecord, text: str) -> int:
     """Moves an amount such as "100.00" from outside to the account; returns it in the minor unit.
 
     Raises InvalidAmount.
     """
     amount = require_amount(text, asset)
-    external = ledger.operator_account(tx, asset.id, "external")
-    ledger.transfer(tx, external, account_id, amount, "deposit", now)
+    external = ledger.operator_account(work, asset.id, "external")
+    ledger.transfer(work, external, account_id, amount, "deposit")
     return amount
 
 
-def pay_out(tx: Transaction, account_id: int, asset: AssetRecord, text: str, now: int, holder: str, reason: str) -> int:
+def pay_out(work: Work, account_id: int, asset: AssetRecord, text: str, holder: str, reason: str) -> int:
     """Moves an amount such as "100.00" from the account to outside; returns it in the minor unit.
 
     `holder` names the account in the sentence, `reason` is the stable word for it. Raises InvalidAmount,
     InsufficientFunds.
     """
     amount = require_amount(text, asset)
-    external = ledger.operator_account(tx, asset.id, "external")
+    external = ledger.operator_account(work, asset.id, "external")
     try:
-        ledger.transfer(tx, account_id, external, amount, "withdrawal", now)
+        ledger.transfer(work, account_id, external, amount, "withdrawal")
     except ledger.NotEnough as lack:
         free = format_decimal(lack.free, asset.asset)
         raise InsufficientFunds(

@@ -1,4 +1,4 @@
-"""Interledger peers as the operator sets them up: what was agreed with each, and what was settled with it outside.
+"""Interledger peers as the operator sets them up: what was agreed with each, and what was settled with it.
 
 A peer's account holds what we owe it; below zero it holds what the peer owes us, which its credit limit bounds.
 """
@@ -17,7 +17,7 @@ from payres.operator.assets import open_asset
 from payres.settings import ILP_ADDRESS
 from payres.store import assets, packets, peers, secrets
 from payres.store.peers import PeerRecord, PeerRow
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.urls import is_http_url
 
 MAX_ADDRESS_LENGTH = 1023  # RFC 15
@@ -63,23 +63,23 @@ class PeerChange(msgspec.Struct, frozen=True, kw_only=True):
         return "PeerChange(...)"  # never the tokens
 
 
-def add_peer(tx: Transaction, new: NewPeer, own_address: str, now: int) -> PeerRecord:
+def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     """Adds a peer, with an empty account that may fall to minus its credit limit.
 
     Raises InvalidRequest, WrongState when a name, a token, or an address in one asset is taken.
     """
-    _check_name(tx, new.name)
-    _check_address(new.ilp_address, own_address)
-    _check_routes(new.routes, own_address)
+    _check_name(work, new.name)
+    _check_address(work, new.ilp_address)
+    _check_routes(work, new.routes)
     _check_url(new.url)
-    outgoing_token, incoming_token_hash = _outgoing(tx, new.outgoing_token), _incoming(tx, new.incoming_token)
+    outgoing_token, incoming_token_hash = _outgoing(work, new.outgoing_token), _incoming(work, new.incoming_token)
     _check_bound("max_packet", new.max_packet, least=1)
     _check_bound("credit_limit", new.credit_limit, least=0)
-    asset = open_asset(tx, new.asset_code, new.asset_scale)
-    for other in peers.list_peers(tx):
+    asset = open_asset(work, new.asset_code, new.asset_scale)
+    for other in peers.list_peers(work):
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
-    account_id = ledger.open_account(tx, "peer", asset.id, -new.credit_limit)
+    account_id = ledger.open_account(work, "peer", asset.id, -new.credit_limit)
     row = PeerRow(
         name=new.name,
         account_id=account_id,
@@ -88,53 +88,53 @@ def add_peer(tx: Transaction, new: NewPeer, own_address: str, now: int) -> PeerR
         outgoing_token=outgoing_token,
         incoming_token_hash=incoming_token_hash,
         max_packet=new.max_packet,
-        created_at=now,
+        created_at=work.now,
     )
-    peer_id = peers.insert_peer(tx, row)
+    peer_id = peers.insert_peer(work, row)
     for prefix in (new.ilp_address, *new.routes):
-        peers.add_route(tx, peer_id, prefix)
-    return require_peer(tx, new.name)
+        peers.add_route(work, peer_id, prefix)
+    return require_peer(work, new.name)
 
 
-def require_peer(tx: Transaction, name: str) -> PeerRecord:
+def require_peer(work: Work, name: str) -> PeerRecord:
     """The active peer of a name. Raises NotFound."""
-    peer = peers.find_peer(tx, name)
+    peer = peers.find_peer(work, name)
     if peer is None:
         raise NotFound(f"There is no peer {name!r}; `payres peer list` shows all")
     return peer
 
 
-def change_peer(tx: Transaction, name: str, change: PeerChange, own_address: str) -> PeerRecord:
+def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     """Changes what was agreed with a peer; it holds for the next packet.
 
     Raises NotFound, InvalidRequest, WrongState when a token is taken or a credit limit below what the peer owes.
     """
-    peer = require_peer(tx, name)
+    peer = require_peer(work, name)
     if change.url is not None:
         _check_url(change.url)
     _check_bound("max_packet", change.max_packet, least=0)
     _check_bound("credit_limit", change.credit_limit, least=0)
     peers.change_peer(
-        tx,
+        work,
         peer.id,
         change.url,
-        None if change.outgoing_token is None else _outgoing(tx, change.outgoing_token),
-        None if change.incoming_token is None else _incoming(tx, change.incoming_token, peer.id),
+        None if change.outgoing_token is None else _outgoing(work, change.outgoing_token),
+        None if change.incoming_token is None else _incoming(work, change.incoming_token, peer.id),
         peer.max_packet if change.max_packet is None else change.max_packet or None,
     )
     if change.credit_limit is not None:
-        _set_credit_limit(tx, peer, change.credit_limit)
-    _change_routes(tx, peer, change, own_address)
-    return require_peer(tx, name)
+        _set_credit_limit(work, peer, change.credit_limit)
+    _change_routes(work, peer, change)
+    return require_peer(work, name)
 
 
-def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
+def remove_peer(work: Work, name: str) -> PeerRecord:
     """Ends the peering; the name, the token and the address are free again. Returns the peer as it was.
 
     Raises NotFound, WrongState while packets are in flight and until nothing is owed either way.
     """
-    peer = require_peer(tx, name)
-    count, _ = packets.in_flight(tx, peer.id)
+    peer = require_peer(work, name)
+    count, _ = packets.in_flight(work, peer.id)
     if count or peer.held:
         raise WrongState(
             f"Packets to or from the peer {name} are under way; try again when they are answered, or given"
@@ -143,30 +143,31 @@ def remove_peer(tx: Transaction, name: str, now: int) -> PeerRecord:
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
         settle = "pay that, then book it" if peer.balance > 0 else "when that has been paid, book it"
-        raise WrongState(f"{_sentence(describe_balance(peer))}: {settle} with `{command}`, then remove the peer")
-    peers.remove_peer(tx, peer.id, now)
+        who = describe_balance(peer)
+        raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
+    peers.remove_peer(work, peer.id, work.now)
     return peer
 
 
-def deposit(tx: Transaction, name: str, text: str, now: int) -> PeerRecord:
+def deposit(work: Work, name: str, text: str) -> PeerRecord:
     """Books an amount such as "100.00" that the peer paid us outside of payres: it owes us less, or we owe it more.
 
     Raises NotFound, InvalidAmount.
     """
-    peer = require_peer(tx, name)
-    movements.pay_in(tx, peer.account_id, assets.asset_by_id(tx, peer.asset_id), text, now)
-    return require_peer(tx, name)
+    peer = require_peer(work, name)
+    movements.pay_in(work, peer.account_id, assets.asset_by_id(work, peer.asset_id), text)
+    return require_peer(work, name)
 
 
-def withdraw(tx: Transaction, name: str, text: str, now: int) -> PeerRecord:
+def withdraw(work: Work, name: str, text: str) -> PeerRecord:
     """Books an amount such as "100.00" that we paid the peer outside of payres: we owe it less, or it owes us more.
 
     Raises NotFound, InvalidAmount, InsufficientFunds past the peer's credit limit.
     """
-    peer = require_peer(tx, name)
+    peer = require_peer(work, name)
     holder = f"The account of the peer {name}, its credit limit included,"
-    movements.pay_out(tx, peer.account_id, assets.asset_by_id(tx, peer.asset_id), text, now, holder, "peer")
-    return require_peer(tx, name)
+    movements.pay_out(work, peer.account_id, assets.asset_by_id(work, peer.asset_id), text, holder, "peer")
+    return require_peer(work, name)
 
 
 def describe_balance(peer: PeerRecord) -> str:
@@ -177,20 +178,20 @@ def describe_balance(peer: PeerRecord) -> str:
     return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
 
 
-def _check_name(tx: Transaction, name: str) -> None:
+def _check_name(work: Work, name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
             f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank",
             field="name",
         )
-    if peers.find_peer(tx, name) is not None:
+    if peers.find_peer(work, name) is not None:
         raise WrongState(f"There is a peer {name} already; choose another name", name=name)
 
 
-def _check_address(address: str, own_address: str) -> None:
+def _check_address(work: Work, address: str) -> None:
     if len(address) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(address):
         raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
-    if address == own_address:
+    if address == work.settings.ilp_address:
         raise InvalidRequest(
             f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
             field="ilp_address",
@@ -198,7 +199,7 @@ def _check_address(address: str, own_address: str) -> None:
     _check_scheme(address, "ilp_address")
 
 
-def _check_routes(routes: Iterable[str], own_address: str) -> None:
+def _check_routes(work: Work, routes: Iterable[str]) -> None:
     """Our own address is no route; one above it is, as a parent's, and one below it, as a child's."""
     for prefix in routes:
         # A scheme alone is a prefix too, and becomes an address with one segment more.
@@ -208,7 +209,7 @@ def _check_routes(routes: Iterable[str], own_address: str) -> None:
                 " alone, such as g or test",
                 field="routes",
             )
-        if prefix == own_address:
+        if prefix == work.settings.ilp_address:
             raise InvalidRequest(
                 f"{prefix} is this server's own ILP address; packets for it do not go to a peer", field="routes"
             )
@@ -234,17 +235,17 @@ def _check_bound(field: str, value: int | None, least: int) -> None:
         raise InvalidRequest(f"{field} is from {least} to {MAX_LEDGER} minor units, not {value}", field=field)
 
 
-def _outgoing(tx: Transaction, token: str) -> bytes:
+def _outgoing(work: Work, token: str) -> bytes:
     """The outgoing token as it is stored: encrypted, because it has to be read again."""
     _check_token("outgoing", token)
-    return secrets.encrypt(tx, peers.TOKENS_SECRET, token)
+    return secrets.encrypt(work, peers.TOKENS_SECRET, token)
 
 
-def _incoming(tx: Transaction, token: str, peer_id: int | None = None) -> bytes:
+def _incoming(work: Work, token: str, peer_id: int | None = None) -> bytes:
     """The incoming token as it is stored: hashed. It says which peer a packet comes from, so no two may share one."""
     _check_token("incoming", token)
     hashed = hash_secret(token)
-    other = peers.peer_by_token(tx, hashed)
+    other = peers.peer_by_token(work, hashed)
     if other is not None and other.id != peer_id:
         raise WrongState(
             f"The peer {other.name} has this incoming token; each peer needs one of its own", name=other.name
@@ -261,9 +262,9 @@ def _check_token(which: str, token: str) -> None:
         )
 
 
-def _set_credit_limit(tx: Transaction, peer: PeerRecord, credit_limit: int) -> None:
+def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
     try:
-        ledger.set_floor(tx, peer.account_id, -credit_limit)
+        ledger.set_floor(work, peer.account_id, -credit_limit)
     except ledger.NotEnough as lack:
         used = _decimal(peer, peer.held - peer.balance)
         raise WrongState(
@@ -272,21 +273,17 @@ def _set_credit_limit(tx: Transaction, peer: PeerRecord, credit_limit: int) -> N
         ) from lack
 
 
-def _change_routes(tx: Transaction, peer: PeerRecord, change: PeerChange, own_address: str) -> None:
-    _check_routes(change.add_routes, own_address)
+def _change_routes(work: Work, peer: PeerRecord, change: PeerChange) -> None:
+    _check_routes(work, change.add_routes)
     for prefix in change.remove_routes:
-        if not peers.delete_route(tx, peer.id, prefix):
+        if not peers.delete_route(work, peer.id, prefix):
             raise InvalidRequest(
                 f"The peer {peer.name} has no route {prefix!r}; `payres peer show {peer.name}` lists its routes",
                 field="routes",
             )
     for prefix in change.add_routes:
-        peers.add_route(tx, peer.id, prefix)
+        peers.add_route(work, peer.id, prefix)
 
 
 def _decimal(peer: PeerRecord, amount: int) -> str:
     return format_decimal(abs(amount), peer.asset)
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]

@@ -7,20 +7,19 @@ from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.store import assets, sessions, wallets
 from payres.store.wallets import WalletRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.urls import require_wallet_path
 
 MAX_NAME_LENGTH = 200
 
 
 def create_wallet(
-    tx: Transaction,
+    work: Work,
     path: str,
     asset_code: str,
     scale: int,
     public_name: str | None,
     password: str | None,
-    now: int,
 ) -> WalletRecord:
     """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
 
@@ -29,72 +28,72 @@ def create_wallet(
     clean = require_wallet_path(path)
     if public_name is not None:
         _check_name(public_name)
-    if wallets.find_wallet(tx, clean) is not None:
+    if wallets.find_wallet(work, clean) is not None:
         raise WrongState(f"There is a wallet {clean} already; choose another path", path=clean)
-    asset = open_asset(tx, asset_code, scale)
-    account_id = ledger.open_account(tx, "wallet", asset.id)
+    asset = open_asset(work, asset_code, scale)
+    account_id = ledger.open_account(work, "wallet", asset.id)
     password_hash = None if password is None else hash_password(password)
-    wallets.insert_wallet(tx, clean, public_name, asset.id, account_id, password_hash, now)
-    return require_wallet(tx, clean)
+    wallets.insert_wallet(work, clean, public_name, asset.id, account_id, password_hash, work.now)
+    return require_wallet(work, clean)
 
 
-def require_wallet(tx: Transaction, path: str) -> WalletRecord:
+def require_wallet(work: Work, path: str) -> WalletRecord:
     """The wallet at a path, active or not. Raises NotFound, InvalidRequest when it is no path."""
     clean = require_wallet_path(path)
-    wallet = wallets.find_wallet(tx, clean)
+    wallet = wallets.find_wallet(work, clean)
     if wallet is None:
         raise NotFound(f"There is no wallet {clean}; `payres wallet list` shows all")
     return wallet
 
 
-def deposit(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
+def deposit(work: Work, path: str, text: str) -> WalletRecord:
     """Moves an amount such as "100.00" from outside into the wallet.
 
     Raises NotFound, InvalidAmount, WrongState when the wallet is inactive.
     """
-    wallet = require_wallet(tx, path)
+    wallet = require_wallet(work, path)
     if not wallet.active:
         raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    movements.pay_in(tx, wallet.account_id, assets.asset_by_id(tx, wallet.asset_id), text, now)
+    movements.pay_in(work, wallet.account_id, assets.asset_by_id(work, wallet.asset_id), text)
     return wallet
 
 
-def withdraw(tx: Transaction, path: str, text: str, now: int) -> WalletRecord:
+def withdraw(work: Work, path: str, text: str) -> WalletRecord:
     """Moves an amount such as "100.00" out of the wallet; an inactive one can still be emptied.
 
     Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance.
     """
-    wallet = require_wallet(tx, path)
-    asset = assets.asset_by_id(tx, wallet.asset_id)
-    movements.pay_out(tx, wallet.account_id, asset, text, now, f"The wallet {wallet.path}", "wallet")
+    wallet = require_wallet(work, path)
+    asset = assets.asset_by_id(work, wallet.asset_id)
+    movements.pay_out(work, wallet.account_id, asset, text, f"The wallet {wallet.path}", "wallet")
     return wallet
 
 
-def deactivate(tx: Transaction, path: str) -> WalletRecord:
+def deactivate(work: Work, path: str) -> WalletRecord:
     """Takes the wallet address off the net; money and history stay. Raises NotFound."""
-    return _change_state(tx, path, "inactive")
+    return _change_state(work, path, "inactive")
 
 
-def activate(tx: Transaction, path: str) -> WalletRecord:
+def activate(work: Work, path: str) -> WalletRecord:
     """Puts a deactivated wallet address back. Raises NotFound."""
-    return _change_state(tx, path, "active")
+    return _change_state(work, path, "active")
 
 
-def set_password(tx: Transaction, path: str, password: str) -> WalletRecord:
+def set_password(work: Work, path: str, password: str) -> WalletRecord:
     """Gives the owner a new password and ends every browser session that the old one opened.
 
     Raises NotFound, InvalidRequest.
     """
-    wallet = require_wallet(tx, path)
-    wallets.set_password_hash(tx, wallet.id, hash_password(password))
-    sessions.delete_sessions_of_wallet(tx, wallet.id)
-    return require_wallet(tx, path)
+    wallet = require_wallet(work, path)
+    wallets.set_password_hash(work, wallet.id, hash_password(password))
+    sessions.delete_sessions_of_wallet(work, wallet.id)
+    return require_wallet(work, path)
 
 
-def _change_state(tx: Transaction, path: str, state: str) -> WalletRecord:
-    wallet = require_wallet(tx, path)
-    wallets.set_state(tx, wallet.id, state)
-    return require_wallet(tx, path)
+def _change_state(work: Work, path: str, state: str) -> WalletRecord:
+    wallet = require_wallet(work, path)
+    wallets.set_state(work, wallet.id, state)
+    return require_wallet(work, path)
 
 
 def _check_name(name: str) -> None:

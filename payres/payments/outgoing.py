@@ -70,7 +70,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         if is_local:
             pay_locally(work, wallet, payment)
         else:
-            ledger.hold(work, wallet.account_id, payment.terms.debit, payment.id, work.now)
+            ledger.hold(work, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment.id)
     except NotEnough as lack:
         raise _insufficient(lack, payment) from lack
     return Created(wallet, payment, spent)
@@ -90,15 +90,15 @@ def pay_locally(work: Work, wallet: WalletRecord, payment: OutgoingRecord) -> No
     net = payment.terms.debit - payment.terms.fee
     if payment.terms.fee:
         fees = ledger.operator_account(work, wallet.asset_id, "fees")
-        ledger.transfer(work, wallet.account_id, fees, payment.terms.fee, "fee", work.now, payment.id)
+        ledger.transfer(work, wallet.account_id, fees, payment.terms.fee, "fee", outgoing_payment_id=payment.id)
     if wallet.asset_id == target.asset_id and wallet.id != target.id:
         assert net == payment.terms.receive, "one asset is paid one to one"
-        ledger.transfer(work, wallet.account_id, target.account_id, net, "payment", work.now, **cause)
+        ledger.transfer(work, wallet.account_id, target.account_id, net, "payment", **cause)
     else:  # also for a wallet that pays itself, since a transfer has two sides
         taken = ledger.operator_account(work, wallet.asset_id, "liquidity")
         given = ledger.operator_account(work, target.asset_id, "liquidity")
-        ledger.transfer(work, wallet.account_id, taken, net, "exchange", work.now, payment.id)
-        ledger.transfer(work, given, target.account_id, payment.terms.receive, "payment", work.now, **cause)
+        ledger.transfer(work, wallet.account_id, taken, net, "exchange", outgoing_payment_id=payment.id)
+        ledger.transfer(work, given, target.account_id, payment.terms.receive, "payment", **cause)
     credit(work, receiver, payment.terms.receive)
 
 

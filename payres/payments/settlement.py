@@ -33,7 +33,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     fee = terms.fee if failure is None else -(-terms.fee * payment.sent // spendable)
     if fee and payment.sent:
         fees = ledger.operator_account(work, accounts.account_by_id(work, promised.account_id).asset_id, "fees")
-        ledger.post(work, promised.id, fees, fee, "fee", work.now)
+        ledger.post(work, promised.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
     _void_holds(work, payment)
     # What arrived is what the receiver says, which may not use up more than was quoted.

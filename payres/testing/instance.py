@@ -67,12 +67,11 @@ class Instance:
         password: str | None = None,
     ) -> str:
         """Opens a wallet, puts `deposit` (decimal text) into it, and returns its address."""
-        now = self.clock.now()
 
-        def unit(tx: Transaction) -> None:
-            wallets.create_wallet(tx, path, asset, scale, name, password, now)
+        def unit(work: Work) -> None:
+            wallets.create_wallet(work, path, asset, scale, name, password)
             if deposit is not None:
-                wallets.deposit(tx, path, deposit, now)
+                wallets.deposit(work, path, deposit)
 
         self.write(unit)
         return self.wallet(path)
@@ -82,8 +81,7 @@ class Instance:
         self.create_wallet(path, name=name)
         private_key = generate_private_key()
         jwk = jwk_from_public_bytes(kid, private_key.public_key().public_bytes_raw())
-        now = self.clock.now()
-        self.write(lambda tx: keys.add_key(tx, path, jwk, now))
+        self.write(lambda work: keys.add_key(work, path, jwk))
         client = Client(self.wallet(path), private_key, jwk, self.base_url, self.clock, self.approve)
         self._clients.append(client)
         return client
@@ -109,9 +107,9 @@ class Instance:
     def balance(self, path: str) -> str:
         """What a wallet holds, as decimal text."""
 
-        def unit(tx: Transaction) -> str:
-            wallet = wallets.require_wallet(tx, path)
-            account = accounts.account_by_id(tx, wallet.account_id)
+        def unit(work: Work) -> str:
+            wallet = wallets.require_wallet(work, path)
+            account = accounts.account_by_id(work, wallet.account_id)
             return format_decimal(account.balance, wallet.asset)
 
         return self.read(unit)

@@ -2,10 +2,10 @@
 
 import secrets
 from collections.abc import Sequence
+from functools import partial
 
 from payres.amounts import MAX_LEDGER, Asset, parse_decimal
 from payres.operator.peers import NewPeer, add_peer
-from payres.store.work import Transaction
 from payres.testing.instance import Instance
 
 
@@ -41,13 +41,4 @@ def peer(
             credit_limit=limit,
             routes=beyond,
         )
-        _add(here, new)
-
-
-def _add(instance: Instance, new: NewPeer) -> None:
-    own_address, now = instance.context.settings.ilp_address, instance.clock.now()
-
-    def unit(tx: Transaction) -> None:
-        add_peer(tx, new, own_address, now)
-
-    instance.write(unit)
+        here.write(partial(add_peer, new=new))

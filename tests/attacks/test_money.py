@@ -13,8 +13,7 @@ import httpx2
 import pytest
 
 from payres.amounts import Fee, Scales, TooSmall, convert, convert_back, fixed_receive, fixed_send
-from payres.operator.assets import set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_rate
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE, Json, usd
@@ -186,12 +185,11 @@ def test_rounding_harvest_by_a_million_exchanges_of_one_unit() -> None:
 
 def test_rounding_harvest_by_hundreds_of_payments(bank: Instance) -> None:
     """Cents into yen and back, the least that goes each time: the two wallets end with less than they had."""
-    now = bank.clock.now()
-    bank.write(lambda tx: set_rate(tx, "USD", "JPY", "149.7", now))
+    bank.write(lambda tx: set_rate(tx, "USD", "JPY", "149.7"))
     dollars = bank.create_wallet("harvest-usd", deposit="1.00")
     yen = bank.create_wallet("harvest-jpy", "JPY", 0, deposit="150")
     for code, scale in (("USD", 2), ("JPY", 0)):
-        bank.write(partial(deposit_liquidity, code=code, scale=scale, text="10000", now=now))
+        bank.write(partial(deposit_liquidity, code=code, scale=scale, text="10000"))
     client = bank.client
     bills = {wallet: client.create_incoming_payment(wallet)["id"] for wallet in (dollars, yen)}
     for path, payer, payee, code, scale in (

@@ -25,7 +25,7 @@ from payres.store import assets as asset_store
 from payres.store import clients, outgoing
 from payres.store.connections import connect_writer
 from payres.store.outgoing import OutgoingRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.terms import Path as Way
 from payres.terms import Terms
 from payres.testing.instance import Instance, run_instance
@@ -244,7 +244,7 @@ def link(server: Instance, name: str, url: str, **terms: Any) -> None:
         "url": url,
     }
     new |= {"outgoing_token": "shown", "incoming_token": f"seen-{name}", "credit_limit": 10_000}
-    server.write(lambda tx: add_peer(tx, NewPeer(**(new | terms)), "test.here", server.clock.now()))
+    server.write(lambda tx: add_peer(tx, NewPeer(**(new | terms))))
 
 
 def passed_on(server: Instance, peer: str, value: int) -> Reject:
@@ -298,7 +298,7 @@ def begin_payment(server: Instance) -> str:
     """A payment that is under way to a receiver on another server; its id."""
     payment_id, now = str(uuid.uuid4()), server.clock.now()
 
-    def unit(tx: Transaction) -> None:
+    def unit(tx: Work) -> None:
         wallet = require_wallet(tx, "alice")
         client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, now)
         payment = OutgoingRecord(
@@ -327,7 +327,7 @@ def begin_payment(server: Instance) -> str:
             ),
         )
         outgoing.insert_outgoing(tx, payment)
-        ledger.hold(tx, wallet.account_id, payment.terms.debit, payment_id, now)
+        ledger.hold(tx, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment_id)
 
     server.write(unit)
     return payment_id

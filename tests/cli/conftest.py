@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from payres.cli import main
+from payres.settings import Settings
 from payres.store.connections import connect_writer
-from payres.store.work import Transaction
+from payres.store.work import Work, world
 
 
 class Command(Protocol):
@@ -54,8 +55,8 @@ def as_json(payres: Command) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def tx(database: Path) -> Iterator[Transaction]:
+def tx(database: Path) -> Iterator[Work]:
     """A connection to the test's database, autocommitting as a server that runs beside the commands would."""
     connection = connect_writer(str(database))
-    yield connection
+    yield Work(connection, world(Settings()))
     connection.close()

@@ -13,7 +13,7 @@ from payres.operator import wallets
 from payres.store import clients, grants
 from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.tokens import TokenRecord, find_token, insert_token
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
@@ -37,9 +37,9 @@ MINUTE = 60_000_000
 class Asked:
     """A grant that waits for alice's consent."""
 
-    def __init__(self, tx: Transaction, finish: str | None, lifetime: int = 10 * MINUTE) -> None:
+    def __init__(self, tx: Work, finish: str | None, lifetime: int = 10 * MINUTE) -> None:
         identifiers, now = SystemIdentifiers(), SystemClock().now()
-        alice = wallets.create_wallet(tx, "alice", "USD", 2, "Alice", None, now)
+        alice = wallets.create_wallet(tx, "alice", "USD", 2, "Alice", None)
         client = clients.ensure_client(tx, f"{BASE}/shop", f"{BASE}/shop", None, now)
         self.id, self.interaction, self.nonce = identifiers.resource(), identifiers.resource(), identifiers.secret()
         grants.insert_grant(
@@ -64,7 +64,7 @@ class Asked:
 
 
 @pytest.fixture
-def asked(tx: Transaction) -> Asked:
+def asked(tx: Work) -> Asked:
     return Asked(tx, "https://shop.example/finish?order=7")
 
 
@@ -108,7 +108,7 @@ def test_deny_prints_the_finish_url_with_the_result(as_json: Json, asked: Asked)
     assert answer["redirect"] == "https://shop.example/finish?order=7&result=grant_rejected"
 
 
-def test_approve_without_a_finish_uri_prints_null(payres: Command, as_json: Json, tx: Transaction) -> None:
+def test_approve_without_a_finish_uri_prints_null(payres: Command, as_json: Json, tx: Work) -> None:
     asked = Asked(tx, None)
     assert as_json("grant", "approve", asked.id)["redirect"] is None
 
@@ -120,7 +120,7 @@ def test_second_decision_is_refused(payres: Command, asked: Asked) -> None:
     assert "decided already" in result.stderr
 
 
-def test_late_decision_is_refused(payres: Command, as_json: Json, tx: Transaction) -> None:
+def test_late_decision_is_refused(payres: Command, as_json: Json, tx: Work) -> None:
     asked = Asked(tx, None, lifetime=-MINUTE)
     result = payres("grant", "approve", asked.id)
     assert result.exit_code == 1

@@ -29,6 +29,7 @@ from tests.crash.test_kill import deployment as deployment
 from tests.crash.test_kill import journal as journal
 from tests.crash.test_kill import shop as shop
 from tests.helpers import PATIENCE, child
+from tests.works import work_at
 
 BACKUPS = int(os.environ.get("CRASH_BACKUPS", "2"))
 PAYRES = (sys.executable, "-m", "payres")
@@ -151,11 +152,12 @@ def template(memory: Path) -> Path:
     used, template = memory / "used", memory / "template"
     template.mkdir()
     with closing(connect_writer(str(used / "payres.db"))) as connection:
-        create_wallet(connection, "alice", "USD", 2, None, None, NOW)
-        deposit(connection, "alice", "10.00", NOW)
+        work = work_at(connection, NOW)
+        create_wallet(work, "alice", "USD", 2, None, None)
+        deposit(work, "alice", "10.00")
         make_backup(used / "payres.db", memory / "backup.db", False, NOW)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        deposit(connection, "alice", "5.00", NOW)
+        deposit(work, "alice", "5.00")
         for name in ("payres.db", "payres.db-wal"):
             shutil.copyfile(used / name, template / name)
     return template
@@ -200,7 +202,7 @@ def test_restore_that_is_killed_leaves_the_old_database_or_the_new_one(deaths: l
     for database in deaths:
         balances.append(balance(database))
         with closing(connect_writer(str(database))) as connection:  # a server goes on, and stops
-            deposit(connection, "alice", "1.00", NOW)
+            deposit(work_at(connection, NOW), "alice", "1.00")
         for kept in kept_of(database):
             assert kept.stat().st_nlink == 1
             assert balance(kept) == IN_DATABASE

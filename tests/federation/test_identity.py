@@ -104,7 +104,7 @@ def test_own_key_stands_beside_those_of_the_wallet(tmp_path: Path, stranger: htt
         own = instance.context.identity.jwk
         instance.create_wallet(OWN[1:])
         added = jwk_from_public_bytes("mine", bytes(range(32)))
-        instance.write(lambda tx: keys.add_key(tx, OWN[1:], added, 1))
+        instance.write(lambda tx: keys.add_key(tx, OWN[1:], added))
         assert listed(instance, stranger) == [own, added]
         instance.write(lambda tx: wallets.deactivate(tx, OWN[1:]))
         assert listed(instance, stranger) == [own]

@@ -340,12 +340,11 @@ def test_any_key_of_the_client_continues_its_grants(still: Instance, refused: Re
     client.private_key = generate_private_key()
     client.jwk = jwk_from_public_bytes("key-2", client.private_key.public_key().public_bytes_raw())
     refused(follow(client, answer, reference), 401, "invalid_client", reason="unknown_key")
-    now = still.clock.now()
-    still.write(lambda tx: keys.add_key(tx, "many-keys", client.jwk, now))
-    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-1", now))
+    still.write(lambda tx: keys.add_key(tx, "many-keys", client.jwk))
+    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-1"))
     token = follow(client, answer, reference).json()["access_token"]
     assert client.post(token["manage"], None, token["value"]).status_code == 200
-    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-2", now))
+    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-2"))
     for response in (follow(client, answer, method="DELETE"), client.request_grant(QUOTE)):
         refused(response, 401, "invalid_client", reason="unknown_key")
 
@@ -846,7 +845,7 @@ class Walk:
 def test_states_move_one_way_whatever_happens(finishes: bool) -> None:
     """Every sequence of three steps, repeated, so that what ended is tried again."""
     tx = connect_writer(":memory:")
-    wallets.create_wallet(tx, "alice", "USD", 2, None, None, 1)
+    wallets.create_wallet(work_at(tx, 1), "alice", "USD", 2, None, None)
     for steps in product(STEPS, repeat=3):
         walk, expected, is_late = Walk(tx, finishes), "pending", False
         for step in steps * 2:

@@ -11,7 +11,7 @@ import msgspec
 from payres import ledger
 from payres.amounts import Asset
 from payres.clock import SECOND
-from payres.operator import assets, liquidity
+from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peers import PeerChange, change_peer, require_peer
 from payres.operator.wallets import require_wallet
@@ -20,7 +20,7 @@ from payres.store.accounts import AccountRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE
 
@@ -104,8 +104,7 @@ def last_segment(url: str) -> str:
 
 def set_rate(instance: Instance, base: str, counter: str, rate: str) -> None:
     """What one unit of `base` buys from now on."""
-    now = instance.clock.now()
-    instance.write(lambda tx: assets.set_rate(tx, base, counter, rate, now))
+    instance.write(lambda tx: assets.set_rate(tx, base, counter, rate))
 
 
 def set_fee(instance: Instance, fixed: str, basis_points: int) -> None:
@@ -115,15 +114,14 @@ def set_fee(instance: Instance, fixed: str, basis_points: int) -> None:
 
 def add_liquidity(instance: Instance, asset: Asset, text: str = RICH) -> None:
     """Money of the operator for exchanges."""
-    now = instance.clock.now()
     text = text if asset.scale else text.partition(".")[0]
-    instance.write(lambda tx: liquidity.deposit_liquidity(tx, asset.code, asset.scale, text, now))
+    instance.write(lambda tx: assets.deposit_liquidity(tx, asset.code, asset.scale, text))
 
 
 def operator_money(instance: Instance, asset: Asset) -> int:
     """What the operator has for exchanges into an asset."""
 
-    def unit(tx: Transaction) -> int:
+    def unit(tx: Work) -> int:
         known = require_asset(tx, asset.code, asset.scale)
         return accounts.account_by_id(tx, ledger.operator_account(tx, known.id, "liquidity")).balance
 
@@ -139,8 +137,7 @@ def wait_for_packet(instance: Instance, name: str) -> None:
 
 def change(instance: Instance, name: str, **terms: Any) -> None:
     """Changes what was agreed with the peer `test.NAME`."""
-    own = instance.context.settings.ilp_address
-    instance.write(lambda tx: change_peer(tx, f"test.{name}", PeerChange(**terms), own))
+    instance.write(lambda tx: change_peer(tx, f"test.{name}", PeerChange(**terms)))
 
 
 def peer_of(instance: Instance, name: str) -> PeerRecord:
@@ -151,7 +148,7 @@ def peer_of(instance: Instance, name: str) -> PeerRecord:
 def wallet_money(instance: Instance, path: str) -> tuple[int, int]:
     """What a wallet holds, and how much of it is reserved."""
 
-    def unit(tx: Transaction) -> AccountRecord:
+    def unit(tx: Work) -> AccountRecord:
         return accounts.account_by_id(tx, require_wallet(tx, path).account_id)
 
     account = instance.read(unit)

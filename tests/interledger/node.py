@@ -30,7 +30,7 @@ from payres.store.database import Database
 from payres.store.incoming import IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction, world
+from payres.store.work import Transaction, Work, world
 
 T = TypeVar("T")
 OWN = "test.node"
@@ -51,7 +51,7 @@ class Node:
         forwarder = Forwarder(database, clock, own, link, self.recovery)
         self.connector = Connector(database, clock, own, self.credentials, forwarder, RateLimiter(0, clock))
 
-    async def write(self, unit: Callable[[Transaction], T]) -> T:
+    async def write(self, unit: Callable[[Work], T]) -> T:
         return await self.database.write(unit)
 
     async def peer(
@@ -67,11 +67,11 @@ class Node:
             credit_limit=credit,
             **(defaults | terms),
         )
-        return await self.write(lambda tx: add_peer(tx, new, OWN, self.clock.now()))
+        return await self.write(lambda tx: add_peer(tx, new))
 
     async def wallet(self, path: str = "alice", code: str = "USD", scale: int = 2) -> int:
         """A new wallet; its id."""
-        made = await self.write(lambda tx: wallets.create_wallet(tx, path, code, scale, None, None, self.clock.now()))
+        made = await self.write(lambda tx: wallets.create_wallet(tx, path, code, scale, None, None))
         return made.id
 
     async def payment(self, wallet_id: int, wanted: int | None = None, payment_id: str | None = None) -> str:
@@ -111,7 +111,7 @@ class Node:
         return (await self.database.read(lambda tx: require_peer(tx, name))).balance
 
     async def wallet_balance(self, path: str = "alice") -> int:
-        def unit(tx: Transaction) -> int:
+        def unit(tx: Work) -> int:
             return accounts.account_by_id(tx, wallets.require_wallet(tx, path).account_id).balance
 
         return await self.database.read(unit)

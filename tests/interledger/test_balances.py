@@ -16,7 +16,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
-from payres.operator import assets, invariants, liquidity, wallets
+from payres.operator import assets, invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, outgoing, packets
@@ -70,15 +70,15 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transaction]:
     """A database with two payments under way, two peers to send to, and one that sends packets to be passed on."""
     file = tmp_path_factory.mktemp("balances") / "payres.db"
     with closing(connect_writer(str(file))) as connection:
-        _fill(connection)
+        _fill(work_at(connection, NOW))
         yield connection
     assert Path(file).exists()
 
 
-def _fill(tx: Transaction) -> None:
-    wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None, NOW)
-    wallets.deposit(tx, "alice", f"{FUNDS // 100}.00", NOW)
-    assets.set_rate(tx, "USD", "EUR", "0.5", NOW)
+def _fill(tx: Work) -> None:
+    wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None)
+    wallets.deposit(tx, "alice", f"{FUNDS // 100}.00")
+    assets.set_rate(tx, "USD", "EUR", "0.5")
     client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, NOW)
     for name, code, credit in (*((code, code, 0) for code in ONWARD), (INBOUND, "dollars", CREDIT)):
         new = NewPeer(
@@ -91,8 +91,8 @@ def _fill(tx: Transaction) -> None:
             incoming_token=f"seen-{name}",
             credit_limit=credit,
         )
-        add_peer(tx, new, "test.own", NOW)
-    liquidity.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00", NOW)
+        add_peer(tx, new)
+    assets.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00")
     way = Way(Fraction(1), Fraction(2), 1000)
     for payment_id in PAYMENTS:
         payment = OutgoingRecord(
@@ -120,7 +120,7 @@ def _fill(tx: Transaction) -> None:
             ),
         )
         outgoing.insert_outgoing(tx, payment)
-        ledger.hold(tx, wallet.account_id, DEBIT, payment_id, NOW)
+        ledger.hold(tx, wallet.account_id, DEBIT, outgoing_payment_id=payment_id)
 
 
 class Machine:
@@ -147,7 +147,7 @@ class Machine:
 
     def forward(self, onward: str, amount: int) -> None:
         """A packet of another peer, to be passed on."""
-        payer = require_peer(self.tx, INBOUND).id
+        payer = require_peer(self.work(), INBOUND).id
         used = self.oracle.total({*PAID, "prepared"}, from_peer_id=payer)
         self._prepare(
             self._packet(onward, amount, from_peer_id=payer), used + amount <= CREDIT, Code.INSUFFICIENT_LIQUIDITY
@@ -184,10 +184,10 @@ class Machine:
         for payment_id in PAYMENTS:
             self._compare_payment(payment_id)
         for name in ONWARD:
-            peer = require_peer(self.tx, name)
+            peer = require_peer(self.work(), name)
             assert peer.balance == self.oracle.onward({"fulfilled"}, to_peer_id=peer.id)
             assert packets.in_flight(self.tx, peer.id)[1] == self.oracle.onward({"prepared"}, to_peer_id=peer.id)
-        payer = require_peer(self.tx, INBOUND)
+        payer = require_peer(self.work(), INBOUND)
         assert payer.balance == -self.oracle.total(PAID, from_peer_id=payer.id) >= -CREDIT
         assert payer.held == self.oracle.total({"prepared"}, from_peer_id=payer.id)
 
@@ -208,7 +208,7 @@ class Machine:
 
     def _packet(self, onward: str, amount: int, **origin: Any) -> PacketRecord:
         whose = {"outgoing_payment_id": None, "from_peer_id": None, "from_request_id": None} | origin
-        packet_id, peer = f"packet-{next(self.numbers)}", require_peer(self.tx, onward)
+        packet_id, peer = f"packet-{next(self.numbers)}", require_peer(self.work(), onward)
         there = amount if onward == "dollars" else -(-amount // 2)
         return PacketRecord(
             id=packet_id,
@@ -223,9 +223,11 @@ class Machine:
 
     def _prepare(self, packet: PacketRecord, fits: bool, code: Code) -> None:
         peer = next(
-            require_peer(self.tx, name) for name in ONWARD if require_peer(self.tx, name).id == packet.to_peer_id
+            require_peer(self.work(), name)
+            for name in ONWARD
+            if require_peer(self.work(), name).id == packet.to_peer_id
         )
-        exchanged = self.oracle.onward({"fulfilled", "prepared"}, to_peer_id=require_peer(self.tx, "euros").id)
+        exchanged = self.oracle.onward({"fulfilled", "prepared"}, to_peer_id=require_peer(self.work(), "euros").id)
         liquid = peer.name != "euros" or exchanged + packet.amount <= LIQUIDITY
         if fits and liquid:
             with savepoint(self.tx):

@@ -25,7 +25,7 @@ from payres.interledger.packets import (
 )
 from payres.interledger.responses import RETENTION, NoReply
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
-from payres.operator import liquidity, wallets
+from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.rate_limiter import RateLimiter
 from payres.store import peers
@@ -320,8 +320,8 @@ async def exchange(node: Node, rate: str = "0.9", funds: str = "1000.00") -> tup
     """A peer in USD, and one who pays a wallet in EUR through it."""
     peer = await node.peer("up")
     payment = await node.payment(await node.wallet("erika", "EUR"), 10_000)
-    await node.write(lambda tx: set_rate(tx, "USD", "EUR", rate, START))
-    await node.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 2, funds, START))
+    await node.write(lambda tx: set_rate(tx, "USD", "EUR", rate))
+    await node.write(lambda tx: assets.deposit_liquidity(tx, "EUR", 2, funds))
     return peer, node.sender(payment, EUR), payment
 
 
@@ -376,7 +376,7 @@ async def test_rate_that_changes_before_the_money_moves_moves_none(node: Node, m
     write = node.database.write
 
     async def later(unit: Any) -> Any:
-        await write(lambda tx: set_rate(tx, "USD", "EUR", "0.8", START))
+        await write(lambda tx: set_rate(tx, "USD", "EUR", "0.8"))
         return await write(unit)
 
     monkeypatch.setattr(node.database, "write", later)
@@ -388,7 +388,7 @@ async def test_rate_that_changes_before_the_money_moves_moves_none(node: Node, m
 async def test_scales_are_converted_within_one_currency(node: Node) -> None:
     peer = await node.peer("up", scale=9)
     sender = node.sender(await node.payment(await node.wallet()))
-    await node.write(lambda tx: liquidity.deposit_liquidity(tx, "USD", 2, "10.00", START))
+    await node.write(lambda tx: assets.deposit_liquidity(tx, "USD", 2, "10.00"))
     reply = await node.send(peer, sender.prepare(19_999_999))
     assert isinstance(reply, Fulfill)
     assert (await node.wallet_balance(), await node.balance("up")) == (1, -19_999_999)

@@ -23,7 +23,7 @@ from payres.interledger.packets import (
 )
 from payres.interledger.responses import NoReply
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
-from payres.operator import liquidity
+from payres.operator import assets
 from payres.operator.assets import set_rate
 from payres.store import peers
 from payres.store.peers import PeerRecord
@@ -269,8 +269,8 @@ async def test_packet_below_our_address_goes_to_the_peer_that_lives_there(node: 
 async def test_packet_crosses_assets_through_liquidity(node: Node) -> None:
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         near = await pair(node, far, code="EUR", scale=4)
-        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9", START))
-        await node.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 4, "9.0000", START))
+        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9"))
+        await node.write(lambda tx: assets.deposit_liquidity(tx, "EUR", 4, "9.0000"))
         assert await node.send(near, far_prepare(node, 555, FULFILLMENT)) == THANKS
         assert decode_prepare(far.requests[0].body).amount == 49_950
         assert code(await node.send(near, far_prepare(node, 446, FULFILLMENT))) == "T04"
@@ -282,9 +282,9 @@ async def test_exchange_refuses_what_has_no_rate_or_no_worth_or_too_much(node: N
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         near = await pair(node, far, code="EUR")
         assert code(await node.send(near, far_prepare(node, 5, FULFILLMENT))) == "F07"
-        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.5", START))
+        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.5"))
         assert code(await node.send(near, far_prepare(node, 1, FULFILLMENT))) == "R01"
-        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "100000000", START))
+        await node.write(lambda tx: set_rate(tx, "USD", "EUR", "100000000"))
         reply = await node.send(near, far_prepare(node, 10**12, FULFILLMENT))
         assert code(reply) == "F08"
         assert parse_too_large(reply.data) == (10**12, MAX_LEDGER // 10**8)

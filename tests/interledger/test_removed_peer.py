@@ -50,7 +50,7 @@ async def test_packet_that_is_decided_after_the_removal_is_not_delivered(node: N
     near = await node.peer("near")
     payment_id = await node.payment(await node.wallet())
     prepare = node.sender(payment_id).prepare(500)
-    await node.write(lambda tx: peers.remove_peer(tx, "near", node.clock.now()))
+    await node.write(lambda tx: peers.remove_peer(tx, "near"))
     reply = await node.send(near, prepare, "number")
     assert isinstance(reply, Reject)
     assert reply.code == Code.UNREACHABLE
@@ -62,7 +62,7 @@ async def test_packet_that_is_decided_after_the_removal_is_not_passed_on(node: N
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         await node.peer("far", url=far.url)
         near = await node.peer("near")
-        await node.write(lambda tx: peers.remove_peer(tx, "near", node.clock.now()))
+        await node.write(lambda tx: peers.remove_peer(tx, "near"))
         reply = await node.send(near, far_prepare(node, 500, FULFILLMENT), "number")
     assert isinstance(reply, Reject)
     assert not far.requests
@@ -76,8 +76,8 @@ async def test_answer_of_before_is_still_given_and_moves_nothing(node: Node) -> 
     prepare = node.sender(await node.payment(await node.wallet())).prepare(500)
     first = await node.send(near, prepare, "number")
     assert isinstance(first, Fulfill)
-    await node.write(lambda tx: peers.deposit(tx, "near", "5.00", node.clock.now()))
-    await node.write(lambda tx: peers.remove_peer(tx, "near", node.clock.now()))
+    await node.write(lambda tx: peers.deposit(tx, "near", "5.00"))
+    await node.write(lambda tx: peers.remove_peer(tx, "near"))
     assert await node.send(near, prepare, "number") == first
     assert (await node.wallet_balance(), await money_of(node, near.id)) == (500, 0)
 

@@ -12,9 +12,10 @@ from payres.interledger.packets import MAX_ADDRESS, Code, Rejected, is_address, 
 from payres.interledger.routing import converted, covers, next_peer, prefixes_of
 from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, add_peer
+from payres.settings import Settings
 from payres.store import peers
 from payres.store.connections import connect_writer
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from tests.works import work_at
 
 OWN = "test.node"
@@ -22,13 +23,13 @@ SEGMENTS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    yield connection
+    yield work_at(connection, 0, Settings(ilp_address=OWN))
     connection.close()
 
 
-def made(tx: Transaction, routes: Mapping[str, list[str]], assets: Mapping[str, str] | None = None) -> dict[str, int]:
+def made(tx: Work, routes: Mapping[str, list[str]], assets: Mapping[str, str] | None = None) -> dict[str, int]:
     """Peers with these prefixes, by name."""
     ids = {}
     for name, prefixes in routes.items():
@@ -41,7 +42,7 @@ def made(tx: Transaction, routes: Mapping[str, list[str]], assets: Mapping[str, 
             outgoing_token="out",
             incoming_token=name,
         )
-        ids[name] = add_peer(tx, new, OWN, 0).id
+        ids[name] = add_peer(tx, new).id
         for prefix in prefixes:
             peers.add_route(tx, ids[name], prefix)
     return ids
@@ -76,28 +77,28 @@ ROUTES = {"any": ["test"], "bank": ["test.bank"], "branch": ["test.bank.east", "
     ],
 )
 def test_longest_prefix_of_another_peer_wins_and_our_own_stays(
-    tx: Transaction, destination: str, inbound: str | None, wanted: str | None
+    tx: Work, destination: str, inbound: str | None, wanted: str | None
 ) -> None:
     ids = made(tx, ROUTES)
-    found = next_peer(work_at(tx, 0), destination, OWN, 0, ids[inbound] if inbound else None)
+    found = next_peer(tx, destination, OWN, 0, ids[inbound] if inbound else None)
     assert (found.name if found else None) == wanted
 
 
-def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Transaction) -> None:
+def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Work) -> None:
     same = ["test.far"]
     made(tx, {"one": same, "two": same, "three": same}, {"one": "EUR", "two": "USD", "three": "USD"})
     two, one = peers.find_peer(tx, "two"), peers.find_peer(tx, "one")
     assert two is not None
     assert one is not None
-    assert next_peer(work_at(tx, 0), "test.far.x", OWN, two.asset_id) == two
-    assert next_peer(work_at(tx, 0), "test.far.x", OWN, one.asset_id) == one
-    assert next_peer(work_at(tx, 0), "test.far.x", OWN, 0) == one
+    assert next_peer(tx, "test.far.x", OWN, two.asset_id) == two
+    assert next_peer(tx, "test.far.x", OWN, one.asset_id) == one
+    assert next_peer(tx, "test.far.x", OWN, 0) == one
 
 
-def test_removed_peer_is_no_way(tx: Transaction) -> None:
+def test_removed_peer_is_no_way(tx: Work) -> None:
     ids = made(tx, ROUTES)
     peers.remove_peer(tx, ids["branch"], 1)
-    found = next_peer(work_at(tx, 0), "test.bank.east.alice", OWN, 0)
+    found = next_peer(tx, "test.bank.east.alice", OWN, 0)
     assert found is not None
     assert found.name == "bank"
 
@@ -110,9 +111,9 @@ def test_prefixes_are_those_that_cover_the_address(address: list[str], other: li
     assert sorted(found, key=len, reverse=True) == list(found)
 
 
-def test_longest_address_has_all_its_prefixes_asked_for(tx: Transaction) -> None:
+def test_longest_address_has_all_its_prefixes_asked_for(tx: Work) -> None:
     made(tx, {"far": ["test.a"]})
-    found = next_peer(work_at(tx, 0), "test" + ".a" * 509, OWN, 0)
+    found = next_peer(tx, "test" + ".a" * 509, OWN, 0)
     assert found is not None
 
 
@@ -186,17 +187,16 @@ SCALES = st.integers(0, 18)
 
 
 @pytest.fixture(scope="module")
-def rates() -> Iterator[Transaction]:
+def rates() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    set_rate(connection, "USD", "EUR", "0.937", 0)
-    yield connection
+    work = work_at(connection, 0)
+    set_rate(work, "USD", "EUR", "0.937")
+    yield work
     connection.close()
 
 
 @given(amount=st.integers(1, MAX_VALUE), source=SCALES, target=SCALES, back=st.booleans())
-def test_conversion_rounds_down_or_says_why_not(
-    rates: Transaction, amount: int, source: int, target: int, back: bool
-) -> None:
+def test_conversion_rounds_down_or_says_why_not(rates: Work, amount: int, source: int, target: int, back: bool) -> None:
     here, there = Asset("USD", source), Asset("EUR", target)
     unit_rate = Fraction(937, 1000) * Fraction(10) ** (target - source)
     if back:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from payres.clock import SECOND
-from payres.operator.liquidity import withdraw_liquidity
+from payres.operator.assets import withdraw_liquidity
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
@@ -100,8 +100,7 @@ def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(short: str, 
     quoted = a.client.create_quote(a.wallet("payer"), receiver)
     hurried(a)
     if short == "liquidity of the middle":
-        now = b.clock.now()
-        b.write(lambda tx: withdraw_liquidity(tx, "EUR", 2, RICH, now))
+        b.write(lambda tx: withdraw_liquidity(tx, "EUR", 2, RICH))
     else:
         change(b, "a", credit_limit=999)
     paid = ended(a, a.client.create_outgoing_payment(a.wallet("payer"), quoted["id"]))

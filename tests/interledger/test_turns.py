@@ -24,7 +24,7 @@ from payres.slots import Slots
 from payres.store import outgoing, packets
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
@@ -255,13 +255,13 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
         "terms": msgspec.structs.replace(like.terms, receiver=receiver),
     }
 
-    def unit(tx: Transaction) -> list[str]:
+    def unit(tx: Work) -> list[str]:
         wallet, made = require_wallet(tx, path), []
         for _ in range(count):
             payment_id = instance.context.identifiers.resource()
             payment = msgspec.structs.replace(like, id=payment_id, wallet_address_id=wallet.id, **anew)
             outgoing.insert_outgoing(tx, payment)
-            ledger.hold(tx, wallet.account_id, payment.terms.debit, payment_id, now)
+            ledger.hold(tx, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment_id)
             made.append(payment_id)
         return made
 

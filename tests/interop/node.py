@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from payres.interledger.sending.pacing import Timing
-from payres.operator import assets, liquidity, peers
+from payres.operator import assets, peers
 from payres.operator.peers import NewPeer
 from payres.store import outgoing
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PATIENCE, Json
 
@@ -46,8 +46,7 @@ class Node:
             incoming_token=token,
             **{"credit_limit": 10**9, **terms},
         )
-        own_address, now = self.instance.context.settings.ilp_address, self.instance.clock.now()
-        self.instance.write(lambda tx: peers.add_peer(tx, new, own_address, now))
+        self.instance.write(lambda tx: peers.add_peer(tx, new))
         return {"url": f"{self.instance.base_url}/ilp", "token": token, "sourceAsset": {"code": asset, "scale": 2}}
 
     def peer(self, name: str) -> PeerRecord:
@@ -84,12 +83,11 @@ class Node:
 def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
     """Runs a node that exchanges USD and EUR. Its timing is that of servers in use, but it soon retries what failed."""
     with run_instance(database, ilp_address=ilp_address) as instance:
-        now = instance.clock.now()
 
-        def unit(tx: Transaction) -> None:
-            assets.set_rate(tx, "USD", "EUR", RATE, now)
+        def unit(tx: Work) -> None:
+            assets.set_rate(tx, "USD", "EUR", RATE)
             for code in ("EUR", "USD"):
-                liquidity.deposit_liquidity(tx, code, 2, "1000000.00", now)
+                assets.deposit_liquidity(tx, code, 2, "1000000.00")
 
         instance.write(unit)
         instance.context.remote_payments.outbound.timing = Timing(instance.clock)

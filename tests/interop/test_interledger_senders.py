@@ -162,8 +162,7 @@ def test_payment_waits_at_the_limit_of_credit_until_the_peer_has_settled(node: N
     with ThreadPoolExecutor() as threads:
         paying = threads.submit(run_node, "pay", peer | credentials(payment) | {"amountToSend": 10_000})
         wait_until(lambda: node.peer(name).balance <= -6_000)
-        now = node.instance.clock.now()
-        node.instance.write(lambda tx: peers.deposit(tx, name, "60.00", now))
+        node.instance.write(lambda tx: peers.deposit(tx, name, "60.00"))
         result = paying.result()
     assert (result["amountSent"], result["amountDelivered"], result["error"]) == (10_000, 10_000, None)
     assert node.read(payment)["completed"]

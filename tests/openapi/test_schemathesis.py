@@ -63,7 +63,7 @@ class Round(NamedTuple):
 @pytest.fixture
 def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with run_instance(tmp_path_factory.mktemp("schemathesis") / "payres.db", access_token_lifetime=3600) as instance:
-        instance.write(lambda tx: wallets.deposit(tx, "alice", "5000000.00", instance.clock.now()))
+        instance.write(lambda tx: wallets.deposit(tx, "alice", "5000000.00"))
         yield instance
 
 

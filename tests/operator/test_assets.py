@@ -2,30 +2,33 @@ from collections.abc import Iterator
 
 import pytest
 
+from payres import ledger
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
-from payres.operator import assets
+from payres.operator import assets, wallets
+from payres.store import accounts
 from payres.store import assets as asset_store
-from payres.store.assets import RateRecord
+from payres.store.assets import AssetRecord, RateRecord
 from payres.store.connections import connect_writer
-from payres.store.work import Transaction
+from payres.store.work import Work
+from tests.works import work_at
 
 NOW = 1_700_000_000_000_000
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    yield connection
+    yield work_at(connection, NOW)
     connection.close()
 
 
-def test_open_asset_makes_each_code_and_scale_once(tx: Transaction) -> None:
+def test_open_asset_makes_each_code_and_scale_once(tx: Work) -> None:
     assert assets.open_asset(tx, "USD", 2) == assets.open_asset(tx, "USD", 2)
     assert assets.open_asset(tx, "USD", 9).id != assets.open_asset(tx, "USD", 2).id
 
 
-def test_set_fee_reads_the_fixed_part_in_units(tx: Transaction) -> None:
+def test_set_fee_reads_the_fixed_part_in_units(tx: Work) -> None:
     asset = assets.set_fee(tx, "USD", 2, "0.10", 50)
     assert (asset.fee_fixed, asset.fee_basis_points) == (10, 50)
     asset = assets.set_fee(tx, "USD", 2, "0", 0)
@@ -33,66 +36,105 @@ def test_set_fee_reads_the_fixed_part_in_units(tx: Transaction) -> None:
 
 
 @pytest.mark.parametrize("fixed", ["-0.10", "0.001", "x", "92233720368547758.08"])
-def test_set_fee_refuses_what_is_no_amount(tx: Transaction, fixed: str) -> None:
+def test_set_fee_refuses_what_is_no_amount(tx: Work, fixed: str) -> None:
     with pytest.raises(DomainError) as refusal:
         assets.set_fee(tx, "USD", 2, fixed, 0)
     assert error_response(refusal.value).code == "invalid_amount"
 
 
 @pytest.mark.parametrize("basis_points", [-1, 10_000, 2**70])
-def test_set_fee_refuses_a_share_that_leaves_nothing(tx: Transaction, basis_points: int) -> None:
+def test_set_fee_refuses_a_share_that_leaves_nothing(tx: Work, basis_points: int) -> None:
     with pytest.raises(DomainError, match="basis points") as refusal:
         assets.set_fee(tx, "USD", 2, "0", basis_points)
     assert error_response(refusal.value).status == 400
 
 
-def test_set_rate_keeps_the_exact_decimal_and_the_last_one_holds(tx: Transaction) -> None:
-    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
-    assets.set_rate(tx, "USD", "EUR", "0.930", NOW + 1)
+def test_set_rate_keeps_the_exact_decimal_and_the_last_one_holds(tx: Work) -> None:
+    assets.set_rate(tx, "USD", "EUR", "0.92")
+    assets.set_rate(work_at(tx, NOW + 1), "USD", "EUR", "0.930")
     assert asset_store.list_rates(tx) == [RateRecord("USD", "EUR", "0.930", NOW + 1)]
 
 
 @pytest.mark.parametrize("rate", ["0", "0.0", "-1", "1/2", "1e3", "", "nan", "1" * 65])
-def test_set_rate_refuses_what_is_no_rate(tx: Transaction, rate: str) -> None:
+def test_set_rate_refuses_what_is_no_rate(tx: Work, rate: str) -> None:
     with pytest.raises(DomainError, match="cannot be a rate"):
-        assets.set_rate(tx, "USD", "EUR", rate, NOW)
+        assets.set_rate(tx, "USD", "EUR", rate)
 
 
 @pytest.mark.parametrize(("base", "counter"), [("USD", "USD"), ("U D", "EUR"), ("USD", "")])
-def test_set_rate_refuses_codes_that_cannot_be_exchanged(tx: Transaction, base: str, counter: str) -> None:
+def test_set_rate_refuses_codes_that_cannot_be_exchanged(tx: Work, base: str, counter: str) -> None:
     with pytest.raises(DomainError):
-        assets.set_rate(tx, base, counter, "1.5", NOW)
+        assets.set_rate(tx, base, counter, "1.5")
     assert asset_store.list_rates(tx) == []
 
 
-def test_set_rate_takes_the_place_of_the_service_for_both_ways(tx: Transaction) -> None:
+def test_set_rate_takes_the_place_of_the_service_for_both_ways(tx: Work) -> None:
     for base, counter in (("USD", "EUR"), ("EUR", "USD")):
         asset_store.refresh_rate(tx, RateRecord(base, counter, "0.5", NOW, NOW + 1))
-    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+    assets.set_rate(tx, "USD", "EUR", "0.92")
     assert asset_store.list_rates(tx) == [RateRecord("USD", "EUR", "0.92", NOW)]
 
 
-def test_set_rate_leaves_the_operators_way_back(tx: Transaction) -> None:
-    assets.set_rate(tx, "EUR", "USD", "1.1", NOW)
-    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+def test_set_rate_leaves_the_operators_way_back(tx: Work) -> None:
+    assets.set_rate(tx, "EUR", "USD", "1.1")
+    assets.set_rate(tx, "USD", "EUR", "0.92")
     assert [rate.rate for rate in asset_store.list_rates(tx)] == ["1.1", "0.92"]
 
 
-def test_remove_rate_leaves_the_pair_to_the_service(tx: Transaction) -> None:
-    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
+def test_remove_rate_leaves_the_pair_to_the_service(tx: Work) -> None:
+    assets.set_rate(tx, "USD", "EUR", "0.92")
     assets.remove_rate(tx, "USD", "EUR")
     fetched = RateRecord("EUR", "USD", "1.1", NOW, NOW + 1)
     asset_store.refresh_rate(tx, fetched)
     assert asset_store.list_rates(tx) == [fetched]
 
 
-def test_remove_rate_names_what_is_missing(tx: Transaction) -> None:
+def test_remove_rate_names_what_is_missing(tx: Work) -> None:
     with pytest.raises(DomainError, match="There is no rate from USD to EUR") as refusal:
         assets.remove_rate(tx, "USD", "EUR")
     assert error_response(refusal.value).status == 404
 
 
-def test_require_asset_names_what_is_missing(tx: Transaction) -> None:
+def test_require_asset_names_what_is_missing(tx: Work) -> None:
     with pytest.raises(DomainError, match="No account is kept in USD with scale 3") as refusal:
         assets.require_asset(tx, "USD", 3)
     assert error_response(refusal.value).status == 404
+
+
+# Liquidity and collected fees
+
+
+def balance(tx: Work, asset: AssetRecord, kind: str) -> int:
+    return accounts.account_by_id(tx, ledger.operator_account(tx, asset.id, kind)).balance
+
+
+def test_liquidity_comes_from_outside_and_goes_back(tx: Work) -> None:
+    asset = assets.deposit_liquidity(tx, "EUR", 2, "1000.00")
+    assert (balance(tx, asset, "liquidity"), balance(tx, asset, "external")) == (100_000, -100_000)
+    assets.withdraw_liquidity(tx, "EUR", 2, "250.00")
+    assert (balance(tx, asset, "liquidity"), balance(tx, asset, "external")) == (75_000, -75_000)
+
+
+def test_withdraw_liquidity_leaves_what_payments_were_promised(tx: Work) -> None:
+    asset = assets.deposit_liquidity(tx, "EUR", 2, "10.00")
+    accounts.change_account(tx, ledger.operator_account(tx, asset.id, "liquidity"), 0, 400)
+    with pytest.raises(DomainError, match=r"The liquidity in EUR with scale 2 has 6.00 EUR free") as refusal:
+        assets.withdraw_liquidity(tx, "EUR", 2, "6.01")
+    assert error_response(refusal.value).code == "insufficient_funds"
+
+
+def test_withdraw_fees_takes_what_was_collected(tx: Work) -> None:
+    wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None)
+    wallets.deposit(tx, "alice", "10.00")
+    ledger.transfer(tx, wallet.account_id, ledger.operator_account(tx, wallet.asset_id, "fees"), 30, "fee")
+    asset = assets.withdraw_fees(tx, "USD", 2, "0.20")
+    assert (balance(tx, asset, "fees"), balance(tx, asset, "external")) == (10, -980)
+    with pytest.raises(DomainError, match=r"has 0.10 USD free, less than 0.20 USD"):
+        assets.withdraw_fees(tx, "USD", 2, "0.20")
+
+
+@pytest.mark.parametrize("withdraw", [assets.withdraw_liquidity, assets.withdraw_fees])
+def test_withdraw_refuses_an_asset_that_is_not_in_use(tx: Work, withdraw: object) -> None:
+    assert callable(withdraw)
+    with pytest.raises(DomainError, match="No account is kept in XYZ"):
+        withdraw(tx, "XYZ", 2, "1.00")

@@ -14,14 +14,14 @@ from payres.operator import wallets
 from payres.operator.invariants import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
 from payres.store.database import Database
 from payres.store.invariants import LEDGER_INVARIANTS
-from payres.store.work import Transaction
+from payres.store.work import Work
 from tests.helpers import PATIENCE
 
 NOW = 1_800_000_000_000_000
 
 
-def create_wallet(tx: Transaction, path: str) -> None:
-    wallets.create_wallet(tx, path, "USD", 2, None, None, NOW)
+def create_wallet(tx: Work, path: str) -> None:
+    wallets.create_wallet(tx, path, "USD", 2, None, None)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     opened = await Database.open(str(tmp_path / "payres.db"))
     for name in ("alice", "bob"):
         await opened.write(partial(create_wallet, path=name))
-    await opened.write(lambda tx: wallets.deposit(tx, "alice", "10.00", NOW))
+    await opened.write(lambda tx: wallets.deposit(tx, "alice", "10.00"))
     yield opened
     await opened.close()
 
@@ -81,7 +81,7 @@ async def test_sound_ledger_goes_on(database: Database) -> None:
     await check.check_recent()
     await check.check_all()
     assert database.stopped is None
-    await database.write(lambda tx: wallets.deposit(tx, "alice", "10.00", NOW))
+    await database.write(lambda tx: wallets.deposit(tx, "alice", "10.00"))
 
 
 @pytest.mark.parametrize(

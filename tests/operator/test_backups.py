@@ -16,6 +16,7 @@ from payres.store.copies import examine
 from payres.store.database_file import DatabaseServed, server_lock
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.migrations import UnusableDatabase, execute_script, is_outdated, version_of
+from tests.works import work_at
 
 NOW = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
 NEWEST = max(migrations.migrations())
@@ -27,8 +28,9 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "payres.db"
     with closing(connect_writer(str(path))) as connection:
         connection.execute("BEGIN")
-        create_wallet(connection, "alice", "USD", 2, None, None, NOW)
-        deposit(connection, "alice", "10.00", NOW)
+        work = work_at(connection, NOW)
+        create_wallet(work, "alice", "USD", 2, None, None)
+        deposit(work, "alice", "10.00")
         connection.execute("COMMIT")
     return path
 
@@ -53,7 +55,7 @@ def balance(path: Path) -> int:
 
 def deposit_more(database: Path) -> None:
     with closing(connect_writer(str(database))) as connection:
-        deposit(connection, "alice", "5.00", NOW)
+        deposit(work_at(connection, NOW), "alice", "5.00")
 
 
 def names(folder: Path) -> set[str]:
@@ -352,7 +354,7 @@ def test_restore_of_a_file_with_its_log_leaves_nothing_beside_it(database: Path,
     folder.mkdir()
     with closing(connect_writer(str(database))) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        deposit(connection, "alice", "5.00", NOW)
+        deposit(work_at(connection, NOW), "alice", "5.00")
         for suffix in ("", "-wal"):
             Path(f"{folder / 'payres.db'}{suffix}").write_bytes(Path(f"{database}{suffix}").read_bytes())
     restore_backup(folder / "payres.db", tmp_path / "new.db", NOW)

@@ -1,6 +1,5 @@
 """A small ledger with every kind of payment in it, and each invariant broken behind its back."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.grants.access import Caller
-from payres.operator import assets, invariants, liquidity, wallets
+from payres.operator import assets, invariants, wallets
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
 from payres.store import accounts, clients, grants, incoming, outgoing
@@ -22,7 +21,7 @@ from payres.store.incoming import IncomingRecord
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from payres.wire import (
     Amount,
@@ -62,23 +61,24 @@ SENDING = OutgoingRecord(
 
 
 @pytest.fixture
-def tx(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+def tx(tmp_path: Path) -> Iterator[Work]:
     connection = connect_writer(str(tmp_path / "books.db"))
     connection.execute("BEGIN")
-    keep_books(connection)
-    yield connection
+    work = work_at(connection, NOW)
+    keep_books(work)
+    yield work
     connection.close()
 
 
-def keep_books(tx: Transaction) -> None:
+def keep_books(tx: Work) -> None:
     """alice has sent one payment to bob, failed to send another, and is sending a third to carol in euros."""
     alice, bob, carol = (
-        wallets.create_wallet(tx, path, code, 2, None, None, NOW)
+        wallets.create_wallet(tx, path, code, 2, None, None)
         for path, code in (("alice", "USD"), ("bob", "USD"), ("carol", "EUR"))
     )
-    wallets.deposit(tx, "alice", "10.00", NOW)
-    wallets.deposit(tx, "carol", "1.00", NOW)
-    liquidity.deposit_liquidity(tx, "EUR", 2, "50.00", NOW)
+    wallets.deposit(tx, "alice", "10.00")
+    wallets.deposit(tx, "carol", "1.00")
+    assets.deposit_liquidity(tx, "EUR", 2, "50.00")
     client = clients.ensure_client(tx, "http://127.0.0.1:8080/bob", "http://127.0.0.1:8080/bob", None, NOW)
     grants.insert_grant(tx, GrantRecord("grant", client.id, None, "issued", "[]", None, alice.id, b"", NOW, NOW, None))
     for identifier, wallet in (("1-open", bob), ("2-euros", carol)):
@@ -91,29 +91,34 @@ def keep_books(tx: Transaction) -> None:
 
 
 def _start(
-    tx: Transaction, sender: WalletRecord, identifier: str, code: str = "USD", receiver: str = "1-open"
+    tx: Work, sender: WalletRecord, identifier: str, code: str = "USD", receiver: str = "1-open"
 ) -> OutgoingRecord:
     terms = msgspec.structs.replace(SENDING.terms, asset=Asset(code, 2), incoming_payment_id=receiver)
     payment = msgspec.structs.replace(SENDING, id=identifier, terms=terms)
     outgoing.insert_outgoing(tx, payment)
-    ledger.hold(tx, sender.account_id, payment.terms.debit, identifier, NOW)
+    ledger.hold(tx, sender.account_id, payment.terms.debit, outgoing_payment_id=identifier)
     grants.add_spending(tx, "grant", 0, code, 2, payment.terms.debit, payment.terms.receive, NOW)
     return payment
 
 
-def _complete(tx: Transaction, payment: OutgoingRecord, sender: WalletRecord, receiver: WalletRecord) -> None:
+def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver: WalletRecord) -> None:
     (promised,) = accounts.holds_of_payment(tx, payment.id)
     fees = ledger.operator_account(tx, sender.asset_id, "fees")
-    ledger.post(tx, promised.id, fees, payment.terms.fee, "fee", NOW)
+    ledger.post(tx, promised.id, fees, payment.terms.fee, "fee")
     ledger.post(
-        tx, promised.id, receiver.account_id, payment.terms.receive, "payment", NOW, payment.terms.incoming_payment_id
+        tx,
+        promised.id,
+        receiver.account_id,
+        payment.terms.receive,
+        "payment",
+        incoming_payment_id=payment.terms.incoming_payment_id,
     )
     assert payment.terms.incoming_payment_id
     incoming.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive, None)
     outgoing.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
 
 
-def _fail(tx: Transaction, payment: OutgoingRecord) -> None:
+def _fail(tx: Work, payment: OutgoingRecord) -> None:
     (promised,) = accounts.holds_of_payment(tx, payment.id)
     ledger.void(tx, promised.id)
     grants.add_spending(tx, "grant", 0, payment.terms.asset.code, 2, -payment.terms.debit, -payment.terms.receive, NOW)
@@ -138,12 +143,12 @@ def test_check_proves_an_empty_database() -> None:
     connection.close()
 
 
-def test_check_counts_turnover_past_what_one_figure_holds(tx: Transaction) -> None:
-    wallets.create_wallet(tx, "dora", "GBP", 2, None, None, NOW)
+def test_check_counts_turnover_past_what_one_figure_holds(tx: Work) -> None:
+    wallets.create_wallet(tx, "dora", "GBP", 2, None, None)
     for _ in range(3):
-        wallets.deposit(tx, "dora", MAX_DECIMAL, NOW)
-        wallets.withdraw(tx, "dora", MAX_DECIMAL, NOW)
-    wallets.deposit(tx, "dora", MAX_DECIMAL, NOW)
+        wallets.deposit(tx, "dora", MAX_DECIMAL)
+        wallets.withdraw(tx, "dora", MAX_DECIMAL)
+    wallets.deposit(tx, "dora", MAX_DECIMAL)
     assert invariants.first_broken(invariants.check(tx)) is None
 
 
@@ -256,7 +261,7 @@ def test_batches_find_what_is_broken_in_the_first_row_and_in_the_last(
     assert name in {finding.name for finding in invariants.check(tx) if not finding.holds}
 
 
-def test_steps_count_transfers_that_come_in_between(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_count_transfers_that_come_in_between(tx: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invariants, "BATCH_ROWS", 1)
     number = 0
     for scan in invariants.scans(tx):
@@ -264,14 +269,14 @@ def test_steps_count_transfers_that_come_in_between(tx: Transaction, monkeypatch
             assert scan.step(tx) == []
             number += 1
             if number < 20:  # each time one transfer is looked at, and one is added
-                wallets.deposit(tx, "alice", "1.00", NOW)
+                wallets.deposit(tx, "alice", "1.00")
 
 
 def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "books.db"
     connection = connect_writer(str(path))
     connection.execute("BEGIN")
-    keep_books(connection)
+    keep_books(work_at(connection, NOW))
     connection.execute("COMMIT")
     (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'transfer'").fetchone()
     (size,) = connection.execute("PRAGMA page_size").fetchone()
@@ -291,29 +296,28 @@ def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("receiver", ["bob", "carol", "alice"])
 @pytest.mark.parametrize("is_completed_first", [False, True])
 def test_check_holds_after_a_payment_and_after_one_that_was_refused(
-    tx: sqlite3.Connection, fee: tuple[str, int], receiver: str, is_completed_first: bool
+    tx: Work, fee: tuple[str, int], receiver: str, is_completed_first: bool
 ) -> None:
     assets.set_fee(tx, "USD", 2, *fee)
-    assets.set_rate(tx, "USD", "EUR", "0.92", NOW)
-    work = work_at(tx, NOW)
-    address = work.urls.wallet
+    assets.set_rate(tx, "USD", "EUR", "0.92")
+    address = tx.urls.wallet
     receiving = Caller(1, "grant", "token", "create", (IncomingPaymentAccess(actions=["create"]),))
     asked = IncomingPaymentRequest(wallet_address=address(receiver))
-    _, target = incoming_rules.create(work, receiving, asked)
+    _, target = incoming_rules.create(tx, receiving, asked)
     request = OutgoingPaymentRequest(
         wallet_address=address("alice"),
-        incoming_payment=work.urls.resource("incoming-payments", target.id),
+        incoming_payment=tx.urls.resource("incoming-payments", target.id),
         debit_amount=Amount(value="200", asset_code="USD", asset_scale=2),
     )
     item = OutgoingPaymentAccess(actions=["create"], identifier=address("alice"))
     paying = Caller(1, "grant", "token", "create", (item,))
     if is_completed_first:
-        incoming_rules.complete(work, target)
-        with pytest.raises(InvalidReceiver), savepoint(work):
-            outgoing_rules.create(work, paying, request, None)
+        incoming_rules.complete(tx, target)
+        with pytest.raises(InvalidReceiver), savepoint(tx):
+            outgoing_rules.create(tx, paying, request, None)
     else:
-        created = outgoing_rules.create(work, paying, request, None).payment
-        found = outgoing.find_outgoing(work, created.id)
+        created = outgoing_rules.create(tx, paying, request, None).payment
+        found = outgoing.find_outgoing(tx, created.id)
         assert found == created
         assert (found.state, found.sent) == ("completed", 200)
     assert invariants.first_broken(invariants.check(tx)) is None

@@ -8,16 +8,18 @@ from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.store import wallets as wallet_store
 from payres.store.connections import connect_writer
-from payres.store.work import Transaction
+from payres.store.work import Work
+from tests.works import work_at
 
 NOW = 1_700_000_000_000_000
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    wallets.create_wallet(connection, "alice", "USD", 2, None, None, NOW)
-    yield connection
+    work = work_at(connection, NOW)
+    wallets.create_wallet(work, "alice", "USD", 2, None, None)
+    yield work
     connection.close()
 
 
@@ -25,42 +27,42 @@ def public_key(kid: str, fill: bytes = b"\x01") -> JWK:
     return jwk_from_public_bytes(kid, fill * 32)
 
 
-def test_added_key_is_found_by_its_kid(tx: Transaction) -> None:
+def test_added_key_is_found_by_its_kid(tx: Work) -> None:
     jwk = public_key("app")
-    keys.add_key(tx, "Alice", jwk, NOW)
+    keys.add_key(tx, "Alice", jwk)
     assert wallet_store.find_key(tx, "alice", "app") == jwk.x
     assert wallet_store.find_key(tx, "alice", "other") is None
 
 
-def test_add_key_refuses_a_kid_in_force(tx: Transaction) -> None:
-    keys.add_key(tx, "alice", public_key("app"), NOW)
+def test_add_key_refuses_a_kid_in_force(tx: Work) -> None:
+    keys.add_key(tx, "alice", public_key("app"))
     with pytest.raises(DomainError, match="has a key app in force") as refusal:
-        keys.add_key(tx, "alice", public_key("app", b"\x02"), NOW)
+        keys.add_key(tx, "alice", public_key("app", b"\x02"))
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (409, "wrong_state")
 
 
-def test_revoked_kid_may_come_back_with_another_key(tx: Transaction) -> None:
-    keys.add_key(tx, "alice", public_key("app"), NOW)
-    revoked = keys.revoke_key(tx, "alice", "app", NOW + 1)
+def test_revoked_kid_may_come_back_with_another_key(tx: Work) -> None:
+    keys.add_key(tx, "alice", public_key("app"))
+    revoked = keys.revoke_key(work_at(tx, NOW + 1), "alice", "app")
     assert revoked.revoked_at == NOW + 1
     assert wallet_store.find_key(tx, "alice", "app") is None
     again = public_key("app", b"\x02")
-    keys.add_key(tx, "alice", again, NOW + 2)
+    keys.add_key(work_at(tx, NOW + 2), "alice", again)
     assert wallet_store.find_key(tx, "alice", "app") == again.x
     wallet = wallets.require_wallet(tx, "alice")
     assert [key.revoked_at for key in wallet_store.list_keys(tx, wallet.id, revoked=True)] == [NOW + 1, None]
 
 
-def test_revoke_key_refuses_what_is_not_in_force(tx: Transaction) -> None:
-    keys.add_key(tx, "alice", public_key("app"), NOW)
-    keys.revoke_key(tx, "alice", "app", NOW)
+def test_revoke_key_refuses_what_is_not_in_force(tx: Work) -> None:
+    keys.add_key(tx, "alice", public_key("app"))
+    keys.revoke_key(tx, "alice", "app")
     for kid in ("app", "never"):
         with pytest.raises(DomainError, match=f"no key {kid} in force") as refusal:
-            keys.revoke_key(tx, "alice", kid, NOW)
+            keys.revoke_key(tx, "alice", kid)
         assert error_response(refusal.value).status == 404
 
 
-def test_keys_of_an_unknown_wallet_are_not_found(tx: Transaction) -> None:
+def test_keys_of_an_unknown_wallet_are_not_found(tx: Work) -> None:
     with pytest.raises(DomainError, match="There is no wallet bob"):
-        keys.add_key(tx, "bob", public_key("app"), NOW)
+        keys.add_key(tx, "bob", public_key("app"))

@@ -10,11 +10,13 @@ from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.operator import invariants, peers
 from payres.operator.peers import NewPeer, PeerChange
+from payres.settings import Settings
 from payres.store import accounts, assets, packets, secrets
 from payres.store import peers as peer_store
 from payres.store.connections import connect_writer
 from payres.store.packets import PacketRecord
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
+from tests.works import work_at
 
 NOW = 1_700_000_000_000_000
 OWN = "test.here"
@@ -30,9 +32,9 @@ TERMS: dict[str, Any] = {
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    yield connection
+    yield work_at(connection, NOW, Settings(ilp_address=OWN))
     connection.close()
 
 
@@ -48,8 +50,8 @@ def check_books(tx: Transaction) -> None:
     assert invariants.first_broken(invariants.check(tx)) is None
 
 
-def test_added_peer_is_as_agreed(tx: Transaction) -> None:
-    peer = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100_000, routes=["g", "test.far"]), OWN, NOW)
+def test_added_peer_is_as_agreed(tx: Work) -> None:
+    peer = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100_000, routes=["g", "test.far"]))
     assert (peer.name, peer.ilp_address, peer.url) == ("first-bank", "test.first-bank", TERMS["url"])
     assert (peer.asset_code, peer.asset_scale, peer.max_packet, peer.created_at) == ("USD", 2, 5_000, NOW)
     assert (peer.balance, peer.held, peer.floor) == (0, 0, -100_000)
@@ -59,17 +61,17 @@ def test_added_peer_is_as_agreed(tx: Transaction) -> None:
     check_books(tx)
 
 
-def test_outgoing_token_can_be_read_and_incoming_token_recognised(tx: Transaction) -> None:
-    peer = peers.add_peer(tx, terms(), OWN, NOW)
+def test_outgoing_token_can_be_read_and_incoming_token_recognised(tx: Work) -> None:
+    peer = peers.add_peer(tx, terms())
     assert secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == "what-we-show"
     assert peer_store.peer_by_token(tx, hash_secret("what-they-show")) == peer
 
 
-def test_peer_without_a_credit_limit_may_owe_nothing(tx: Transaction) -> None:
-    peer = peers.add_peer(tx, terms(), OWN, NOW)
+def test_peer_without_a_credit_limit_may_owe_nothing(tx: Work) -> None:
+    peer = peers.add_peer(tx, terms())
     with pytest.raises(ledger.NotEnough):
-        ledger.hold(tx, peer.account_id, 1, None, NOW)
-    peers.deposit(tx, "first-bank", "0.01", NOW)
+        ledger.hold(tx, peer.account_id, 1)
+    peers.deposit(tx, "first-bank", "0.01")
     assert ledger.free_balance(accounts.account_by_id(tx, peer.account_id)) == 1
 
 
@@ -110,9 +112,9 @@ def test_peer_without_a_credit_limit_may_owe_nothing(tx: Transaction) -> None:
         ({"asset_scale": 256}, "scale"),
     ],
 )
-def test_what_cannot_be_a_peer_is_refused(tx: Transaction, changes: dict[str, Any], field: str) -> None:
+def test_what_cannot_be_a_peer_is_refused(tx: Work, changes: dict[str, Any], field: str) -> None:
     with pytest.raises(DomainError) as refusal:
-        peers.add_peer(tx, terms(**changes), OWN, NOW)
+        peers.add_peer(tx, terms(**changes))
     assert (error_response(refusal.value).status, error_response(refusal.value).code, refusal.value.details) == (
         400,
         "invalid_request",
@@ -124,12 +126,12 @@ def test_what_cannot_be_a_peer_is_refused(tx: Transaction, changes: dict[str, An
 
 
 @pytest.mark.parametrize("address", ["test.her", "test.hereafter", "test.Here", "g.here", f"{OWN}.child"])
-def test_address_beside_or_below_ours_is_taken(tx: Transaction, address: str) -> None:
-    assert peers.add_peer(tx, terms(ilp_address=address), OWN, NOW).ilp_address == address
+def test_address_beside_or_below_ours_is_taken(tx: Work, address: str) -> None:
+    assert peers.add_peer(tx, terms(ilp_address=address)).ilp_address == address
 
 
-def test_parent_may_be_a_peer_and_take_everything_else(tx: Transaction) -> None:
-    peer = peers.add_peer(tx, terms(ilp_address="test.parent", routes=["test", "g"]), "test.parent.here", NOW)
+def test_parent_may_be_a_peer_and_take_everything_else(tx: Work) -> None:
+    peer = peers.add_peer(tx, terms(ilp_address="test.parent", routes=["test", "g"]))
     assert peer_store.routes_of_peer(tx, peer.id) == ["g", "test", "test.parent"]
 
 
@@ -141,18 +143,18 @@ def test_parent_may_be_a_peer_and_take_everything_else(tx: Transaction) -> None:
         ({"ilp_address": "test.first-bank"}, "The peer first-bank has this ILP address and asset already"),
     ],
 )
-def test_what_another_peer_has_is_refused(tx: Transaction, changes: dict[str, Any], sentence: str) -> None:
-    peers.add_peer(tx, terms(), OWN, NOW)
+def test_what_another_peer_has_is_refused(tx: Work, changes: dict[str, Any], sentence: str) -> None:
+    peers.add_peer(tx, terms())
     with pytest.raises(DomainError, match=sentence) as refusal:
-        peers.add_peer(tx, another(**changes), OWN, NOW)
+        peers.add_peer(tx, another(**changes))
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (409, "wrong_state")
     assert "what-they-show" not in error_response(refusal.value).description
 
 
-def test_one_neighbour_may_be_a_peer_in_each_of_two_assets(tx: Transaction) -> None:
-    peers.add_peer(tx, terms(), OWN, NOW)
-    peers.add_peer(tx, another(ilp_address="test.first-bank", asset_code="EUR", outgoing_token="same"), OWN, NOW)
+def test_one_neighbour_may_be_a_peer_in_each_of_two_assets(tx: Work) -> None:
+    peers.add_peer(tx, terms())
+    peers.add_peer(tx, another(ilp_address="test.first-bank", asset_code="EUR", outgoing_token="same"))
     assert [peer.asset_code for peer in peer_store.list_peers(tx)] == ["USD", "EUR"]
 
 
@@ -164,13 +166,13 @@ def test_terms_do_not_show_their_tokens(what: object) -> None:
     assert "what-" not in str(what)
 
 
-def test_settlement_moves_the_balance_both_ways(tx: Transaction) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
-    peer = peers.deposit(tx, "first-bank", "12.00", NOW)
+def test_settlement_moves_the_balance_both_ways(tx: Work) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000))
+    peer = peers.deposit(tx, "first-bank", "12.00")
     assert (peer.balance, peers.describe_balance(peer)) == (1_200, "we owe the peer 12.00 USD")
-    peer = peers.withdraw(tx, "first-bank", "12.00", NOW)
+    peer = peers.withdraw(tx, "first-bank", "12.00")
     assert (peer.balance, peers.describe_balance(peer)) == (0, "nothing is owed either way")
-    peer = peers.withdraw(tx, "first-bank", "9.99", NOW)
+    peer = peers.withdraw(tx, "first-bank", "9.99")
     assert (peer.balance, peers.describe_balance(peer)) == (-999, "the peer owes us 9.99 USD")
     asset = assets.find_asset(tx, "USD", 2)
     assert asset is not None
@@ -178,11 +180,11 @@ def test_settlement_moves_the_balance_both_ways(tx: Transaction) -> None:
     check_books(tx)
 
 
-def test_withdrawal_past_the_credit_limit_is_refused(tx: Transaction) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
+def test_withdrawal_past_the_credit_limit_is_refused(tx: Work) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000))
     sentence = "The account of the peer first-bank, its credit limit included, has 10.00 USD free, less than 10.01 USD"
     with pytest.raises(DomainError, match=sentence) as refusal:
-        peers.withdraw(tx, "first-bank", "10.01", NOW)
+        peers.withdraw(tx, "first-bank", "10.01")
     assert (error_response(refusal.value).code, refusal.value.details) == (
         "insufficient_funds",
         {"reason": "peer", "free": "10.00"},
@@ -191,20 +193,20 @@ def test_withdrawal_past_the_credit_limit_is_refused(tx: Transaction) -> None:
 
 @pytest.mark.parametrize("move", [peers.deposit, peers.withdraw])
 @pytest.mark.parametrize("text", ["0", "0.001", "-1", "one", "92233720368547758.08"])
-def test_settlement_refuses_what_is_no_amount(tx: Transaction, move: Any, text: str) -> None:
-    peers.add_peer(tx, terms(), OWN, NOW)
+def test_settlement_refuses_what_is_no_amount(tx: Work, move: Any, text: str) -> None:
+    peers.add_peer(tx, terms())
     with pytest.raises(DomainError) as refusal:
-        move(tx, "first-bank", text, NOW)
+        move(tx, "first-bank", text)
     assert error_response(refusal.value).code == "invalid_amount"
 
 
-def test_unknown_peer_is_refused_everywhere(tx: Transaction) -> None:
+def test_unknown_peer_is_refused_everywhere(tx: Work) -> None:
     calls: list[Any] = [
         lambda: peers.require_peer(tx, "nobody"),
-        lambda: peers.deposit(tx, "nobody", "1.00", NOW),
-        lambda: peers.withdraw(tx, "nobody", "1.00", NOW),
-        lambda: peers.change_peer(tx, "nobody", PeerChange(), OWN),
-        lambda: peers.remove_peer(tx, "nobody", NOW),
+        lambda: peers.deposit(tx, "nobody", "1.00"),
+        lambda: peers.withdraw(tx, "nobody", "1.00"),
+        lambda: peers.change_peer(tx, "nobody", PeerChange()),
+        lambda: peers.remove_peer(tx, "nobody"),
     ]
     for call in calls:
         with pytest.raises(DomainError, match=r"There is no peer 'nobody'; `payres peer list` shows all") as refusal:
@@ -212,25 +214,25 @@ def test_unknown_peer_is_refused_everywhere(tx: Transaction) -> None:
         assert error_response(refusal.value).status == 404
 
 
-def test_change_sets_what_is_named_and_keeps_the_rest(tx: Transaction) -> None:
-    before = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100, routes=["g"]), OWN, NOW)
-    assert peers.change_peer(tx, "first-bank", PeerChange(), OWN) == before
+def test_change_sets_what_is_named_and_keeps_the_rest(tx: Work) -> None:
+    before = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100, routes=["g"]))
+    assert peers.change_peer(tx, "first-bank", PeerChange()) == before
     change = PeerChange(url="https://new.example/", credit_limit=200, add_routes=["test"], remove_routes=["g"])
-    after = peers.change_peer(tx, "first-bank", change, OWN)
+    after = peers.change_peer(tx, "first-bank", change)
     assert after == msgspec.structs.replace(before, url="https://new.example/", floor=-200)
     assert peer_store.routes_of_peer(tx, after.id) == ["test", "test.first-bank"]
-    assert peers.change_peer(tx, "first-bank", PeerChange(max_packet=7), OWN).max_packet == 7
-    assert peers.change_peer(tx, "first-bank", PeerChange(max_packet=0), OWN).max_packet is None
+    assert peers.change_peer(tx, "first-bank", PeerChange(max_packet=7)).max_packet == 7
+    assert peers.change_peer(tx, "first-bank", PeerChange(max_packet=0)).max_packet is None
 
 
-def test_change_of_tokens_ends_the_old_ones(tx: Transaction) -> None:
-    peers.add_peer(tx, terms(), OWN, NOW)
+def test_change_of_tokens_ends_the_old_ones(tx: Work) -> None:
+    peers.add_peer(tx, terms())
     change = PeerChange(outgoing_token="new-out", incoming_token="new-in")
-    peer = peers.change_peer(tx, "first-bank", change, OWN)
+    peer = peers.change_peer(tx, "first-bank", change)
     assert secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == "new-out"
     assert peer_store.peer_by_token(tx, hash_secret("what-they-show")) is None
     assert peer_store.peer_by_token(tx, hash_secret("new-in")) == peer
-    assert peers.change_peer(tx, "first-bank", PeerChange(incoming_token="new-in"), OWN).id == peer.id
+    assert peers.change_peer(tx, "first-bank", PeerChange(incoming_token="new-in")).id == peer.id
 
 
 @pytest.mark.parametrize(
@@ -246,71 +248,71 @@ def test_change_of_tokens_ends_the_old_ones(tx: Transaction) -> None:
         (PeerChange(remove_routes=["g"]), 400),
     ],
 )
-def test_change_refuses_what_cannot_be(tx: Transaction, change: PeerChange, status: int) -> None:
-    peers.add_peer(tx, terms(credit_limit=5_000), OWN, NOW)
-    peers.add_peer(tx, another(), OWN, NOW)
-    peers.withdraw(tx, "first-bank", "10.00", NOW)
+def test_change_refuses_what_cannot_be(tx: Work, change: PeerChange, status: int) -> None:
+    peers.add_peer(tx, terms(credit_limit=5_000))
+    peers.add_peer(tx, another())
+    peers.withdraw(tx, "first-bank", "10.00")
     packet = _prepare(tx, "first-bank", 200)
     with pytest.raises(DomainError) as refusal:
-        peers.change_peer(tx, "first-bank", change, OWN)
+        peers.change_peer(tx, "first-bank", change)
     assert error_response(refusal.value).status == status
     packets.decide_packet(tx, packet.id, "rejected")
 
 
-def test_credit_limit_can_fall_to_what_is_used(tx: Transaction) -> None:
-    peers.add_peer(tx, terms(credit_limit=5_000), OWN, NOW)
-    peers.add_peer(tx, another(), OWN, NOW)
-    peers.withdraw(tx, "first-bank", "10.00", NOW)
+def test_credit_limit_can_fall_to_what_is_used(tx: Work) -> None:
+    peers.add_peer(tx, terms(credit_limit=5_000))
+    peers.add_peer(tx, another())
+    peers.withdraw(tx, "first-bank", "10.00")
     _prepare(tx, "first-bank", 200)
     with pytest.raises(DomainError, match=r"uses 12\.00 USD of its credit, packets under way included"):
-        peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_199), OWN)
-    assert peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_200), OWN).floor == -1_200
+        peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_199))
+    assert peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_200)).floor == -1_200
     check_books(tx)
 
 
-def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Transaction) -> None:
-    peer = peers.add_peer(tx, terms(routes=["g"]), OWN, NOW)
-    assert peers.remove_peer(tx, "first-bank", NOW) == peer
+def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Work) -> None:
+    peer = peers.add_peer(tx, terms(routes=["g"]))
+    assert peers.remove_peer(tx, "first-bank") == peer
     assert peer_store.list_peers(tx) == []
     assert peer_store.peers_towards(tx, ["g", "test.first-bank"]) == []
     assert peer_store.peer_by_token(tx, hash_secret("what-they-show")) is None
-    again = peers.add_peer(tx, terms(), OWN, NOW)
+    again = peers.add_peer(tx, terms())
     assert (again.id, again.account_id) != (peer.id, peer.account_id)
     assert peer_store.routes_of_peer(tx, again.id) == ["test.first-bank"]
     check_books(tx)
 
 
-def test_remove_says_how_to_settle_first(tx: Transaction) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
-    peers.deposit(tx, "first-bank", "12.00", NOW)
+def test_remove_says_how_to_settle_first(tx: Work) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000))
+    peers.deposit(tx, "first-bank", "12.00")
     with pytest.raises(DomainError, match=r"We owe the peer 12\.00 USD: .*`payres peer withdraw first-bank 12\.00`"):
-        peers.remove_peer(tx, "first-bank", NOW)
-    peers.withdraw(tx, "first-bank", "20.00", NOW)
+        peers.remove_peer(tx, "first-bank")
+    peers.withdraw(tx, "first-bank", "20.00")
     with pytest.raises(DomainError, match=r"The peer owes us 8\.00 USD: .*`payres peer deposit first-bank 8\.00`"):
-        peers.remove_peer(tx, "first-bank", NOW)
-    peers.deposit(tx, "first-bank", "8.00", NOW)
-    peers.remove_peer(tx, "first-bank", NOW)
+        peers.remove_peer(tx, "first-bank")
+    peers.deposit(tx, "first-bank", "8.00")
+    peers.remove_peer(tx, "first-bank")
 
 
 @pytest.mark.parametrize("name", ["first-bank", "second"])
-def test_remove_waits_for_packets_from_and_to_the_peer(tx: Transaction, name: str) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000), OWN, NOW)
-    peers.add_peer(tx, another(), OWN, NOW)
+def test_remove_waits_for_packets_from_and_to_the_peer(tx: Work, name: str) -> None:
+    peers.add_peer(tx, terms(credit_limit=1_000))
+    peers.add_peer(tx, another())
     packet = _prepare(tx, "first-bank", 200)
     with pytest.raises(DomainError, match=f"Packets to or from the peer {name} are under way") as refusal:
-        peers.remove_peer(tx, name, NOW)
+        peers.remove_peer(tx, name)
     assert error_response(refusal.value).code == "wrong_state"
     packets.decide_packet(tx, packet.id, "rejected")
     for reservation in accounts.holds_of_packet(tx, packet.id):
         ledger.void(tx, reservation.id)
-    peers.remove_peer(tx, name, NOW)
+    peers.remove_peer(tx, name)
     check_books(tx)
 
 
-def _prepare(tx: Transaction, payer: str, amount: int) -> PacketRecord:
+def _prepare(tx: Work, payer: str, amount: int) -> PacketRecord:
     """A packet that one peer sent and that is under way to the peer `second`."""
     source, target = peers.require_peer(tx, payer), peers.require_peer(tx, "second")
     packet = PacketRecord("p", target.id, None, source.id, None, amount, amount, b"prepare", NOW, "prepared")
     packets.insert_packet(tx, packet)
-    ledger.hold(tx, source.account_id, amount, None, NOW, packet.id)
+    ledger.hold(tx, source.account_id, amount, packet_id=packet.id)
     return packet

@@ -10,29 +10,30 @@ from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store
 from payres.store.connections import connect_writer
-from payres.store.work import Transaction
+from payres.store.work import Work
+from tests.works import work_at
 
 NOW = 1_700_000_000_000_000
 MAX_LEDGER_DECIMAL = "92233720368547758.07"
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    yield connection
+    yield work_at(connection, NOW)
     connection.close()
 
 
-def balance(tx: Transaction, path: str) -> int:
+def balance(tx: Work, path: str) -> int:
     return accounts.account_by_id(tx, wallets.require_wallet(tx, path).account_id).balance
 
 
-def open_wallet(tx: Transaction, path: str = "alice") -> wallet_store.WalletRecord:
-    return wallets.create_wallet(tx, path, "USD", 2, None, None, NOW)
+def open_wallet(tx: Work, path: str = "alice") -> wallet_store.WalletRecord:
+    return wallets.create_wallet(tx, path, "USD", 2, None, None)
 
 
-def test_create_wallet_opens_an_empty_account_in_its_asset(tx: Transaction) -> None:
-    wallet = wallets.create_wallet(tx, "/Alice/", "USD", 2, "Alice Ångström", None, NOW)
+def test_create_wallet_opens_an_empty_account_in_its_asset(tx: Work) -> None:
+    wallet = wallets.create_wallet(tx, "/Alice/", "USD", 2, "Alice Ångström", None)
     assert (wallet.path, wallet.public_name, wallet.asset_code, wallet.asset_scale) == (
         *("alice", "Alice Ångström", "USD", 2),
     )
@@ -43,55 +44,55 @@ def test_create_wallet_opens_an_empty_account_in_its_asset(tx: Transaction) -> N
     assert account.asset_id == wallet.asset_id
 
 
-def test_create_wallet_shares_the_asset_but_not_the_account(tx: Transaction) -> None:
+def test_create_wallet_shares_the_asset_but_not_the_account(tx: Work) -> None:
     alice, bob = open_wallet(tx), open_wallet(tx, "bob")
     assert alice.asset_id == bob.asset_id
     assert alice.account_id != bob.account_id
 
 
 @pytest.mark.parametrize("path", ["alice", "ALICE", "/alice/"])
-def test_create_wallet_refuses_a_taken_path(tx: Transaction, path: str) -> None:
+def test_create_wallet_refuses_a_taken_path(tx: Work, path: str) -> None:
     open_wallet(tx)
     with pytest.raises(DomainError, match="There is a wallet alice already") as refusal:
-        wallets.create_wallet(tx, path, "EUR", 2, None, None, NOW)
+        wallets.create_wallet(tx, path, "EUR", 2, None, None)
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (409, "wrong_state")
 
 
 @pytest.mark.parametrize("path", ["", "quotes", "a b", "al/../ice", "ilp", "bob/jwks.json", "é"])
-def test_create_wallet_refuses_what_is_no_path(tx: Transaction, path: str) -> None:
+def test_create_wallet_refuses_what_is_no_path(tx: Work, path: str) -> None:
     with pytest.raises(DomainError) as refusal:
         open_wallet(tx, path)
     assert error_response(refusal.value).status == 400
 
 
 @pytest.mark.parametrize("code", ["", "U SD", "US\tD", "É", "X" * 33])
-def test_create_wallet_refuses_what_is_no_asset_code(tx: Transaction, code: str) -> None:
+def test_create_wallet_refuses_what_is_no_asset_code(tx: Work, code: str) -> None:
     with pytest.raises(DomainError, match="cannot be an asset code"):
-        wallets.create_wallet(tx, "alice", code, 2, None, None, NOW)
+        wallets.create_wallet(tx, "alice", code, 2, None, None)
 
 
 @pytest.mark.parametrize("code", ["USD", "x", "USDC.e", "!" * 32])
-def test_create_wallet_takes_any_printable_asset_code(tx: Transaction, code: str) -> None:
-    assert wallets.create_wallet(tx, "alice", code, 0, None, None, NOW).asset_code == code
+def test_create_wallet_takes_any_printable_asset_code(tx: Work, code: str) -> None:
+    assert wallets.create_wallet(tx, "alice", code, 0, None, None).asset_code == code
 
 
 @pytest.mark.parametrize("scale", [-1, 256])
-def test_create_wallet_refuses_a_scale_out_of_range(tx: Transaction, scale: int) -> None:
+def test_create_wallet_refuses_a_scale_out_of_range(tx: Work, scale: int) -> None:
     with pytest.raises(DomainError, match="scale is from 0 to 255"):
-        wallets.create_wallet(tx, "alice", "USD", scale, None, None, NOW)
+        wallets.create_wallet(tx, "alice", "USD", scale, None, None)
 
 
 @pytest.mark.parametrize("name", ["", "   ", "a\nb", "x" * 201, "\udcff"])
-def test_create_wallet_refuses_a_name_that_cannot_be_shown(tx: Transaction, name: str) -> None:
+def test_create_wallet_refuses_a_name_that_cannot_be_shown(tx: Work, name: str) -> None:
     with pytest.raises(DomainError, match="public name"):
-        wallets.create_wallet(tx, "alice", "USD", 2, name, None, NOW)
+        wallets.create_wallet(tx, "alice", "USD", 2, name, None)
 
 
-def test_deposit_comes_from_the_external_account(tx: Transaction) -> None:
+def test_deposit_comes_from_the_external_account(tx: Work) -> None:
     wallet = open_wallet(tx)
-    wallets.deposit(tx, "alice", "100.00", NOW)
-    wallets.deposit(tx, "alice", "0.01", NOW)
+    wallets.deposit(tx, "alice", "100.00")
+    wallets.deposit(tx, "alice", "0.01")
     assert balance(tx, "alice") == 10_001
     external = accounts.account_by_id(tx, ledger.operator_account(tx, wallet.asset_id, "external"))
     assert external.balance == -10_001
@@ -100,71 +101,71 @@ def test_deposit_comes_from_the_external_account(tx: Transaction) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0", "0.00", "-1", "1.001", "1,00", "1e3", "ten", "92233720368547758.08", "9" * 400]
 )
-def test_deposit_and_withdraw_refuse_what_is_no_amount(tx: Transaction, text: str) -> None:
+def test_deposit_and_withdraw_refuse_what_is_no_amount(tx: Work, text: str) -> None:
     open_wallet(tx)
     for move in (wallets.deposit, wallets.withdraw):
         with pytest.raises(DomainError) as refusal:
-            move(tx, "alice", text, NOW)
+            move(tx, "alice", text)
         shown = error_response(refusal.value)
         assert (shown.status, shown.code) == (400, "invalid_amount")
     assert balance(tx, "alice") == 0
 
 
-def test_deposit_refuses_more_than_an_account_can_hold(tx: Transaction) -> None:
+def test_deposit_refuses_more_than_an_account_can_hold(tx: Work) -> None:
     open_wallet(tx)
-    wallets.deposit(tx, "alice", MAX_LEDGER_DECIMAL, NOW)
+    wallets.deposit(tx, "alice", MAX_LEDGER_DECIMAL)
     with pytest.raises(DomainError, match="cannot hold more") as refusal:
-        wallets.deposit(tx, "alice", "0.01", NOW)
+        wallets.deposit(tx, "alice", "0.01")
     assert error_response(refusal.value).code == "invalid_amount"
 
 
-def test_withdraw_takes_up_to_the_whole_balance(tx: Transaction) -> None:
+def test_withdraw_takes_up_to_the_whole_balance(tx: Work) -> None:
     open_wallet(tx)
-    wallets.deposit(tx, "alice", "5.00", NOW)
-    wallets.withdraw(tx, "alice", "2.00", NOW)
-    wallets.withdraw(tx, "alice", "3", NOW)
+    wallets.deposit(tx, "alice", "5.00")
+    wallets.withdraw(tx, "alice", "2.00")
+    wallets.withdraw(tx, "alice", "3")
     assert balance(tx, "alice") == 0
 
 
-def test_withdraw_refuses_more_than_is_free_and_says_what_is(tx: Transaction) -> None:
+def test_withdraw_refuses_more_than_is_free_and_says_what_is(tx: Work) -> None:
     wallet = open_wallet(tx)
-    wallets.deposit(tx, "alice", "5.00", NOW)
+    wallets.deposit(tx, "alice", "5.00")
     accounts.change_account(tx, wallet.account_id, 0, 150)
     with pytest.raises(DomainError, match=r"The wallet alice has 3.50 USD free, less than 4.00 USD") as refusal:
-        wallets.withdraw(tx, "alice", "4", NOW)
+        wallets.withdraw(tx, "alice", "4")
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (403, "insufficient_funds")
     assert refusal.value.details == {"reason": "wallet", "free": "3.50"}
     assert balance(tx, "alice") == 500
 
 
-def test_unknown_wallet_is_not_found(tx: Transaction) -> None:
+def test_unknown_wallet_is_not_found(tx: Work) -> None:
     for act in (wallets.require_wallet, wallets.deactivate, wallets.activate):
         with pytest.raises(DomainError, match="There is no wallet carol") as refusal:
             act(tx, "carol")
         assert error_response(refusal.value).status == 404
 
 
-def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Transaction) -> None:
+def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Work) -> None:
     open_wallet(tx)
-    wallets.deposit(tx, "alice", "5.00", NOW)
+    wallets.deposit(tx, "alice", "5.00")
     assert not wallets.deactivate(tx, "alice").active
     with pytest.raises(DomainError, match="inactive") as refusal:
-        wallets.deposit(tx, "alice", "5.00", NOW)
+        wallets.deposit(tx, "alice", "5.00")
     assert error_response(refusal.value).code == "wrong_state"
-    wallets.withdraw(tx, "alice", "5.00", NOW)
+    wallets.withdraw(tx, "alice", "5.00")
     assert balance(tx, "alice") == 0
     assert wallets.activate(tx, "alice").active
-    wallets.deposit(tx, "alice", "1.00", NOW)
+    wallets.deposit(tx, "alice", "1.00")
 
 
-def test_deactivate_twice_is_the_same_as_once(tx: Transaction) -> None:
+def test_deactivate_twice_is_the_same_as_once(tx: Work) -> None:
     open_wallet(tx)
     assert wallets.deactivate(tx, "alice") == wallets.deactivate(tx, "alice")
 
 
-def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only(tx: Transaction) -> None:
-    alice = wallets.create_wallet(tx, "alice", "USD", 2, None, "old", NOW)
+def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only(tx: Work) -> None:
+    alice = wallets.create_wallet(tx, "alice", "USD", 2, None, "old")
     bob = open_wallet(tx, "bob")
     sessions.insert_session(tx, b"a", alice.id, NOW, NOW + 10)
     sessions.insert_session(tx, b"b", bob.id, NOW, NOW + 10)

@@ -28,8 +28,7 @@ from payres.grants.access import Caller
 from payres.grants.limits import current_window, spent_in_window
 from payres.http.error_responses import error_response
 from payres.operator import invariants, wallets
-from payres.operator.assets import set_fee, set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.outgoing import Created
 from payres.payments.settlement import end_remote
@@ -174,16 +173,17 @@ class Books:
     def __init__(self, tx: Transaction, limits: Limits | None, now: int) -> None:
         self.tx, self.limits = tx, limits
         self.clock = MovableClock(now, frozen=True)
-        self.payer = wallets.create_wallet(tx, "alice", "USD", 2, None, None, now)
-        wallets.deposit(tx, "alice", RICH, now)
-        set_fee(tx, "USD", 2, f"0.0{FIXED}", SHARE * 100)
-        self.client = ensure_client(tx, "https://shop.example", "https://shop.example", None, now).id
+        work = self.work
+        self.payer = wallets.create_wallet(work, "alice", "USD", 2, None, None)
+        wallets.deposit(work, "alice", RICH)
+        set_fee(work, "USD", 2, f"0.0{FIXED}", SHARE * 100)
+        self.client = ensure_client(work, "https://shop.example", "https://shop.example", None, now).id
         grant = GrantRecord(GRANT, self.client, None, "issued", "[]", None, self.payer.id, b"", now, now, None)
-        insert_grant(tx, grant)
+        insert_grant(work, grant)
         for code in ("USD", "EUR"):
-            wallets.create_wallet(tx, f"taker-of-{code.lower()}", code, 2, None, None, now)
-        set_rate(tx, "USD", "EUR", f"0.{RATE}", now)
-        deposit_liquidity(tx, "EUR", 2, RICH, now)
+            wallets.create_wallet(work, f"taker-of-{code.lower()}", code, 2, None, None)
+        set_rate(work, "USD", "EUR", f"0.{RATE}")
+        deposit_liquidity(work, "EUR", 2, RICH)
         self.receivers = [(self._receiver(f"taker-of-{code.lower()}"), code) for code in ("USD", "EUR", "USD")]
         self.receivers.append(("https://elsewhere.example/incoming-payments/1", "EUR"))
 
@@ -477,7 +477,7 @@ class Shopper:
         spent = self.client.get("/outgoing-payment-grant", token).json()
         made = self.client.get(f"/outgoing-payments?wallet-address={self.address}", token).json()["result"]
 
-        def free(tx: Transaction) -> int:
+        def free(tx: Work) -> int:
             return ledger.free_balance(accounts.account_by_id(tx, wallets.require_wallet(tx, self.path).account_id))
 
         return spent, made, self.instance.read(free)
@@ -486,12 +486,11 @@ class Shopper:
 @pytest.fixture(scope="session")
 def receiver_in(shared: Instance) -> Callable[[str], str]:
     """Makes incoming payments; a dollar is worth as much in the other currencies, and the server has no francs."""
-    now = shared.clock.now()
     addresses = {"USD": shared.wallet("bob")}
     for code in ("DKK", "CHF"):
         addresses[code] = shared.create_wallet(f"in-{code.lower()}", code)
-        shared.write(partial(set_rate, base="USD", counter=code, rate="1", now=now))
-    shared.write(lambda tx: deposit_liquidity(tx, "DKK", 2, "1000.00", now))
+        shared.write(partial(set_rate, base="USD", counter=code, rate="1"))
+    shared.write(lambda tx: deposit_liquidity(tx, "DKK", 2, "1000.00"))
 
     def make(code: str) -> str:
         url: str = shared.client.create_incoming_payment(addresses[code])["id"]

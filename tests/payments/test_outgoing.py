@@ -17,10 +17,9 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.clock import format_time
 from payres.operator import wallets
-from payres.operator.assets import set_fee, set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.store import accounts
-from payres.store.work import Transaction
+from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.helpers import Json
@@ -70,7 +69,7 @@ class Spender:
     def assert_nothing_happened(self, balance: str) -> None:
         """There is no payment, the money is all there and free, and the grant has spent nothing."""
 
-        def unit(tx: Transaction) -> tuple[int, int]:
+        def unit(tx: Work) -> tuple[int, int]:
             account = accounts.account_by_id(tx, wallets.require_wallet(tx, self.path).account_id)
             return account.held, ledger.free_balance(account)
 
@@ -277,9 +276,8 @@ def test_debit_limit_counts_the_fee_and_receive_limit_does_not(shared: Instance,
 
 def test_receive_limit_is_for_receivers_of_its_asset(shared: Instance, refused: Refused) -> None:
     taker = shared.create_wallet("krona", "SEK")
-    now = shared.clock.now()
-    shared.write(lambda tx: set_rate(tx, "USD", "SEK", "10", now))
-    shared.write(lambda tx: deposit_liquidity(tx, "SEK", 2, "1000", now))
+    shared.write(lambda tx: set_rate(tx, "USD", "SEK", "10"))
+    shared.write(lambda tx: deposit_liquidity(tx, "SEK", 2, "1000"))
     in_kronor = shared.client.create_incoming_payment(taker)["id"]
     refused(
         Spender(shared, {"receiveAmount": money(500)}).pay(in_kronor, 1), 403, "limit_exceeded", reason="receiveAmount"
@@ -292,9 +290,8 @@ def test_receive_limit_is_for_receivers_of_its_asset(shared: Instance, refused: 
 
 def test_debit_limit_counts_payments_to_receivers_of_every_asset(shared: Instance, refused: Refused) -> None:
     taker = shared.create_wallet("zloty", "PLN")
-    now = shared.clock.now()
-    shared.write(lambda tx: set_rate(tx, "USD", "PLN", "4", now))
-    shared.write(lambda tx: deposit_liquidity(tx, "PLN", 2, "1000", now))
+    shared.write(lambda tx: set_rate(tx, "USD", "PLN", "4"))
+    shared.write(lambda tx: deposit_liquidity(tx, "PLN", 2, "1000"))
     spender = Spender(shared, {"debitAmount": money(500)})
     assert spender.pay(receiver_of(shared), 300).status_code == 201
     in_zloty = shared.client.create_incoming_payment(taker)["id"]

@@ -12,13 +12,12 @@ from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
-from payres.operator.assets import set_fee, set_rate
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.payments.pricing import rate_between, value_in
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from payres.testing.instance import Instance
 from payres.wire import Amount
 from tests.helpers import Json
@@ -41,13 +40,11 @@ class Market:
         self.taker = instance.create_wallet(f"taker-{number}", self.target.code, self.target.scale)
         self.paths = f"sender-{number}", f"taker-{number}"
         self.receiver = instance.client.create_incoming_payment(self.taker)["id"]
-        now = instance.clock.now()
         if rate is not None:
-            instance.write(lambda tx: set_rate(tx, self.source.code, self.target.code, rate, now))
+            instance.write(lambda tx: set_rate(tx, self.source.code, self.target.code, rate))
 
     def add_liquidity(self, text: str) -> None:
-        now = self.instance.clock.now()
-        self.instance.write(lambda tx: deposit_liquidity(tx, self.target.code, self.target.scale, text, now))
+        self.instance.write(lambda tx: deposit_liquidity(tx, self.target.code, self.target.scale, text))
 
     def charge(self, fixed: str, basis_points: int) -> None:
         self.instance.write(lambda tx: set_fee(tx, self.source.code, self.source.scale, fixed, basis_points))
@@ -77,7 +74,7 @@ class Market:
     def figures(self) -> "Figures":
         """What the accounts of both assets hold, in minor units."""
 
-        def unit(tx: Transaction) -> Figures:
+        def unit(tx: Work) -> Figures:
             held = []
             for asset in (self.source, self.target):
                 record = assets.find_asset(tx, asset.code, asset.scale)
@@ -107,27 +104,27 @@ def amount(value: int, asset: Asset) -> Json:
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
+def tx() -> Iterator[Work]:
     connection = connect_writer(":memory:")
-    yield connection
+    yield work_at(connection, 1)
     connection.close()
 
 
-def test_rate_is_what_the_operator_set_or_its_inverse(tx: Transaction) -> None:
-    set_rate(tx, "USD", "EUR", "0.92", 1)
-    assert rate_between(work_at(tx, 1), "USD", "USD") == 1
-    assert rate_between(work_at(tx, 1), "USD", "EUR") == Fraction(92, 100)
-    assert rate_between(work_at(tx, 1), "EUR", "USD") == Fraction(100, 92)
-    set_rate(tx, "EUR", "USD", "1.05", 1)
-    assert rate_between(work_at(tx, 1), "EUR", "USD") == Fraction(105, 100)
-    assert rate_between(work_at(tx, 1), "USD", "EUR") == Fraction(92, 100)
+def test_rate_is_what_the_operator_set_or_its_inverse(tx: Work) -> None:
+    set_rate(tx, "USD", "EUR", "0.92")
+    assert rate_between(tx, "USD", "USD") == 1
+    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(tx, "EUR", "USD") == Fraction(100, 92)
+    set_rate(tx, "EUR", "USD", "1.05")
+    assert rate_between(tx, "EUR", "USD") == Fraction(105, 100)
+    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
 
 
-def test_rate_that_nobody_set_is_refused(tx: Transaction) -> None:
-    set_rate(tx, "USD", "EUR", "0.92", 1)
-    set_rate(tx, "EUR", "CHF", "0.95", 1)
+def test_rate_that_nobody_set_is_refused(tx: Work) -> None:
+    set_rate(tx, "USD", "EUR", "0.92")
+    set_rate(tx, "EUR", "CHF", "0.95")
     with pytest.raises(DomainError, match="no exchange rate from USD to CHF") as refusal:
-        rate_between(work_at(tx, 1), "USD", "CHF")  # no rate is made up from two others
+        rate_between(tx, "USD", "CHF")  # no rate is made up from two others
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (400, "invalid_receiver")
 
@@ -144,22 +141,22 @@ def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
         assert refusal.value.details == {"reason": "exchange_rate_expired"}
 
 
-def test_rate_that_expired_one_way_is_the_inverse_of_the_other(tx: Transaction) -> None:
+def test_rate_that_expired_one_way_is_the_inverse_of_the_other(tx: Work) -> None:
     assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", 1, 2))
     assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.05", 1, 3))
-    assert rate_between(work_at(tx, 1), "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
     assert rate_between(work_at(tx, 2), "USD", "EUR") == Fraction(100, 105)
 
 
-def test_rates_that_were_rounded_apart_gain_nothing_there_and_back(tx: Transaction) -> None:
+def test_rates_that_were_rounded_apart_gain_nothing_there_and_back(tx: Work) -> None:
     assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", 1, 3))
     assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.0870", 1, 3))
-    assert rate_between(work_at(tx, 1), "USD", "EUR") * rate_between(work_at(tx, 1), "EUR", "USD") <= 1
+    assert rate_between(tx, "USD", "EUR") * rate_between(tx, "EUR", "USD") <= 1
 
 
 @pytest.mark.parametrize(("base", "counter"), [("USD", "EUR"), ("EUR", "USD")])
-def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Transaction, base: str, counter: str) -> None:
-    set_rate(tx, "USD", "EUR", "0.92", 1)
+def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Work, base: str, counter: str) -> None:
+    set_rate(tx, "USD", "EUR", "0.92")
     assets.refresh_rate(tx, RateRecord(base, counter, "9", 2, 10))
     assert rate_between(work_at(tx, 3), "USD", "EUR") == Fraction(92, 100)
     assert rate_between(work_at(tx, 3), "EUR", "USD") == Fraction(100, 92)

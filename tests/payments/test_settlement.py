@@ -14,7 +14,7 @@ from payres.application import create_app
 from payres.cli import main
 from payres.clock import SECOND
 from payres.operator import invariants, wallets
-from payres.operator.liquidity import deposit_liquidity
+from payres.operator.assets import deposit_liquidity
 from payres.payments.settlement import settle_interrupted
 from payres.settings import Settings
 from payres.store import accounts, grants, incoming, outgoing
@@ -44,9 +44,9 @@ def opened(connection: Transaction) -> Work:
     """Three wallets, one of them with money, liquidity in euros, and a grant."""
     work = work_at(connection, NOW)
     for path, code in (("alice", "USD"), ("bob", "USD"), ("carla", "EUR")):
-        wallets.create_wallet(work, path, code, 2, None, None, NOW)
-    wallets.deposit(work, "alice", "1000.00", NOW)
-    deposit_liquidity(work, "EUR", 2, "1000.00", NOW)
+        wallets.create_wallet(work, path, code, 2, None, None)
+    wallets.deposit(work, "alice", "1000.00")
+    deposit_liquidity(work, "EUR", 2, "1000.00")
     client = ensure_client(work, "https://shop.example", "https://shop.example", None, NOW)
     alice = wallets.require_wallet(work, "alice").id
     insert_grant(work, GrantRecord(GRANT, client.id, None, "issued", "[]", None, alice, b"", NOW, NOW, None))
@@ -90,10 +90,13 @@ def begin(work: Work, receiver: IncomingRecord) -> OutgoingRecord:
         ),
     )
     outgoing.insert_outgoing(work, payment)
-    ledger.hold(work, payer.account_id, payment.terms.debit, payment.id, NOW)
+    ledger.hold(work, payer.account_id, payment.terms.debit, outgoing_payment_id=payment.id)
     if payee.asset_id != payer.asset_id:
         ledger.hold(
-            work, ledger.operator_account(work, payee.asset_id, "liquidity"), payment.terms.receive, payment.id, NOW
+            work,
+            ledger.operator_account(work, payee.asset_id, "liquidity"),
+            payment.terms.receive,
+            outgoing_payment_id=payment.id,
         )
     grants.add_spending(work, GRANT, WINDOW, payee.asset_code, 2, payment.terms.debit, payment.terms.receive, NOW)
     return payment

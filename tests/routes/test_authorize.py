@@ -236,8 +236,7 @@ def test_token_ends_with_its_grant(shared: Instance, refused: Refused) -> None:
 def test_key_ends_when_it_is_revoked(shared: Instance, refused: Refused) -> None:
     client = shared.new_client("careless")
     token = client.grant({"type": "quote", "actions": ["read"]})
-    now = shared.clock.now()
-    shared.write(lambda tx: keys.revoke_key(tx, "careless", "key-1", now))
+    shared.write(lambda tx: keys.revoke_key(tx, "careless", "key-1"))
     refused(client.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
     refused(client.request_grant({"type": "quote", "actions": ["read"]}), 401, "invalid_client", reason="unknown_key")
 
@@ -247,8 +246,7 @@ def test_key_may_be_any_in_force_of_the_client(shared: Instance) -> None:
     token = client.grant({"type": "quote", "actions": ["read"]})
     client.private_key = generate_private_key()
     client.jwk = jwk_from_public_bytes("key-2", client.private_key.public_key().public_bytes_raw())
-    now = shared.clock.now()
-    shared.write(lambda tx: keys.add_key(tx, "rotating", client.jwk, now))
+    shared.write(lambda tx: keys.add_key(tx, "rotating", client.jwk))
     assert client.get("/quotes/none", token).status_code == 404
 
 
@@ -261,7 +259,7 @@ def test_each_of_several_signatures_is_examined(
     client = shared.new_client(f"proxied-{next(FRESH)}")
     second = generate_private_key()
     keys_of_client = jwk_from_public_bytes("key-2", second.public_key().public_bytes_raw())
-    shared.write(partial(keys.add_key, path=client.wallet_address.rpartition("/")[2], jwk=keys_of_client, now=0))
+    shared.write(partial(keys.add_key, path=client.wallet_address.rpartition("/")[2], jwk=keys_of_client))
     token = client.grant({"type": "quote", "actions": ["read"]})
     created, url = shared.clock.now() // SECOND, f"{shared.base_url}/quotes/none"
 
@@ -556,8 +554,7 @@ def test_new_key_of_a_remote_client_is_fetched_when_it_appears(
     visitor.private_key = generate_private_key()
     visitor.jwk = jwk_from_public_bytes("key-2", visitor.private_key.public_key().public_bytes_raw())
     refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
-    now = elsewhere.clock.now()
-    elsewhere.write(lambda tx: keys.add_key(tx, "renewing", visitor.jwk, now))
+    elsewhere.write(lambda tx: keys.add_key(tx, "renewing", visitor.jwk))
     assert visitor.get("/quotes/none", token).status_code == 404
 
 
@@ -566,8 +563,7 @@ def test_revoked_key_of_a_remote_client_ends_when_it_is_fetched_again(
 ) -> None:
     visitor = visit("revoking", shared)
     token = visitor.grant({"type": "quote", "actions": ["read"]})
-    now = elsewhere.clock.now()
-    elsewhere.write(lambda tx: keys.revoke_key(tx, "revoking", "key-1", now))
+    elsewhere.write(lambda tx: keys.revoke_key(tx, "revoking", "key-1"))
     shared.clock.advance(301)
     refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
 

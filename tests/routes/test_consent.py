@@ -137,9 +137,9 @@ async def open_site(path: Path, **settings: Any) -> AsyncIterator[Site]:
     async with app.router.lifespan_context(app):
         site = Site(app, clock)
 
-        def unit(tx: Transaction) -> None:
+        def unit(tx: Work) -> None:
             for name in ("alice", "bob"):
-                wallet = wallets.create_wallet(tx, name, "USD", 2, name.capitalize(), None, clock.now())
+                wallet = wallets.create_wallet(tx, name, "USD", 2, name.capitalize(), None)
                 wallet_store.set_password_hash(tx, wallet.id, PASSWORD_HASH)
 
         await site.write(unit)

@@ -28,10 +28,9 @@ def resolved(did: str) -> str:
 def test_did_document_lists_the_keys_in_force(shared: Instance, stranger: httpx2.Client, path: str) -> None:
     wallet_address = shared.create_wallet(path)
     first, second, revoked = new_key("key-1"), new_key("2026/09 #2"), new_key("old")
-    now = shared.clock.now()
     for key in (first, second, revoked):
-        shared.write(partial(keys.add_key, path=path, jwk=key, now=now))
-    shared.write(lambda tx: keys.revoke_key(tx, path, "old", now))
+        shared.write(partial(keys.add_key, path=path, jwk=key))
+    shared.write(lambda tx: keys.revoke_key(tx, path, "old"))
     answer = stranger.get(f"{wallet_address}/did.json")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"

@@ -376,7 +376,7 @@ def test_refusal_leaves_the_key_free(shared: Instance, refused: Refused) -> None
     much = asked.body | {"debitAmount": usd(100_001)}
     refused(send(shared, asked, key, body=much), 403, "insufficient_funds")
     refused(send(shared, asked, key, body=asked.body | {"debitAmount": usd(0)}), 400, "invalid_amount")
-    shared.write(lambda tx: wallets.deposit(tx, asked.wallet.rpartition("/")[2], "0.01", shared.clock.now()))
+    shared.write(lambda tx: wallets.deposit(tx, asked.wallet.rpartition("/")[2], "0.01"))
     assert send(shared, asked, key, body=much).status_code == 201
     refused(send(shared, asked, key), 422, "idempotency_key_reused", reason="body")
 

@@ -15,7 +15,7 @@ from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.responses import NoReply
-from payres.operator import liquidity, peers
+from payres.operator import assets, peers
 from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store import clients, incoming
@@ -44,8 +44,7 @@ def add_peer(instance: Instance, name: str, **terms: Any) -> str:
         "incoming_token": token,
         "credit_limit": 10**9,
     }
-    own = instance.context.settings.ilp_address
-    instance.write(lambda tx: peers.add_peer(tx, NewPeer(**(new | terms)), own, instance.clock.now()))
+    instance.write(lambda tx: peers.add_peer(tx, NewPeer(**(new | terms))))
     return token
 
 
@@ -183,10 +182,10 @@ def test_removed_peer_is_out_with_the_next_request(server: Instance, stranger: h
     token = add_peer(server, "leaving")
     sender = incoming_payment(server, "alice")
     assert isinstance(reply_of(post(stranger, server, sender.prepare(0), token)), Fulfill)
-    server.write(lambda tx: peers.change_peer(tx, "leaving", PeerChange(incoming_token="new"), "test.here"))
+    server.write(lambda tx: peers.change_peer(tx, "leaving", PeerChange(incoming_token="new")))
     assert post(stranger, server, sender.prepare(0), token).status_code == 401
     assert isinstance(reply_of(post(stranger, server, sender.prepare(0), "new")), Fulfill)
-    server.write(lambda tx: peers.remove_peer(tx, "leaving", server.clock.now()))
+    server.write(lambda tx: peers.remove_peer(tx, "leaving"))
     assert post(stranger, server, sender.prepare(0), "new").status_code == 401
 
 
@@ -304,11 +303,10 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, 
         add_peer(a, "origin")
         link(a, "b", b, "a", "USD", routes=("test.c",))
         link(b, "c", c, "b", "EUR", routes=())
-        now = a.clock.now()
-        b.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9", now))
-        b.write(lambda tx: liquidity.deposit_liquidity(tx, "EUR", 2, "100000.00", now))
-        c.write(lambda tx: set_rate(tx, "EUR", "JPY", "160", now))
-        c.write(lambda tx: liquidity.deposit_liquidity(tx, "JPY", 0, "10000000", now))
+        b.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9"))
+        b.write(lambda tx: assets.deposit_liquidity(tx, "EUR", 2, "100000.00"))
+        c.write(lambda tx: set_rate(tx, "EUR", "JPY", "160"))
+        c.write(lambda tx: assets.deposit_liquidity(tx, "JPY", 0, "10000000"))
         yield a, b, c
         for instance in (a, b, c):
             instance.check_ledger()

@@ -120,10 +120,9 @@ def test_quote_names_a_smallest_amount_only_if_it_works(shared: Instance, refuse
     """One unit of gold buys more than an amount can hold, or than the receiver takes."""
     shared.create_wallet("goldsmith", "XAU", 0)
     shared.write(lambda tx: assets.set_fee(tx, "XAU", 0, "10", 0))
-    now = shared.clock.now()
     for code, scale, wanted in (("XTS", 19, None), ("XTT", 2, "50"), ("XTU", 2, "100")):
         wallet = shared.create_wallet(code.lower(), code, scale)
-        shared.write(partial(assets.set_rate, base="XAU", counter=code, rate="1", now=now))
+        shared.write(partial(assets.set_rate, base="XAU", counter=code, rate="1"))
         amount = None if wanted is None else {"value": wanted, "assetCode": code, "assetScale": scale}
         receiver = shared.client.create_incoming_payment(wallet, amount)["id"]
         debit = {"value": "10", "assetCode": "XAU", "assetScale": 0}

@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
             incoming_token="in",
             credit_limit=10**6,
         )
-        instance.write(lambda tx: add_peer(tx, new, "test.here", instance.clock.now()))
+        instance.write(lambda tx: add_peer(tx, new))
         instance.create_wallet(".well-known/pay")
         yield instance
         instance.check_ledger()

@@ -73,14 +73,13 @@ def test_wallet_address_that_is_inactive_is_not_found(
 def test_keys_are_those_in_force(shared: Instance, stranger: httpx2.Client) -> None:
     wallet_address = shared.create_wallet("keyed")
     first, second = new_key("key-1"), new_key("key-2")
-    now = shared.clock.now()
     assert stranger.get(f"{wallet_address}/jwks.json").json() == {"keys": []}
     for key in (first, second):
-        shared.write(partial(keys.add_key, path="keyed", jwk=key, now=now))
+        shared.write(partial(keys.add_key, path="keyed", jwk=key))
     answer = stranger.get(f"{wallet_address}/jwks.json")
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "public, max-age=10"
     shown = [{"kid": key.kid, "x": key.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"} for key in (first, second)]
     assert answer.json() == {"keys": shown}
-    shared.write(lambda tx: keys.revoke_key(tx, "keyed", "key-1", now))
+    shared.write(lambda tx: keys.revoke_key(tx, "keyed", "key-1"))
     assert stranger.get(f"{wallet_address}/jwks.json/").json() == {"keys": shown[1:]}

@@ -115,8 +115,7 @@ def after_a_new_rate(world: World) -> httpx2.Response:
     sender = world.market("0.5")
     source, target = world.asset_of(sender), world.asset_of(f"{sender}-to")
     quote = world.quote(world.incoming(wallet=f"{sender}-to"), sender, debitAmount=money(100, *source))
-    now = world.instance.clock.now()
-    world.instance.write(lambda tx: assets.set_rate(tx, source[0], target[0], "9", now))
+    world.instance.write(lambda tx: assets.set_rate(tx, source[0], target[0], "9"))
     ended = world.as_read(world.use(quote, sender))
     assert ended.json()["receiveAmount"] == money(50, *target)
     return ended

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import httpx2
 
 from payres.clock import SECOND, format_time
-from payres.operator import assets, liquidity
+from payres.operator import assets
 from payres.signatures.digest import content_digest
 from payres.testing.client import Client
 from payres.testing.instance import Instance
@@ -58,12 +58,12 @@ class World:
     def market(self, rate: str = "0.5", fee: str = "0", basis_points: int = 0, scales: tuple[int, int] = (2, 2)) -> str:
         """The address of a wallet with 1000.00 in a currency of its own, which buys `rate` units of another, in which
         a wallet of that address with `-to` after it is kept."""
-        source, target, now = self.code(), self.code(), self.instance.clock.now()
+        source, target = self.code(), self.code()
         sender = self.fresh(source, scales[0], "1000")
         self.instance.create_wallet(f"{self.path(sender)}-to", target, scales[1])
-        self.instance.write(lambda tx: assets.set_rate(tx, source, target, rate, now))
+        self.instance.write(lambda tx: assets.set_rate(tx, source, target, rate))
         self.instance.write(lambda tx: assets.set_fee(tx, source, scales[0], fee, basis_points))
-        self.instance.write(lambda tx: liquidity.deposit_liquidity(tx, target, scales[1], "1000", now))
+        self.instance.write(lambda tx: assets.deposit_liquidity(tx, target, scales[1], "1000"))
         return sender
 
     def asset_of(self, wallet_address: str) -> tuple[str, int]:

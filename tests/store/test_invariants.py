@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
-from payres.operator import liquidity, wallets
+from payres.operator import assets, wallets
 from payres.operator.invariants import check_ledger
 from payres.operator.peers import NewPeer, add_peer
+from payres.settings import Settings
 from payres.store import clients, outgoing
 from payres.store.connections import connect_writer
 from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, count, sums_to
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.works import work_at
 
@@ -88,16 +89,14 @@ def test_names_are_distinct() -> None:
 @pytest.fixture
 def tx() -> Iterator[Transaction]:
     connection = connect_writer(":memory:")
-    near, far, euro = (
-        a_peer(connection, name, code) for name, code in (("near", "USD"), ("far", "USD"), ("euro", "EUR"))
-    )
-    liquidity.deposit_liquidity(connection, "EUR", 2, "10.00", 0)
-    wallet = wallets.create_wallet(connection, "alice", "USD", 2, None, None, 0)
-    wallets.deposit(connection, "alice", "10.00", 0)
+    work = work_at(connection, 0, Settings(ilp_address="test.here"))
+    near, far, euro = (a_peer(work, name, code) for name, code in (("near", "USD"), ("far", "USD"), ("euro", "EUR")))
+    assets.deposit_liquidity(work, "EUR", 2, "10.00")
+    wallet = wallets.create_wallet(work, "alice", "USD", 2, None, None)
+    wallets.deposit(work, "alice", "10.00")
     client = clients.ensure_client(connection, "https://shop.example/x", "https://shop.example/x", None, 0)
     outgoing.insert_outgoing(connection, a_payment(wallet.id, client.id))
-    ledger.hold(connection, wallet.account_id, 510, "payment", 0)
-    work = work_at(connection, 0)
+    ledger.hold(work, wallet.account_id, 510, outgoing_payment_id="payment")
     for packet, peer in (
         (a_packet("same", far, from_peer_id=near.id), far),
         (a_packet("across", euro, from_peer_id=near.id, amount=90), euro),
@@ -112,11 +111,11 @@ def tx() -> Iterator[Transaction]:
     connection.close()
 
 
-def a_peer(tx: Transaction, name: str, code: str) -> PeerRecord:
+def a_peer(work: Work, name: str, code: str) -> PeerRecord:
     terms: dict[str, Any] = {"name": name, "ilp_address": f"test.{name}", "asset_code": code, "asset_scale": 2}
     terms |= {"outgoing_token": "out", "incoming_token": name}
     new = NewPeer(**terms, url="https://peer.example/", credit_limit=1000)
-    return add_peer(tx, new, "test.here", 0)
+    return add_peer(work, new)
 
 
 def a_packet(identifier: str, to: PeerRecord, **changes: Any) -> PacketRecord:

@@ -68,7 +68,7 @@ def tx() -> Iterator[sqlite3.Connection]:
 
 def opened() -> sqlite3.Connection:
     connection = connect_writer(":memory:")
-    wallets.create_wallet(connection, "alice", "USD", 2, None, None, START)
+    wallets.create_wallet(work_at(connection, START), "alice", "USD", 2, None, None)
     return connection
 
 

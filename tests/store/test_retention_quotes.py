@@ -36,9 +36,10 @@ KEY = encode_jwk(jwk_from_public_bytes("key", generate_private_key().public_key(
 @pytest.fixture
 def tx() -> Iterator[Transaction]:
     with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, START)
         for name in ("alice", "bob"):
-            wallets.create_wallet(connection, name, "USD", 2, None, None, START)
-        wallets.deposit(connection, "alice", "1000.00", START)
+            wallets.create_wallet(work, name, "USD", 2, None, None)
+        wallets.deposit(work, "alice", "1000.00")
         yield connection
 
 

@@ -1,0 +1,210 @@
+"""`payres asset`, `liquidity`, `rate` and `fee`: currencies, what exchange between them needs, what sending costs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from payres import ledger
+from payres.amounts import format_decimal
+from payres.cli.session import Resource, Session, with_session
+from payres.clock import format_time
+from payres.operator import assets
+from payres.store import accounts
+from payres.store import assets as asset_store
+from payres.store.assets import AssetRecord, RateRecord
+from payres.store.work import Work
+
+
+def asset_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """CODE and SCALE, which name an asset."""
+    return click.argument("code")(click.argument("scale", type=click.IntRange(0, assets.MAX_SCALE))(command))
+
+
+@click.group()
+def asset() -> None:
+    pass
+
+
+@asset.command("list")
+@with_session
+def list_assets(session: Session) -> None:
+    """List the assets that accounts are kept in.
+
+    Liquidity is what receivers in the asset can be paid from when the sender pays in another; fees is what was
+    collected for sending.
+
+    \b
+    Example: payres asset list
+    """
+    found = session.read(lambda work: [_describe(work, record) for record in asset_store.list_assets(work)])
+    session.show_list("assets", found, _line, "There are no assets yet; the first wallet makes one")
+
+
+@click.group()
+def liquidity() -> None:
+    """A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's currency;
+    the sender's money goes into the liquidity in theirs.
+    """
+
+
+@liquidity.command("deposit")
+@asset_arguments
+@click.argument("amount")
+@with_session
+def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
+    """Put money into the liquidity of an asset.
+
+    CODE and SCALE name the asset (USD 2 counts cents), AMOUNT is a decimal in its units.
+
+    \b
+    Example: payres liquidity deposit EUR 2 1000.00
+    """
+    _change(session, lambda work: assets.deposit_liquidity(work, code, scale, amount), create=True)
+
+
+@liquidity.command("withdraw")
+@asset_arguments
+@click.argument("amount")
+@with_session
+def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
+    """Take money out of the liquidity of an asset.
+
+    What is promised to payments under way stays.
+
+    \b
+    Example: payres liquidity withdraw EUR 2 250.00
+    """
+    _change(session, lambda work: assets.withdraw_liquidity(work, code, scale, amount))
+
+
+@click.group()
+def rate() -> None:
+    pass
+
+
+@rate.command("set")
+@click.argument("base")
+@click.argument("counter")
+@click.argument("rate")
+@with_session
+def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
+    """Set how many units of COUNTER one unit of BASE buys. The way back is the inverse, unless you set it too.
+
+    \b
+    Example: payres rate set USD EUR 0.92
+    """
+
+    def unit(work: Work) -> Resource:
+        assets.set_rate(work, base, counter, rate)
+        return _describe_rate(work, RateRecord(base, counter, rate, work.now))
+
+    session.show(session.write(unit, create=True), f"1 {base} buys {rate} {counter}")
+
+
+@rate.command("remove")
+@click.argument("base")
+@click.argument("counter")
+@with_session
+def remove_rate(session: Session, base: str, counter: str) -> None:
+    """Remove a rate. Where there is a rates service, its next rate takes the place.
+
+    \b
+    Example: payres rate remove USD EUR
+    """
+    session.write(lambda work: assets.remove_rate(work, base, counter))
+    session.show({"base": base, "counter": counter}, f"The rate from {base} to {counter} is removed")
+
+
+@rate.command("list")
+@with_session
+def list_rates(session: Session) -> None:
+    """List exchange rates with their source and end.
+
+    \b
+    Example: payres rate list
+    """
+    found = session.read(lambda work: [_describe_rate(work, record) for record in asset_store.list_rates(work)])
+    session.show_list("rates", found, _rate_line, "No rates are set; see `payres rate set`")
+
+
+@click.group()
+def fee() -> None:
+    pass
+
+
+@fee.command("set")
+@asset_arguments
+@click.option("--fixed", default="0", metavar="AMOUNT", show_default=True, help="For each payment, in units.")
+@click.option("--basis-points", default=0, type=int, metavar="N", show_default=True, help="50 is 0.5 % of the amount.")
+@with_session
+def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: int) -> None:
+    """Set what sending from wallets of an asset costs.
+
+    The share of the amount is rounded up. What is set holds for new quotes.
+
+    \b
+    Example: payres fee set USD 2 --fixed 0.10 --basis-points 50
+    """
+    _change(session, lambda work: assets.set_fee(work, code, scale, fixed, basis_points), create=True)
+
+
+@fee.command("withdraw")
+@asset_arguments
+@click.argument("amount")
+@with_session
+def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
+    """Take collected fees out.
+
+    \b
+    Example: payres fee withdraw USD 2 12.50
+    """
+    _change(session, lambda work: assets.withdraw_fees(work, code, scale, amount))
+
+
+def _change(session: Session, unit: Callable[[Work], AssetRecord], create: bool = False) -> None:
+    """Runs the unit and prints the asset as it is then."""
+    resource = session.write(lambda work: _describe(work, unit(work)), create)
+    session.show(resource, _line(resource))
+
+
+def _describe(work: Work, record: AssetRecord) -> Resource:
+    unit = record.asset
+
+    def free(kind: str) -> str:
+        account = accounts.find_operator_account(work, record.id, kind)
+        return format_decimal(ledger.free_balance(account) if account else 0, unit)
+
+    return {
+        "assetCode": record.code,
+        "assetScale": record.scale,
+        "fee": {"fixed": format_decimal(record.fee_fixed, unit), "basisPoints": record.fee_basis_points},
+        "liquidity": free("liquidity"),
+        "fees": free("fees"),
+    }
+
+
+def _line(asset: Resource) -> str:
+    return (
+        f"{asset['assetCode']} with scale {asset['assetScale']}:"
+        f" sending costs {asset['fee']['fixed']} + {asset['fee']['basisPoints']} basis points,"
+        f" liquidity {asset['liquidity']}, fees collected {asset['fees']}"
+    )
+
+
+def _describe_rate(work: Work, record: RateRecord) -> Resource:
+    expires_at = record.expires_at
+    source = "operator" if expires_at is None else "service"
+    rate = {"base": record.base, "counter": record.counter, "rate": record.rate}
+    described: dict[str, object] = {**rate, "setAt": format_time(record.set_at), "source": source}
+    if expires_at is not None:
+        described |= {"expiresAt": format_time(expires_at), "expired": not record.holds_at(work.now)}
+    return described
+
+
+def _rate_line(rate: Resource) -> str:
+    line = f"1 {rate['base']} buys {rate['rate']} {rate['counter']}"
+    if rate["source"] == "operator":
+        return f"{line}, set {rate['setAt']}"
+    until = "not used, held until" if rate["expired"] else "holds until"
+    return f"{line}, from the rates service {rate['setAt']}, {until} {rate['expiresAt']}"

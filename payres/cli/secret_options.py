@@ -1,0 +1,50 @@
+"""Secrets of the command line: `--NAME-file FILE` keeps out of `ps` what `--NAME TEXT` shows to the whole machine."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import IO, Any
+
+import click
+
+from payres.cli.session import errors_in_sentences
+
+Command = Callable[..., None]
+FILE_HELP = "The same from a file, - for stdin."
+
+
+def secret_option(
+    name: str, metavar: str | None, help_text: str = "", file_help: str = FILE_HELP
+) -> Callable[[Command], Command]:
+    """Gives a command the options `--NAME METAVAR` and `--NAME-file FILE`; without a metavar, only that of the file.
+
+    The command gets one keyword, None when neither was given. Of several such decorators the first reads standard input
+    first.
+    """
+    keyword = name.replace("-", "_")
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(*args: Any, **options: Any) -> None:
+            file = options.pop(f"{keyword}_file")
+            with errors_in_sentences():
+                options[keyword] = _secret(name, options.get(keyword), file)
+            command(*args, **options)
+
+        from_file = click.option(f"--{name}-file", type=click.File("rb"), metavar="FILE", help=file_help)(run)
+        return click.option(f"--{name}", metavar=metavar, help=help_text)(from_file) if metavar else from_file
+
+    return decorate
+
+
+def _secret(name: str, text: str | None, file: IO[bytes] | None) -> str | None:
+    """The text, or the file's next line without its end; spaces count."""
+    if file is None:
+        return text
+    what = name.replace("-", " ")
+    if text is not None:
+        raise click.UsageError(f"Give the {what} once, with --{name}-file or with --{name}")
+    try:
+        return file.readline().decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        # Without its cause, which would show what the file holds.
+        raise click.ClickException(f"The file with the {what} is not text in UTF-8") from None
