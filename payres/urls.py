@@ -109,8 +109,19 @@ def is_http_url(url: str) -> bool:
     return _split(url) is not None
 
 
+def new_wallet_path(path: str) -> str:
+    """The path of a wallet to be opened, as stored. Raises InvalidRequest, also for what would shadow the API."""
+    clean = require_wallet_path(path)
+    segments = clean.split("/")
+    collections = {"incoming-payments", "outgoing-payments", "quotes"}  # a wallet below one would look like a resource
+    reserved = segments[0] in RESERVED_SEGMENTS and clean != ROOT_WALLET_PATH
+    if reserved or segments[-1] in {"jwks.json", "did.json"} or collections & set(segments):
+        raise InvalidRequest(f"{path!r} is reserved by the server; choose another wallet path")
+    return clean
+
+
 def require_wallet_path(path: str) -> str:
-    """A wallet's path under the base URL as stored: lower-case, no outer slashes. Refuses what would shadow the API."""
+    """A wallet's path under the base URL as stored: lower-case, no outer slashes. Raises InvalidRequest."""
     clean = path.strip("/").lower()
     if clean == ROOT_WALLET_PATH:
         return clean
@@ -118,9 +129,6 @@ def require_wallet_path(path: str) -> str:
     segments = clean.split("/")
     if not clean or not allowed or len(clean) > MAX_WALLET_PATH_LENGTH or any(s in {"", ".", ".."} for s in segments):
         raise InvalidRequest(f"{path!r} cannot be a wallet path: use letters, digits and - . _ ~, such as alice")
-    collections = {"incoming-payments", "outgoing-payments", "quotes"}  # a wallet below one would look like a resource
-    if segments[0] in RESERVED_SEGMENTS or segments[-1] in {"jwks.json", "did.json"} or collections & set(segments):
-        raise InvalidRequest(f"{path!r} is reserved by the server; choose another wallet path")
     return clean
 
 

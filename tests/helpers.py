@@ -13,6 +13,12 @@ from typing import Any
 
 from hypothesis import settings
 
+from payres.signatures.base import Message
+from payres.signatures.jwk import JWK
+from payres.signatures.parameters import Policy
+from payres.signatures.reasons import Rejected
+from payres.signatures.verify import Verified, parse, verify
+
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
@@ -109,3 +115,9 @@ def announced(process: "subprocess.Popen[str]") -> Json:
             found: Json = json.loads("".join(lines))
             return found
     raise AssertionError(process.communicate())
+
+
+def verify_message(message: Message, key: JWK, now: int, policy: Policy | None = None) -> Verified | Rejected:
+    """The verdict on a message whose key is known beforehand; `now` is microseconds since the Unix epoch."""
+    unverified = parse(message, policy or Policy(), now)
+    return unverified if isinstance(unverified, Rejected) else verify(unverified, key)

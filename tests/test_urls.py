@@ -10,6 +10,7 @@ from payres.urls import (
     Urls,
     canonical,
     is_http_url,
+    new_wallet_path,
     require_wallet_path,
 )
 
@@ -230,18 +231,29 @@ def test_http_url_is_absolute_and_harmless(url: str, allowed: bool) -> None:
     ],
 )
 def test_wallet_path_is_stored_in_one_spelling(path: str, clean: str) -> None:
-    assert require_wallet_path(path) == clean
+    assert require_wallet_path(path) == new_wallet_path(path) == clean
+
+
+NO_PATHS = ["", "/", "a b", "a//b", "a/./b", "../a", "a%2Fb", "é", "a?b", "a#b", "a\n", "x" * 201]
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        *("", "/", "a b", "a//b", "a/./b", "../a", "a%2Fb", "é", "a?b", "a#b", "a\n", "x" * 201),
+        *NO_PATHS,
         *sorted(RESERVED_SEGMENTS),
         *("quotes/1", "Quotes", "my/quotes", "alice/jwks.json", "alice/did.json", ".well-known/other"),
     ],
 )
-def test_wallet_path_may_not_shadow_the_api(path: str) -> None:
+def test_new_wallet_path_may_not_shadow_the_api(path: str) -> None:
+    with pytest.raises(DomainError) as refusal:
+        new_wallet_path(path)
+    shown = error_response(refusal.value)
+    assert (shown.status, shown.code) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("path", NO_PATHS)
+def test_wallet_path_is_a_path(path: str) -> None:
     with pytest.raises(DomainError) as refusal:
         require_wallet_path(path)
     shown = error_response(refusal.value)

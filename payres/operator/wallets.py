@@ -8,7 +8,7 @@ from payres.operator.assets import open_asset
 from payres.store import assets, sessions, wallets
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
-from payres.urls import require_wallet_path
+from payres.urls import new_wallet_path, require_wallet_path
 
 MAX_NAME_LENGTH = 200
 
@@ -25,7 +25,7 @@ def create_wallet(
 
     Raises InvalidRequest, WrongState when the path is taken.
     """
-    clean = require_wallet_path(path)
+    clean = new_wallet_path(path)
     if public_name is not None:
         _check_name(public_name)
     if wallets.find_wallet(work, clean) is not None:

@@ -11,11 +11,10 @@ from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, Invali
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits, spent_in_window
 from payres.ledger import NotEnough
-from payres.payments.incoming import credit
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
-from payres.store import grants, incoming, outgoing, quotes, wallets
-from payres.store.fail_stop import RowMissing
+from payres.payments.settlement import pay_locally
+from payres.store import grants, outgoing, quotes
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
@@ -74,32 +73,6 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     except NotEnough as lack:
         raise _insufficient(lack, payment) from lack
     return Created(wallet, payment, spent)
-
-
-def pay_locally(work: Work, wallet: WalletRecord, payment: OutgoingRecord) -> None:
-    """Moves the fee to the operator and the rest to the receiver, which counts it; through liquidity across assets.
-
-    Raises NotEnough, InvalidAmount, after which nothing of the unit may stay.
-    """
-    assert payment.terms.incoming_payment_id is not None
-    receiver = incoming.find_incoming(work, payment.terms.incoming_payment_id)
-    if receiver is None:
-        raise RowMissing(f"incoming payment {payment.terms.incoming_payment_id} does not exist")
-    target = wallets.wallet_by_id(work, receiver.wallet_address_id)
-    cause = {"outgoing_payment_id": payment.id, "incoming_payment_id": receiver.id}
-    net = payment.terms.debit - payment.terms.fee
-    if payment.terms.fee:
-        fees = ledger.operator_account(work, wallet.asset_id, "fees")
-        ledger.transfer(work, wallet.account_id, fees, payment.terms.fee, "fee", outgoing_payment_id=payment.id)
-    if wallet.asset_id == target.asset_id and wallet.id != target.id:
-        assert net == payment.terms.receive, "one asset is paid one to one"
-        ledger.transfer(work, wallet.account_id, target.account_id, net, "payment", **cause)
-    else:  # also for a wallet that pays itself, since a transfer has two sides
-        taken = ledger.operator_account(work, wallet.asset_id, "liquidity")
-        given = ledger.operator_account(work, target.asset_id, "liquidity")
-        ledger.transfer(work, wallet.account_id, taken, net, "exchange", outgoing_payment_id=payment.id)
-        ledger.transfer(work, given, target.account_id, payment.terms.receive, "payment", **cause)
-    credit(work, receiver, payment.terms.receive)
 
 
 def _terms(

@@ -1,17 +1,44 @@
-"""Settlement: the end of payments whose money is held, which are those to receivers on other servers."""
+"""Settlement: how the money of a payment moves, at once to a receiver here, from its hold to one elsewhere."""
 
 from collections.abc import Sequence
 
 from payres import ledger
 from payres.errors import DomainError
 from payres.ledger import NotEnough
-from payres.payments.outgoing import pay_locally
+from payres.payments.incoming import credit
 from payres.store import accounts, grants, incoming, outgoing, wallets
 from payres.store.accounts import HoldRecord
 from payres.store.database import savepoint
 from payres.store.fail_stop import RowMissing
 from payres.store.outgoing import OutgoingRecord
+from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
+
+
+def pay_locally(work: Work, wallet: WalletRecord, payment: OutgoingRecord) -> None:
+    """Moves the fee to the operator and the rest to the receiver, which counts it; through liquidity across assets.
+
+    Raises NotEnough, InvalidAmount, after which nothing of the unit may stay.
+    """
+    assert payment.terms.incoming_payment_id is not None
+    receiver = incoming.find_incoming(work, payment.terms.incoming_payment_id)
+    if receiver is None:
+        raise RowMissing(f"incoming payment {payment.terms.incoming_payment_id} does not exist")
+    target = wallets.wallet_by_id(work, receiver.wallet_address_id)
+    cause = {"outgoing_payment_id": payment.id, "incoming_payment_id": receiver.id}
+    net = payment.terms.debit - payment.terms.fee
+    if payment.terms.fee:
+        fees = ledger.operator_account(work, wallet.asset_id, "fees")
+        ledger.transfer(work, wallet.account_id, fees, payment.terms.fee, "fee", outgoing_payment_id=payment.id)
+    if wallet.asset_id == target.asset_id and wallet.id != target.id:
+        assert net == payment.terms.receive, "one asset is paid one to one"
+        ledger.transfer(work, wallet.account_id, target.account_id, net, "payment", **cause)
+    else:  # also for a wallet that pays itself, since a transfer has two sides
+        taken = ledger.operator_account(work, wallet.asset_id, "liquidity")
+        given = ledger.operator_account(work, target.asset_id, "liquidity")
+        ledger.transfer(work, wallet.account_id, taken, net, "exchange", outgoing_payment_id=payment.id)
+        ledger.transfer(work, given, target.account_id, payment.terms.receive, "payment", **cause)
+    credit(work, receiver, payment.terms.receive)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:

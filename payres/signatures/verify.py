@@ -69,12 +69,6 @@ class Unverified(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(candidate.parameters.keyid for candidate in self.candidates))
 
 
-def verify_message(message: Message, key: JWK, now: int, policy: Policy = _DEFAULT_POLICY) -> Verified | Rejected:
-    """Verify `message` with a key known beforehand; `now` is microseconds since the Unix epoch."""
-    unverified = parse(message, policy, now)
-    return unverified if isinstance(unverified, Rejected) else verify(unverified, key)
-
-
 def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
     """Check structure, coverage, freshness and digest; `now` is microseconds since the Unix epoch.
 

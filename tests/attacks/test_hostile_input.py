@@ -30,7 +30,7 @@ from payres.signatures.digest import content_digest, digest_problem
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
 from payres.signatures.reasons import Rejected
 from payres.signatures.sign import sign
-from payres.signatures.verify import Verified, verify_message
+from payres.signatures.verify import Verified
 from payres.testing.instance import Instance
 from payres.wire import (
     GrantRequest,
@@ -41,7 +41,7 @@ from payres.wire import (
     metadata_text,
 )
 from tests.attacks.conftest import Exchange
-from tests.helpers import PATIENCE, Json
+from tests.helpers import PATIENCE, Json, verify_message
 
 Refused = Callable[..., Json]
 FUZZ_CASES = int(os.environ.get("FUZZ_CASES", "2000"))

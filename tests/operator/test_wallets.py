@@ -50,6 +50,14 @@ def test_create_wallet_shares_the_asset_but_not_the_account(tx: Work) -> None:
     assert alice.account_id != bob.account_id
 
 
+def test_wallet_at_a_path_reserved_since_can_still_be_emptied(tx: Work) -> None:
+    wallet = open_wallet(tx)
+    tx.execute("UPDATE wallet_address SET path = 'pay' WHERE id = ?", (wallet.id,))
+    wallets.deposit(tx, "pay", "1.00")
+    wallets.withdraw(tx, "pay", "1.00")
+    assert balance(tx, "pay") == 0
+
+
 @pytest.mark.parametrize("path", ["alice", "ALICE", "/alice/"])
 def test_create_wallet_refuses_a_taken_path(tx: Work, path: str) -> None:
     open_wallet(tx)

@@ -19,7 +19,8 @@ from payres.signatures.explain import MISSING_TOKEN, Explanation, KnownKey, Verd
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason
-from payres.signatures.verify import Verified, verify_message
+from payres.signatures.verify import Verified
+from tests.helpers import verify_message
 
 BASE = "https://pay.example"
 CREATED = 1_763_703_600  # 2025-11-21T05:40:00Z

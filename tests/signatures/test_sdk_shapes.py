@@ -5,7 +5,8 @@ import pytest
 from payres.signatures.base import Message
 from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Rejected
-from payres.signatures.verify import Verified, verify_message
+from payres.signatures.verify import Verified
+from tests.helpers import verify_message
 
 CREATED = 1_618_884_473
 # RFC 9421 appendix B.1.4

@@ -9,7 +9,8 @@ from payres.signatures.base import Message
 from payres.signatures.digest import content_digest
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import sign
-from payres.signatures.verify import Verified, verify_message
+from payres.signatures.verify import Verified
+from tests.helpers import verify_message
 
 CREATED = 1_618_884_473
 PRIVATE = generate_private_key()

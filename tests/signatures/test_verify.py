@@ -20,8 +20,8 @@ from payres.signatures.verify import (
     Verified,
     parse,
     verify,
-    verify_message,
 )
+from tests.helpers import verify_message
 
 CREATED = 1_618_884_473
 NOW = CREATED * 1_000_000
