@@ -25,7 +25,7 @@ T = TypeVar("T")
 class LedgerBroken(FailStop):
     """An invariant of the ledger does not hold; nothing may be written until an operator has looked."""
 
-    reason = "its books do not balance"
+    reason = "its ledger does not balance"
 
 
 class NotEnough(Exception):

@@ -60,7 +60,9 @@ def test_next_movement_halts_and_reading_goes_on(
     answer = payres.client.post("/outgoing-payments", {"walletAddress": alice, "quoteId": quoted["id"]}, token)
     refused(answer, 503, "unavailable")
     error = refused(payres.client.request_grant({"type": "quote", "actions": ["read"]}), 503, "unavailable")
-    assert error["description"] == "The server takes no more work: its books do not balance, and an operator must look"
+    assert (
+        error["description"] == "The server takes no more work: its ledger does not balance, and an operator must look"
+    )
     ready = stranger.get(f"{payres.base_url}/readyz")
     assert (ready.status_code, ready.json()["reason"]) == (503, error["description"])
     assert stranger.get(f"{payres.base_url}/healthz").status_code == 200
@@ -181,4 +183,4 @@ def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
             problem: str | None = await app.state.readiness.problem()
             return problem
 
-    assert "its books do not balance" in (asyncio.run(start()) or "")
+    assert "its ledger does not balance" in (asyncio.run(start()) or "")

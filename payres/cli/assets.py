@@ -70,7 +70,7 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
 def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
     """Take money out of the liquidity of an asset.
 
-    What is promised to payments under way stays.
+    What is held for payments in progress stays.
 
     \b
     Example: payres liquidity withdraw EUR 2 250.00

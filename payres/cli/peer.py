@@ -85,8 +85,8 @@ def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
 def change(session: Session, /, name: str, credit_limit: str | None, **changes: Any) -> None:
     """Change what was agreed with a peer. It holds for the next packet.
 
-    What is not named stays as it is. The currency and the address of a peer are for ever: remove the peer and add it
-    anew.
+    What is not named stays as it is. The asset and the address of a peer cannot be changed: remove
+    the peer and add it again.
 
     \b
     Example: payres peer change first-bank --credit-limit 2500.00 --route g
@@ -172,7 +172,7 @@ def withdraw(session: Session, name: str, amount: str) -> None:
 def remove(session: Session, name: str) -> None:
     """End the peering with a peer. Settle with it first.
 
-    It is refused while packets are under way or something is owed. The history stays in the books.
+    It is refused while packets are in flight or something is owed. The history stays in the ledger.
 
     \b
     Example: payres peer remove first-bank
@@ -234,7 +234,7 @@ def _text(peer: Resource) -> str:
         ("balance", peer["standing"]),
         ("credit limit", f"{peer['creditLimit']} {code}; the peer can send {peer['left']} {code} more"),
         (
-            "under way",
+            "in flight",
             f"{in_flight['packets']} packets to it with {in_flight['amount']} {code};"
             f" {peer['reserved']} {code} reserved for packets from it",
         ),

@@ -55,7 +55,7 @@ def init(session: Session) -> None:
 @click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
 @with_session
 def serve(session: Session, demo: bool) -> None:
-    """It stops on SIGTERM or Ctrl-C, after finishing the requests under way; Ctrl-C again cuts them.
+    """It stops on SIGTERM or Ctrl-C, after finishing the requests in progress; Ctrl-C again cuts them.
 
     \b
     Example: payres serve --port 8080 --demo

@@ -137,7 +137,7 @@ class GuardedClient:
             async with self._slots.slot(target.host, timeout=self._bounds.queue_seconds), asyncio.timeout(seconds):
                 return await transport.exchange(method, target, headers, body, departure.watch)
         except SlotsBusy as error:
-            sentence = f"Too many requests to {target.host} are under way; try again in a few seconds"
+            sentence = f"Too many requests to {target.host} are in progress; try again in a few seconds"
             raise FetchFailed("busy", sentence) from error
         except TimeoutError as error:
             raise FetchFailed("timeout", f"{target.host} did not answer within {seconds:g} seconds") from error

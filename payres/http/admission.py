@@ -27,7 +27,7 @@ FAILED: Final = (401, 404, 406, 431)
 # With one of these a request would have got a 401 first if the credential were worth nothing.
 CREDENTIALS: Final = frozenset({b"authorization", b"signature"})
 TOO_MANY_IN_PROGRESS: Final = (
-    f"Your address has {MAX_REQUESTS_PER_ADDRESS} requests under way. Wait for their answers before you send more"
+    f"Your address has {MAX_REQUESTS_PER_ADDRESS} requests in progress. Wait for their answers before you send more"
 )
 
 

@@ -137,7 +137,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     count, _ = packets.in_flight(work, peer.id)
     if count or peer.held:
         raise WrongState(
-            f"Packets to or from the peer {name} are under way; try again when they are answered, or given"
+            f"Packets to or from the peer {name} are in flight; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
         )
     if peer.balance:
@@ -268,7 +268,7 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
     except ledger.NotEnough as lack:
         used = _decimal(peer, peer.held - peer.balance)
         raise WrongState(
-            f"The peer {peer.name} uses {used} {peer.asset_code} of its credit, packets under way included; the limit"
+            f"The peer {peer.name} uses {used} {peer.asset_code} of its credit, packets in flight included; the limit"
             " cannot be lower than that"
         ) from lack
 

@@ -121,7 +121,7 @@ async def _use_nonce(context: Context, client: Client, verified: Verified, now: 
         return client_store.use_nonce(work, record.id, kid, nonce, expires_at, now)
 
     if not await context.database.write(unit):
-        raise unproven_client("nonce_reused", "The signature's nonce was used before; sign each request anew")
+        raise unproven_client("nonce_reused", "The signature's nonce was used before; sign each request again")
 
 
 def _rejection(rejected: Rejected) -> ErrorResponse:

@@ -100,7 +100,7 @@ async def test_recent_check_halts_what_does_not_balance(
 ) -> None:
     corrupt(database.path, f"UPDATE account SET {change} WHERE kind = 'wallet'")
     await BackgroundCheck(database).check_recent()
-    assert database.stopped == "The server takes no more work: its books do not balance, and an operator must look"
+    assert database.stopped == "The server takes no more work: its ledger does not balance, and an operator must look"
     assert found in caplog.text
 
 

@@ -264,7 +264,7 @@ def test_credit_limit_can_fall_to_what_is_used(tx: Work) -> None:
     peers.add_peer(tx, another())
     peers.withdraw(tx, "first-bank", "10.00")
     _prepare(tx, "first-bank", 200)
-    with pytest.raises(DomainError, match=r"uses 12\.00 USD of its credit, packets under way included"):
+    with pytest.raises(DomainError, match=r"uses 12\.00 USD of its credit, packets in flight included"):
         peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_199))
     assert peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_200)).floor == -1_200
     check_books(tx)
@@ -299,7 +299,7 @@ def test_remove_waits_for_packets_from_and_to_the_peer(tx: Work, name: str) -> N
     peers.add_peer(tx, terms(credit_limit=1_000))
     peers.add_peer(tx, another())
     packet = _prepare(tx, "first-bank", 200)
-    with pytest.raises(DomainError, match=f"Packets to or from the peer {name} are under way") as refusal:
+    with pytest.raises(DomainError, match=f"Packets to or from the peer {name} are in flight") as refusal:
         peers.remove_peer(tx, name)
     assert error_response(refusal.value).code == "wrong_state"
     packets.decide_packet(tx, packet.id, "rejected")
