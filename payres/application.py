@@ -34,7 +34,7 @@ from payres.rate_limiter import RateLimiter
 from payres.routes import exception_handlers
 from payres.routes.context import Context
 from payres.routes.health import Readiness
-from payres.routes.table import ROUTES, TrailingSlash
+from payres.routes.routing import ROUTES, TrailingSlash
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database

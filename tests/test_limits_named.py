@@ -15,7 +15,7 @@ from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.grants.passwords import hash_password
 from payres.http.accept import check_accept
-from payres.routes.messages import idempotency_key, page_query
+from payres.routes.requests import idempotency_key, page_query
 from payres.settings import Settings
 from payres.signatures.digest import content_digest, digest_problem
 from payres.signatures.fields import split_signature_input

@@ -18,7 +18,7 @@ from payres.grants.tokens import check_valid, require_valid_token
 from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.identifiers import hash_secret
 from payres.routes.context import Context, context_of
-from payres.routes.messages import signed_message
+from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Rejected

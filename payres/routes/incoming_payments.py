@@ -10,10 +10,10 @@ from payres.grants.access import Caller
 from payres.grants.tokens import require_valid_token
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
-from payres.routes import bodies, resources
+from payres.routes import representations, resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.messages import read_body
+from payres.routes.requests import read_body
 from payres.store import incoming
 from payres.store.work import Work
 from payres.terms import Offer
@@ -32,7 +32,9 @@ async def read(request: Request) -> Response:
     if "authorization" not in request.headers:
         return await _read_public(context, request.path_params["id"])
     wallet, payment = await resources.find_visible(request, INCOMING_PAYMENTS)
-    return json_response(bodies.payable(context.urls, context.credentials, wallet, payment, context.clock.now()))
+    return json_response(
+        representations.payable(context.urls, context.credentials, wallet, payment, context.clock.now())
+    )
 
 
 async def complete(request: Request) -> Response:
@@ -53,25 +55,25 @@ def _create(
     work: Work, context: Context, caller: Caller, asked: IncomingPaymentRequest, _: Offer | None
 ) -> IncomingPayment:
     wallet, payment = rules.create(work, caller, asked)
-    return bodies.payable(work.urls, context.credentials, wallet, payment, work.now)
+    return representations.payable(work.urls, context.credentials, wallet, payment, work.now)
 
 
 def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
     require_valid_token(work, caller)
     wallet, payment = resources.require_visible(work, INCOMING_PAYMENTS, caller, payment_id)
-    return bodies.incoming_payment(work.urls, wallet, rules.complete(work, payment))
+    return representations.incoming_payment(work.urls, wallet, rules.complete(work, payment))
 
 
 async def _read_public(context: Context, payment_id: str) -> Response:
     wallet, payment = await context.database.read(partial(resources.find, kind=INCOMING_PAYMENTS, record_id=payment_id))
-    received = bodies.amount(payment.received, wallet.asset)
+    received = representations.amount(payment.received, wallet.asset)
     return json_response(PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server))
 
 
 INCOMING_PAYMENTS = resources.Kind(
     type="incoming-payment",
     find=incoming.find_incoming,
-    show=bodies.incoming_payment,
+    show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
     create=_create,
 )

@@ -12,10 +12,10 @@ from payres.grants.limits import Spent, current_window, spent_in_window
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments import outgoing as rules
-from payres.routes import bodies, resources
+from payres.routes import representations, resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.messages import read_body
+from payres.routes.requests import read_body
 from payres.store import outgoing, wallets
 from payres.store.work import Work
 from payres.terms import Offer
@@ -51,8 +51,8 @@ async def read_grant_spending(request: Request) -> Response:
     asset, spent = found
     return json_response(
         GrantSpending(
-            spent_debit_amount=bodies.amount(spent.debit, asset),
-            spent_receive_amount=bodies.amount(spent.receive, spent.receive_asset),
+            spent_debit_amount=representations.amount(spent.debit, asset),
+            spent_receive_amount=representations.amount(spent.receive, spent.receive_asset),
         )
     )
 
@@ -61,7 +61,7 @@ def _create(
     work: Work, _: Context, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None
 ) -> OutgoingPayment:
     created = rules.create(work, caller, asked, offer)
-    return bodies.outgoing_payment(work.urls, created.wallet, created.payment, created.spent)
+    return representations.outgoing_payment(work.urls, created.wallet, created.payment, created.spent)
 
 
 def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
@@ -79,7 +79,7 @@ def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
 OUTGOING_PAYMENTS = resources.Kind(
     type="outgoing-payment",
     find=outgoing.find_outgoing,
-    show=bodies.outgoing_payment,
+    show=representations.outgoing_payment,
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,
     find_offer=RemoteQuotes.offer_for_payment,

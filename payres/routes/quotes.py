@@ -7,7 +7,7 @@ from starlette.responses import Response
 from payres.grants.access import Caller
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments import quotes as rules
-from payres.routes import bodies, resources
+from payres.routes import representations, resources
 from payres.routes.context import Context
 from payres.store import quotes
 from payres.store.work import Work
@@ -28,13 +28,13 @@ async def read(request: Request) -> Response:
 
 def _create(work: Work, _: Context, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> Quote:
     wallet, quote = rules.create(work, caller, asked, offer)
-    return bodies.quote(work.urls, wallet, quote)
+    return representations.quote(work.urls, wallet, quote)
 
 
 QUOTES = resources.Kind(
     type="quote",
     find=quotes.find_quote,
-    show=bodies.quote,
+    show=representations.quote,
     decoder=msgspec.json.Decoder(QuoteRequest),
     create=_create,
     find_offer=RemoteQuotes.offer_for_quote,

@@ -18,7 +18,7 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.messages import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
+from payres.routes.requests import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
 from payres.store import wallets
 from payres.store.grants import keep_grant
 from payres.store.pages import PageBounds, PageQuery

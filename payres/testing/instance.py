@@ -19,7 +19,7 @@ from payres.grants import consent
 from payres.http.protocol import HttpProtocol
 from payres.interledger.remote_payments import Backoff
 from payres.operator import invariants, keys, wallets
-from payres.routes import bodies
+from payres.routes import representations
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
@@ -140,7 +140,7 @@ class Instance:
             payment = outgoing.find_outgoing(tx, payment_id)
             assert payment is not None, f"there is no outgoing payment {payment_id}"
             wallet = stored_wallets.wallet_by_id(tx, payment.wallet_address_id)
-            shown = msgspec.to_builtins(bodies.outgoing_payment(urls, wallet, payment))
+            shown = msgspec.to_builtins(representations.outgoing_payment(urls, wallet, payment))
             return payment.state != "sending", shown
 
         with suppress(TimeoutError):

@@ -18,8 +18,8 @@ from payres.grants.intervals import parse_interval
 from payres.http.accept import check_accept, takes
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
 from payres.rate_limiter import origin
-from payres.routes.messages import idempotency_key, page_query
 from payres.routes.pages import session_cookie
+from payres.routes.requests import idempotency_key, page_query
 from payres.testing.instance import Instance
 from payres.urls import Urls, canonical_url, is_http_url
 from payres.wire import UNPAIRED_SURROGATE

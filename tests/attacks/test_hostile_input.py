@@ -24,7 +24,7 @@ from payres.interledger import frames, packets
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret
 from payres.limits import DEFAULT_BODY_BYTES, MAX_HEADER_BYTES
-from payres.routes.messages import idempotency_key
+from payres.routes.requests import idempotency_key
 from payres.signatures.base import Message
 from payres.signatures.digest import content_digest, digest_problem
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk

@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.routes.table import ROUTES
+from payres.routes.routing import ROUTES
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance

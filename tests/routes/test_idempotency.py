@@ -23,7 +23,7 @@ from payres.identifiers import hash_secret
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
 from payres.routes import resources
-from payres.routes.messages import idempotency_key
+from payres.routes.requests import idempotency_key
 from payres.signatures.base import Message, signature_base
 from payres.signatures.digest import content_digest
 from payres.store import tokens
