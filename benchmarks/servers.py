@@ -15,7 +15,7 @@ from benchmarks import CannotMeasure
 from payres.settings import Settings
 
 BASE_URL = "http://wallet.example"  # what requests are signed for; the servers' ports differ
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]
 
 
@@ -60,13 +60,13 @@ def running(
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=log.parent, env=environment)
         try:
             while not _answers(port):
-                if process.poll() is not None or perf_counter() - began > PATIENCE_SECONDS:
+                if process.poll() is not None or perf_counter() - began > TIMEOUT_SECONDS:
                     raise CannotMeasure(f"{' '.join(command)} did not start: {log.read_text()}")
                 sleep(0.002)
             yield Server(process.pid, port, perf_counter() - began)
         finally:
             process.terminate()
-            process.wait(PATIENCE_SECONDS)
+            process.wait(TIMEOUT_SECONDS)
 
 
 def free_port() -> int:
@@ -78,7 +78,7 @@ def free_port() -> int:
 
 def _answers(port: int) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: benchmark\r\nconnection: close\r\n\r\n")
             return connection.recv(4096).startswith(b"HTTP/1.1 200")
     except ConnectionError:

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from payres.http.error_responses import CODES, REASONS
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE, PROPERTY_EXAMPLES
+from tests.helpers import PROPERTY_EXAMPLES, TIMEOUT
 from tests.openapi.conformance import Answer, check_answer
 
 # The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
@@ -87,7 +87,7 @@ def cheap_passwords() -> Iterator[None]:
 def patient() -> Iterator[None]:
     """Waits for a payment as long as for anything else, and not for the plugin's 10 seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Instance.wait_for, "__defaults__", (PATIENCE,))
+        patch.setattr(Instance.wait_for, "__defaults__", (TIMEOUT,))
         yield
 
 
@@ -105,7 +105,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 @pytest.fixture(scope="session")
 def stranger() -> Iterator[httpx2.Client]:
     """Sends requests without a signature."""
-    with httpx2.Client(timeout=PATIENCE, verify=False) as client:
+    with httpx2.Client(timeout=TIMEOUT, verify=False) as client:
         yield client
 
 

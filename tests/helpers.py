@@ -24,7 +24,7 @@ Json = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 # Seconds after which whatever a test waits for counts as hanging. No test expects it to pass: a machine that does many
 # other things besides takes longer for everything, so nothing shorter tells a fault from a busy machine.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 # How many examples `make torture` makes of each property; 0 in `make test`, where each property has its own few.
 PROPERTY_EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "0"))
 
@@ -47,7 +47,7 @@ def usd(value: int | str) -> Json:
 def wait_until(
     happens: Callable[[], Any],
     otherwise: str | Callable[[], str] = "it does not happen",
-    seconds: float = PATIENCE,
+    seconds: float = TIMEOUT,
     pause: float = 0.005,
 ) -> None:
     """Waits for what another thread or process does in its own time, looking after each pause.
@@ -63,7 +63,7 @@ def wait_until(
 def is_refused(port: int) -> bool:
     """Whether nobody listens on a port of this machine any more."""
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT).close()
     except (ConnectionRefusedError, ConnectionResetError):
         return True
     return False

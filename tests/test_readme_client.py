@@ -9,7 +9,7 @@ import pytest
 
 from payres.signatures.jwk import private_pem
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE, child
+from tests.helpers import TIMEOUT, child
 
 ROOT = Path(__file__).parents[1]
 MODULES = ROOT / "tests" / "interop" / "node_modules"
@@ -37,7 +37,7 @@ def test_script_of_the_readme_pays_after_consent(payres: Instance, script: Path)
         asked = process.stdout.readline().split()[-1]
         assert payres.approve(asked) is None
         paid = process.stdout.read()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(TIMEOUT) == 0
     assert paid.startswith(f"Paying 500 cents to {payres.base_url}/incoming-payments/")
     assert (payres.balance("alice"), payres.balance("bob")) == ("995.00", "1005.00")
     payres.check_ledger()

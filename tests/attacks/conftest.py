@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE, child, free_of_settings, read_to_end
+from tests.helpers import TIMEOUT, child, free_of_settings, read_to_end
 
 
 class Trap:
@@ -69,7 +69,7 @@ def exchange(shared: Instance) -> Exchange:
     address = urlsplit(shared.base_url)
 
     def send(sent: bytes) -> list[Answer]:
-        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
             with suppress(BrokenPipeError, ConnectionResetError):  # what is refused need not be read to its end
                 connection.sendall(sent)
             return answers(read_to_end(connection))

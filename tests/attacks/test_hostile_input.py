@@ -41,7 +41,7 @@ from payres.wire import (
     metadata_text,
 )
 from tests.attacks.conftest import Exchange
-from tests.helpers import PATIENCE, Json, verify_message
+from tests.helpers import TIMEOUT, Json, verify_message
 
 Refused = Callable[..., Json]
 FUZZ_CASES = int(os.environ.get("FUZZ_CASES", "2000"))
@@ -65,7 +65,7 @@ def test_oversized_body(shared: Instance, refused: Refused) -> None:
 def test_endless_chunked_body(shared: Instance) -> None:
     """A body without end is read no further than the longest that is taken; the answer comes while it still comes."""
     address = urlsplit(shared.base_url)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         connection.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
         sent = 0
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -155,7 +155,7 @@ def send_raw(shared: Instance, method: str, target: str, headers: Sequence[tuple
     """The status of a request with just these header lines."""
     address = urlsplit(shared.base_url)
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "connection: close"]
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
         return int(connection.makefile("rb").readline().split(b" ")[1])
 

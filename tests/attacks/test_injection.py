@@ -19,7 +19,7 @@ from payres.store import wallets
 from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE, Json
+from tests.helpers import TIMEOUT, Json
 
 Refused = Callable[..., Json]
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
@@ -185,7 +185,7 @@ def pages(shared: Instance, path: str, text: str) -> list[str]:
     asked = client.request_grant(access | {"limits": limits}, interact={"start": ["redirect"], "finish": finish})
     assert asked.status_code == 200, asked.text
     url = asked.json()["interact"]["redirect"]
-    with httpx2.Client(timeout=PATIENCE, verify=False) as browser:
+    with httpx2.Client(timeout=TIMEOUT, verify=False) as browser:
         first = browser.get(url).text
         second = signed_in(browser, url)
         fields = {name: field(second, name) for name in ("csrf", "shown")}
@@ -261,7 +261,7 @@ def test_header_injection_by_escapes_in_the_finish_uri(shared: Instance, strange
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner}
     finish = {"method": "redirect", "uri": uri, "nonce": "n"}
     page = shared.client.request_grant(access, interact={"start": ["redirect"], "finish": finish}).json()["interact"]
-    with httpx2.Client(timeout=PATIENCE, verify=False) as browser:
+    with httpx2.Client(timeout=TIMEOUT, verify=False) as browser:
         shown = signed_in(browser, page["redirect"])
         fields = {name: field(shown, name) for name in ("csrf", "shown")}
         answer = browser.post(page["redirect"], data={"choice": "deny"} | fields)

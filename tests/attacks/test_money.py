@@ -16,7 +16,7 @@ from payres.amounts import Fee, Scales, TooSmall, convert, convert_back, fixed_r
 from payres.operator.assets import deposit_liquidity, set_rate
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE, Json, usd
+from tests.helpers import TIMEOUT, Json, usd
 
 Refused = Callable[..., Json]
 Crowd = Sequence[Client]
@@ -51,7 +51,7 @@ def rush(crowd: Crowd, url: str, body: Json, token: str) -> Counter[int]:
     start = threading.Barrier(len(crowd))
 
     def send(client: Client) -> list[int]:
-        start.wait(PATIENCE)
+        start.wait(TIMEOUT)
         return [client.post(url, body, token).status_code for _ in range(AT_ONCE // len(crowd))]
 
     with ThreadPoolExecutor(len(crowd)) as pool:

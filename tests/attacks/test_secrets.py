@@ -21,7 +21,7 @@ from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.attacks.conftest import process
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 PASSWORD = "correct horse battery"
 # As cheap to check as Argon2 allows, so that the tests need not wait for it.
@@ -132,7 +132,7 @@ def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Respons
 
 def consent(redirect: str) -> tuple[str, str, list[httpx2.Response]]:
     """What the owner's browser does: the reference, the session and what was refused."""
-    with httpx2.Client(timeout=PATIENCE, verify=False) as browser:
+    with httpx2.Client(timeout=TIMEOUT, verify=False) as browser:
         refused = [browser.post(redirect, data={"choice": "sign-in", "password": f"{PASSWORD}!"})]
         assert browser.post(redirect, data={"choice": "sign-in", "password": PASSWORD}).status_code == 303
         page = browser.get(redirect).text
@@ -207,7 +207,7 @@ def test_secrets_are_not_in_the_arguments_of_processes(tmp_path: Path) -> None:
         assert asking.stderr is not None
         asking.stderr.read(1)  # it asks, so by now it runs under its own name
         shown = visible(asking.pid)
-        out, error = asking.communicate(f"{PASSWORD}\n{PASSWORD}\n", PATIENCE)
+        out, error = asking.communicate(f"{PASSWORD}\n{PASSWORD}\n", TIMEOUT)
     assert asking.returncode == 0, error
     assert "wallet\0password\0alice" in shown
     assert PASSWORD not in shown + out + error

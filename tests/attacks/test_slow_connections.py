@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from payres.cli import main
 from payres.limits import SPARE_FILES
 from tests.attacks.conftest import Metered, process
-from tests.helpers import PATIENCE, announced, read_to_end, wait_until
+from tests.helpers import TIMEOUT, announced, read_to_end, wait_until
 
 SLOW_CONNECTIONS = int(os.environ.get("SLOW_CONNECTIONS", "500"))
 REQUEST = b"GET /alice HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -61,7 +61,7 @@ def address(tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    return socket.create_connection(address, timeout=PATIENCE)
+    return socket.create_connection(address, timeout=TIMEOUT)
 
 
 def ask(address: tuple[str, int]) -> bytes:

@@ -16,7 +16,7 @@ from payres.limits import MAX_LOOKUPS_OF_ADDRESS, MAX_LOOKUPS_OF_REQUESTS
 from payres.testing.instance import Instance
 from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver
 from tests.attacks.test_ssrf_by_configuration import TOKEN, asking_rates, forwarded, link
-from tests.helpers import PATIENCE, wait_until
+from tests.helpers import TIMEOUT, wait_until
 
 INSIDE, SILENT, RATES = "inside.example", "slow.example", "rates.example"
 LOOKED_UP = "has no public address"
@@ -33,7 +33,7 @@ class NameServers:
     def __call__(self, host: str, port: int) -> Sequence[str]:
         self.asked[host.partition(".")[2] if host.endswith(SILENT) else host] += 1
         if host.endswith(SILENT):
-            assert self.spoken.wait(PATIENCE)
+            assert self.spoken.wait(TIMEOUT)
         return ["127.0.0.1"]
 
 

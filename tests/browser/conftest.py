@@ -15,7 +15,7 @@ ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-PATIENCE_MS = 15_000  # for a machine that does several things at once
+TIMEOUT_MS = 15_000  # for a machine that does several things at once
 PASSWORD = "correct horse"
 
 OpenPage = Callable[..., Any]
@@ -83,7 +83,7 @@ async def open_page(chromium: Browser) -> AsyncIterator[OpenPage]:
 
     async def open_tab(**options: Any) -> Page:
         context = await chromium.new_context(**{"java_script_enabled": False} | options)
-        context.set_default_timeout(PATIENCE_MS)
+        context.set_default_timeout(TIMEOUT_MS)
         context.on("console", listen)
         contexts.append(context)
         return await context.new_page()

@@ -15,7 +15,7 @@ from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_pem, private_pem
 from payres.signatures.sign import sign
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Command = Callable[..., Result]
 
@@ -225,7 +225,7 @@ def answer_to(instance: Instance, raw: bytes) -> dict[str, Any]:
     assert address.hostname is not None
     assert address.port is not None
     closing = raw.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         connection.sendall(closing)
         received = b"".join(iter(lambda: connection.recv(65536), b""))
     told: dict[str, Any] = json.loads(received.partition(b"\r\n\r\n")[2])

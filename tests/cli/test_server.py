@@ -19,7 +19,7 @@ import pytest
 from click.testing import Result
 
 from payres.settings import Settings, load_settings
-from tests.helpers import PATIENCE, announced, child, free_of_settings, is_refused, read_to_end, wait_until
+from tests.helpers import TIMEOUT, announced, child, free_of_settings, is_refused, read_to_end, wait_until
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
@@ -32,7 +32,7 @@ def serving(*options: str) -> AbstractContextManager["subprocess.Popen[str]"]:
 
 
 def fetch(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=PATIENCE) as response:
+    with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
         assert "server" not in response.headers
         assert "date" in response.headers
         return json.load(response)
@@ -81,7 +81,7 @@ def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
         assert ready["wallets"] == 2
         assert fetch(f"{ready['baseUrl']}/alice")["id"] == f"{ready['baseUrl']}/alice"
         process.send_signal(number)
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT)
         assert (process.returncode, errors) == (0, "")
 
 
@@ -90,7 +90,7 @@ def test_serve_told_twice_cuts_what_is_under_way() -> None:
     """The request gets no answer, which would have to say what became of it; the log gets no traceback."""
     with serving("--json") as process:
         address = urlsplit(announced(process)["baseUrl"])
-        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
             head = b"POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
             connection.sendall(head + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
             assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"  # the endpoint waits for the body
@@ -98,7 +98,7 @@ def test_serve_told_twice_cuts_what_is_under_way() -> None:
             wait_until(lambda: is_refused(address.port or 0), "the server still takes connections")
             process.send_signal(signal.SIGINT)
             assert read_to_end(connection) == b""
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, errors) == (0, "")
     assert not [*Path().glob("payres.db-*")]  # SQLite's files, which a database closed well has not
 
@@ -108,7 +108,7 @@ def test_serve_told_twice_cuts_what_is_under_way() -> None:
 def test_serve_refuses_in_json_what_is_no_request(sent: bytes, status: int) -> None:
     with serving("--json") as process:
         address = urlsplit(announced(process)["baseUrl"])
-        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
             connection.sendall(sent)
             received = read_to_end(connection)
     head, _, body = received.partition(b"\r\n\r\n")
@@ -134,7 +134,7 @@ def test_serve_logs_nothing_that_strangers_send() -> None:
     with serving("--json", "--demo") as process:
         address = urlsplit(announced(process)["baseUrl"])
         for sent, end in [*strange_connections()] * 5:
-            with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+            with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
                 connection.sendall(sent)
                 if end == "at the end":
                     assert b"HTTP/1.1 4" in read_to_end(connection)
@@ -143,7 +143,7 @@ def test_serve_logs_nothing_that_strangers_send() -> None:
                     connection.recv(1)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # with a reset
         process.terminate()
-        _, errors = process.communicate(timeout=PATIENCE)
+        _, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, errors) == (0, "")
 
 
@@ -179,7 +179,7 @@ def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: Jso
 
 def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, serving("--port", str(taken.getsockname()[1])) as process:
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, output) == (1, "")
     assert errors.startswith("Error: Port ")
     assert "is in use" in errors
@@ -189,7 +189,7 @@ def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
 @pytest.mark.usefixtures("database")
 def test_serve_on_another_machines_address_is_one_sentence() -> None:
     with serving("--host", "192.0.2.1") as process:
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, output) == (1, "")
     assert errors == "Error: The host 192.0.2.1 is not an address of this machine; choose another with --host\n"
 
@@ -199,7 +199,7 @@ def test_serve_on_a_newer_database_is_one_sentence(payres: Command, database: Pa
     connection.execute("PRAGMA user_version = 99999")
     connection.close()
     with serving() as process:
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, output) == (1, "")
     assert errors.startswith("Error: The database has version 99999")
     assert len(errors.splitlines()) == 1

@@ -19,7 +19,7 @@ import httpx2
 
 from payres.testing.client import FINISH_URI, Client
 from tests.crash.server import CommandFailed, Server
-from tests.helpers import PATIENCE, Json, amount, usd, wait_until
+from tests.helpers import TIMEOUT, Json, amount, usd, wait_until
 
 CLIENTS = 16
 DEPOSIT = 10_000_000  # dollars
@@ -128,7 +128,7 @@ class Load:
         while self._answers.acquire(blocking=False):
             pass  # what was acknowledged before does not count
         for _ in range(number):
-            assert self._answers.acquire(timeout=PATIENCE), "the server does not answer"
+            assert self._answers.acquire(timeout=TIMEOUT), "the server does not answer"
 
     def answered(self, kind: str) -> None:
         """Something was acknowledged."""
@@ -155,7 +155,7 @@ class Load:
         """Returns when no payment to the other server is in progress."""
         query = "SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"
         wait_until(lambda: not self.server.select(query), lambda: self.server.log.read_text()[-4000:])
-        assert httpx2.get(f"{self.server.base_url}/healthz", timeout=PATIENCE).status_code == 200
+        assert httpx2.get(f"{self.server.base_url}/healthz", timeout=TIMEOUT).status_code == 200
 
     def _check_numbers(self) -> None:
         """What is stored was asked for and not refused, once each; payments, asked for again, are all stored."""

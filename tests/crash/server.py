@@ -23,7 +23,7 @@ from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
 from payres.store.connections import connect_reader, connect_writer
 from payres.testing.client import Client
-from tests.helpers import PATIENCE, Json, free_of_settings, kill, spawn
+from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn
 
 SERVE = (sys.executable, "-m", "payres", "serve", "--json")
 UNLIMITED = {
@@ -107,7 +107,7 @@ class Server:
         """The server, run to its end, which comes by itself."""
         return subprocess.run(
             self._command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -120,7 +120,7 @@ class Server:
         assert self._process.stdout is not None
         announced = any(line == "}\n" for line in self._process.stdout)  # by then it listens, and requests may queue
         assert announced, self.log.read_text()
-        health = httpx2.get(f"{self.base_url}/healthz", timeout=PATIENCE)
+        health = httpx2.get(f"{self.base_url}/healthz", timeout=TIMEOUT)
         assert health.json() == {"status": "ok"}
 
     def signal(self, number: signal.Signals) -> None:
@@ -132,7 +132,7 @@ class Server:
         """The exit code, once the server has ended."""
         assert self._process is not None
         with self._process as process:  # which closes its pipe
-            return process.wait(PATIENCE)
+            return process.wait(TIMEOUT)
 
     def kill(self) -> None:
         """Ends the server where it stands, if it runs."""

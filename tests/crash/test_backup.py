@@ -28,7 +28,7 @@ from tests.crash.test_kill import SERVE, TABLES, Creation, Deployment, Journal, 
 from tests.crash.test_kill import deployment as deployment
 from tests.crash.test_kill import journal as journal
 from tests.crash.test_kill import shop as shop
-from tests.helpers import PATIENCE, child
+from tests.helpers import TIMEOUT, child
 from tests.works import work_at
 
 BACKUPS = int(os.environ.get("CRASH_BACKUPS", "2"))
@@ -49,7 +49,7 @@ class Taken:
 def payres(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs a command as a program of its own, as an operator does."""
     command = (*PAYRES, *arguments)
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
 
 
 def take(folder: Path, number: int) -> Taken:
@@ -110,7 +110,7 @@ def test_restored_server_goes_on_from_the_backup(
 
 
 def test_second_server_on_the_database_is_refused_until_the_first_is_gone(deployment: Deployment) -> None:
-    refused = subprocess.run((*SERVE, "--port", "0"), capture_output=True, text=True, timeout=PATIENCE)
+    refused = subprocess.run((*SERVE, "--port", "0"), capture_output=True, text=True, timeout=TIMEOUT)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == f"Error: A payres serves {deployment.database} or restores it: stop that one first\n"
     deployment.kill()

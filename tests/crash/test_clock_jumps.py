@@ -12,7 +12,7 @@ import pytest
 from payres.clock import HOUR, SECOND
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.network import (
     amount,
     bill,
@@ -169,4 +169,4 @@ def check_well(a: Instance) -> None:
     """The books balance and the server says that it is ready, as it is."""
     a.check_ledger()
     for path in ("/healthz", "/readyz"):
-        assert httpx2.get(a.base_url + path, timeout=PATIENCE).status_code == 200
+        assert httpx2.get(a.base_url + path, timeout=TIMEOUT).status_code == 200

@@ -22,7 +22,7 @@ import pytest
 from tests.crash import load
 from tests.crash.load import Load
 from tests.crash.server import UNLIMITED, Server
-from tests.helpers import PATIENCE, wait_until
+from tests.helpers import TIMEOUT, wait_until
 
 SECONDS = float(os.environ.get("FAULT_SECONDS", "0"))
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
@@ -221,7 +221,7 @@ def live_through(fault: Fault, at_work: Load, killed: bool) -> None:
     """From the first refusals of a fault to its end, and until the load goes on as before; or to the server's end."""
     server = fault.server
     for _ in range(CLIENTS):
-        assert at_work.unavailable.acquire(timeout=PATIENCE), "the fault is not felt"
+        assert at_work.unavailable.acquire(timeout=TIMEOUT), "the fault is not felt"
     assert get(server, "/healthz").json() == {"status": "ok"}  # it lives, and what is stored can be read
     wait_until(lambda: not ready(server), "the server says that it is ready, and is not")
     assert get(server, "/readyz").json()["reason"]
@@ -245,7 +245,7 @@ def ready(server: Server) -> bool:
 
 
 def get(server: Server, path: str) -> httpx2.Response:
-    return httpx2.get(server.base_url + path, timeout=PATIENCE)
+    return httpx2.get(server.base_url + path, timeout=TIMEOUT)
 
 
 def remount(folder: Path, way: str) -> None:

@@ -33,7 +33,7 @@ from payres.testing.client import Client
 from tests.crash.server import SERVE as SERVE
 from tests.crash.server import Server
 from tests.crash.server import free_port as free_port
-from tests.helpers import PATIENCE, ROOT, Json, amount, is_refused, usd, wait_until
+from tests.helpers import ROOT, TIMEOUT, Json, amount, is_refused, usd, wait_until
 
 PAYERS = 4
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -111,7 +111,7 @@ class Journal:
         while self._answers.acquire(blocking=False):
             pass  # what was acknowledged before does not count
         for _ in range(number):
-            assert self._answers.acquire(timeout=PATIENCE), "the server does not answer"
+            assert self._answers.acquire(timeout=TIMEOUT), "the server does not answer"
 
     def check(self) -> None:
         """After a restart: all that was acknowledged is there and paid, and nothing is there by half."""
@@ -259,7 +259,7 @@ def test_kill_at_the_first_answer_leaves_each_payment_whole_or_absent(deployment
     quotes = [journal.quote(value) for value in range(100, 116)]
     with ThreadPoolExecutor(len(quotes)) as threads:
         payments = [threads.submit(journal.pay, quote) for quote in quotes]
-        done, _ = wait(payments, PATIENCE, FIRST_COMPLETED)
+        done, _ = wait(payments, TIMEOUT, FIRST_COMPLETED)
         deployment.kill()
     assert done
     assert {type(payment.exception()) for payment in done} == {type(None)}
@@ -285,7 +285,7 @@ def test_repeated_after_a_kill_each_request_with_a_key_has_been_done_once(
 
     with ThreadPoolExecutor(len(requests)) as threads:
         sent = [threads.submit(send, number) for number in range(len(requests))]
-        done, _ = wait(sent, PATIENCE, FIRST_COMPLETED)
+        done, _ = wait(sent, TIMEOUT, FIRST_COMPLETED)
         deployment.kill()
     assert done
     deployment.start()
@@ -338,7 +338,7 @@ def test_stop_under_load_has_done_what_was_answered_and_no_more(
 
 
 def test_second_server_on_the_port_is_refused_in_a_sentence(deployment: Deployment, shop: Client) -> None:
-    refused = subprocess.run(SERVE, capture_output=True, text=True, timeout=PATIENCE)
+    refused = subprocess.run(SERVE, capture_output=True, text=True, timeout=TIMEOUT)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
         f"Error: Port {deployment.port} of 127.0.0.1 is in use; choose another with --port or PAYRES_PORT\n"
@@ -352,7 +352,7 @@ def test_newer_database_is_refused_in_a_sentence_and_left_as_it_is(deployment: D
     known = max(migrations())
     deployment.execute(f"PRAGMA user_version = {known + 1}")
     before = deployment.database.read_bytes()
-    refused = subprocess.run(SERVE, capture_output=True, text=True, timeout=PATIENCE)
+    refused = subprocess.run(SERVE, capture_output=True, text=True, timeout=TIMEOUT)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(
         f"Error: The database has version {known + 1}, this payres knows versions up to {known}: "
@@ -409,7 +409,7 @@ def request_under_way(client: Client, token: str, body: bytes) -> Iterator[socke
     message = Message("POST", url, [(name.encode(), value.encode()) for name, value in headers.items()], body)
     headers |= sign(message, client.private_key, client.jwk.kid, SystemClock().now() // 1_000_000)
     lines = [f"{name}: {value}\r\n" for name, value in (headers | {"expect": "100-continue", "host": host}).items()]
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
         connection.sendall(f"POST /incoming-payments HTTP/1.1\r\n{''.join(lines)}\r\n".encode())
         # Sent when the endpoint first asks for the body (RFC 9110 section 10.1.1).
         assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"

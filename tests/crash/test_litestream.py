@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from tests.crash.test_kill import TABLES, Creation, Deployment, Journal, free_port, paying
-from tests.helpers import PATIENCE, child, wait_until
+from tests.helpers import TIMEOUT, child, wait_until
 
 Intervals = tuple[str, str]
 
@@ -186,5 +186,5 @@ def replicating(litestream: str, config: Path, replica: Path) -> Iterator["subpr
 
 def run(*command: str) -> None:
     """Runs a program that must succeed."""
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert finished.returncode == 0, finished.stderr

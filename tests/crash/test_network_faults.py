@@ -13,7 +13,7 @@ from payres.federation import lookups
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.network import (
     amount,
     bill,
@@ -126,6 +126,6 @@ def check_paid(a: Instance, b: Instance, state: str, receiver: str, value: int =
 def check_well(a: Instance) -> None:
     """A server is none the worse for what happens elsewhere, and says so."""
     for path in ("/healthz", "/readyz"):
-        answer = httpx2.get(a.base_url + path, timeout=PATIENCE)
+        answer = httpx2.get(a.base_url + path, timeout=TIMEOUT)
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
     assert received(a, bill(a, a.wallet("bob"), 1)).received == 0

@@ -20,7 +20,7 @@ from payres.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
     SLOW_LOOKUP_SECONDS,
 )
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 ANSWER = ["93.184.216.34"]
 A, B, NOBODY = "203.0.113.1", "203.0.113.2", ""
@@ -40,14 +40,14 @@ class NameServers:
         self.asked.append(host)
         self._heard.release()
         if "slow" in host:
-            assert self.spoken.wait(PATIENCE)
+            assert self.spoken.wait(TIMEOUT)
         if "none" in host:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return ANSWER
 
     def wait_for(self, count: int) -> None:
         """Returns once they have been asked so often."""
-        assert all(self._heard.acquire(timeout=PATIENCE) for _ in range(count))
+        assert all(self._heard.acquire(timeout=TIMEOUT) for _ in range(count))
 
     def lookups(self, bounds_requests: bool = True) -> Lookups:
         return Lookups(bounds_requests, self, lambda: self.now)
@@ -278,7 +278,7 @@ def test_lookup_that_ends_after_its_loop_is_no_fault(
     asyncio.run(give_up())
     (thread,) = set(threading.enumerate()) - before
     servers.spoken.set()
-    thread.join(PATIENCE)
+    thread.join(TIMEOUT)
     assert (faults, caplog.text, thread.is_alive()) == ([], "", False)
 
 
@@ -298,6 +298,6 @@ async def main():
 {loop}.run(main())
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT, check=False
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "timeout ['MainThread', 'lookup']\n", "")

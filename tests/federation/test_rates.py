@@ -26,7 +26,7 @@ from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import Elapse
 from tests.federation.site import Answer, Request, Site
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 NOW = 1_700_000_000 * SECOND
 MAX_AGE = 300
@@ -171,7 +171,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path, site: Site) -> AsyncIterator[Desk]:
-    async with GuardedClient(allow_private_hosts=True, bounds=Bounds(seconds=PATIENCE)) as client:
+    async with GuardedClient(allow_private_hosts=True, bounds=Bounds(seconds=TIMEOUT)) as client:
         database = await Database.open(str(tmp_path / "payres.db"))
         yield Desk(database, client, open_market(site))
         await database.close()
@@ -237,7 +237,7 @@ async def test_failure_for_one_base_leaves_the_others(
     desk: Desk, site: Site, bad: Answer | Literal["silence"], elapse: Elapse, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def say_nothing() -> None:
-        elapse(PATIENCE)
+        elapse(TIMEOUT)
         await asyncio.Event().wait()
 
     await desk.trade("USD", "EUR")

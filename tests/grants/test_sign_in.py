@@ -15,7 +15,7 @@ from payres.limits import (
     PASSWORDS_AT_ONCE,
 )
 from payres.store.wallets import WalletRecord
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 NOBODY = Guesser()
 NOW = 1_800_000_000 * SECOND
@@ -90,7 +90,7 @@ async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monk
             running += 1
             most = max(most, running)
         entered.release()
-        assert release.wait(PATIENCE)
+        assert release.wait(TIMEOUT)
         with lock:
             running -= 1
         return True
@@ -99,7 +99,7 @@ async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(monk
     guard = SignInGuard()
     checks = [asyncio.create_task(status_of(guard, "right", NOW, number)) for number in range(6)]
     for _ in range(PASSWORDS_AT_ONCE):
-        assert await asyncio.to_thread(entered.acquire, timeout=PATIENCE)
+        assert await asyncio.to_thread(entered.acquire, timeout=TIMEOUT)
     assert not any(check.done() for check in checks)
     release.set()
 

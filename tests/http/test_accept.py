@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from payres.http.accept import accepts
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Refused = Callable[..., dict[str, Any]]
 
@@ -100,7 +100,7 @@ def test_wallet_address_is_json_for_whoever_can_read_it(shared: Instance, strang
 
 
 def test_request_without_accept_is_answered(shared: Instance) -> None:
-    with httpx2.Client(headers={}, verify=False, timeout=PATIENCE) as client:
+    with httpx2.Client(headers={}, verify=False, timeout=TIMEOUT) as client:
         request = client.build_request("GET", shared.wallet("alice"))
         del request.headers["accept"]
         assert client.send(request).status_code == 200

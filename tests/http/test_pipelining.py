@@ -13,7 +13,7 @@ from payres.http import connections
 from payres.http.connections import connections_of
 from payres.http.protocol import UNSENT_BYTES, HttpProtocol, State
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE, read_to_end, wait_until
+from tests.helpers import TIMEOUT, read_to_end, wait_until
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
 LAST = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
@@ -42,7 +42,7 @@ def connect(shared: Instance) -> Iterator[Connect]:
 
     def open_one(opened: ExitStack) -> Held:
         connection = opened.enter_context(socket.socket())
-        connection.settimeout(PATIENCE)
+        connection.settimeout(TIMEOUT)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(target)
         connection.sendall(GET)

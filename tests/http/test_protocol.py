@@ -9,7 +9,7 @@ import pytest
 from payres.http.protocol import PIECE_BYTES, HttpProtocol
 from payres.limits import MAX_HEADER_BYTES
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
 POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 @pytest.fixture
 def connection(shared: Instance) -> Iterator[socket.socket]:
     address = urlsplit(shared.base_url)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         yield connection
 
 

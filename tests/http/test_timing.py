@@ -15,7 +15,7 @@ from payres.http.connections import Connections, connections_of
 from payres.http.protocol import HttpProtocol
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, KEEP_ALIVE_SECONDS, SPARE_FILES, UNREAD_SECONDS
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE, read_to_end, wait_until
+from tests.helpers import TIMEOUT, read_to_end, wait_until
 from tests.http.conftest import Timers, on_loop
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
@@ -27,7 +27,7 @@ Connect = Callable[[], socket.socket]
 def connect(shared: Instance, timers: Timers) -> Iterator[Connect]:
     address = urlsplit(shared.base_url)
     with ExitStack() as opened:
-        yield lambda: opened.enter_context(socket.create_connection((address.hostname, address.port), timeout=PATIENCE))
+        yield lambda: opened.enter_context(socket.create_connection((address.hostname, address.port), timeout=TIMEOUT))
 
 
 Send = Callable[[socket.socket, bytes], None]
@@ -68,7 +68,7 @@ def is_open(connection: socket.socket) -> bool:
     except BlockingIOError:
         return True
     finally:
-        connection.settimeout(PATIENCE)
+        connection.settimeout(TIMEOUT)
 
 
 def check_too_slow(received: bytes) -> None:

@@ -9,7 +9,7 @@ from random import Random
 from threading import Lock, Thread
 from urllib.parse import urlsplit
 
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 MOST_LOSSES = 2
 HOP_BY_HOP = {"connection", "content-length", "transfer-encoding", "host", "date", "server"}
@@ -49,7 +49,7 @@ class LossyLink(ThreadingHTTPServer):
 
     def hand_on(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
         """The answer of the server beyond."""
-        connection = HTTPConnection(self.target.hostname or "", self.target.port, timeout=PATIENCE)
+        connection = HTTPConnection(self.target.hostname or "", self.target.port, timeout=TIMEOUT)
         try:
             connection.request("POST", self.target.path, body, headers)
             response = connection.getresponse()

@@ -22,7 +22,7 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Json = dict[str, Any]
 USD = Asset("USD", 2)
@@ -30,7 +30,7 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
-PATIENCE_SECONDS = PATIENCE
+TIMEOUT_SECONDS = TIMEOUT
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -130,7 +130,7 @@ def operator_money(instance: Instance, asset: Asset) -> int:
 
 def wait_for_packet(instance: Instance, name: str) -> None:
     """Returns once the peer `test.NAME` has fulfilled a packet."""
-    deadline = monotonic() + PATIENCE_SECONDS
+    deadline = monotonic() + TIMEOUT_SECONDS
     while not peer_of(instance, name).packets_sent:
         assert monotonic() < deadline, "no packet has arrived"
 

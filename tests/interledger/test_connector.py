@@ -31,7 +31,7 @@ from payres.rate_limiter import RateLimiter
 from payres.store import peers
 from payres.store.peers import PeerRecord
 from payres.store.work import Transaction
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
@@ -536,7 +536,7 @@ class Gate:
 
     def hold(self, tx: Transaction) -> None:
         self.reached.set()
-        self.opened.wait(PATIENCE)
+        self.opened.wait(TIMEOUT)
 
 
 async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:

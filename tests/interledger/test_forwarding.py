@@ -27,7 +27,7 @@ from payres.operator import assets
 from payres.operator.assets import set_rate
 from payres.store import peers
 from payres.store.peers import PeerRecord
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.node import (
     LIFETIME,
     OWN,
@@ -323,7 +323,7 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
 
 
 async def test_many_packets_at_once_keep_the_books(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", PATIENCE)  # of packets that wait for others
+    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", TIMEOUT)  # of packets that wait for others
     secrets = [os.urandom(32) for _ in range(100)]
     by_condition = {far_prepare(node, 1, secret).condition: secret for secret in secrets}
 
@@ -388,7 +388,7 @@ async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link
 ) -> None:
     monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON_OF_PEER)
-    async with FakePeer(holding) as far, asyncio.timeout(PATIENCE):
+    async with FakePeer(holding) as far, asyncio.timeout(TIMEOUT):
         near, other = await pair(node, far), await node.peer("other")
         prepare = far_prepare(node, 500, FULFILLMENT)
         held = begin(node, near, prepare)
@@ -406,7 +406,7 @@ async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link
 async def test_packets_passed_on_to_one_peer_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON)
-    async with FakePeer(holding) as far, asyncio.timeout(PATIENCE):
+    async with FakePeer(holding) as far, asyncio.timeout(TIMEOUT):
         near, other, third = await pair(node, far), await node.peer("other"), await node.peer("third")
         prepare = far_prepare(node, 500, FULFILLMENT)
         held = [*begin(node, near, prepare), *begin(node, other, prepare)]

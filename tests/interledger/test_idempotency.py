@@ -13,7 +13,7 @@ from payres.errors import InvalidReceiver
 from payres.terms import Offer
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.network import amount, bill, check_books, ended, network, received, wallet_money
 
 Refused = Callable[..., dict[str, Any]]
@@ -33,7 +33,7 @@ class Offers:
         async def count_and_make(wanted: Any) -> Offer:
             self.asked += 1
             if self.asked == 1 and refuse_first:
-                await asyncio.wait_for(has_copy.wait(), PATIENCE)
+                await asyncio.wait_for(has_copy.wait(), TIMEOUT)
                 raise InvalidReceiver("No way leads there", reason="no_path")
             return await make(wanted)
 

@@ -15,7 +15,7 @@ from payres.operator import peers as operator
 from payres.store import packets, peers
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.node import (
     LIFETIME,
     FakePeer,
@@ -91,7 +91,7 @@ async def state(node: Node, packet: PacketRecord) -> str:
 
 async def settled(node: Node, seconds: float = 0) -> None:
     """Waits until no packet is under way; the node's clock goes on by `seconds` at each look."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while True:
             if not await node.under_way():
                 return

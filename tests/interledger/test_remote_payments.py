@@ -20,9 +20,9 @@ from payres.store import outgoing, packets
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.network import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Json,
     amount,
     bill,
@@ -185,7 +185,7 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     fulfil = balances.fulfil
     monkeypatch.setattr(balances, "fulfil", failing)
     created = begin(a, receiver)
-    assert all_refused.wait(PATIENCE)  # before time passes: packets live 20 s from when they leave
+    assert all_refused.wait(TIMEOUT)  # before time passes: packets live 20 s from when they leave
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
 
@@ -266,7 +266,7 @@ def wait_for_money(instance: Instance, receiver: str, least: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + PATIENCE_SECONDS
+    deadline = monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert monotonic() < deadline
 

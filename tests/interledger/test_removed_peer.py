@@ -16,7 +16,7 @@ from payres.store import accounts
 from payres.store.peers import account_of_peer
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.interledger.network import USD, bill, change, last_segment, received, wallet_money
 from tests.interledger.node import FakePeer, Node, Sender, far_prepare, fulfilling
 
@@ -109,7 +109,7 @@ def request_under_way(instance: Instance, size: int) -> Iterator[socket.socket]:
         "Expect": "100-continue",
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
         connection.sendall(f"POST /ilp HTTP/1.1\r\n{lines}\r\n".encode())
         # Sent when the endpoint first asks for the body (RFC 9110 section 10.1.1).
         assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -28,7 +28,7 @@ from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     amount,
     bill,
     change,
@@ -281,6 +281,6 @@ def wait_until_completed(instance: Instance, ids: Collection[str]) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + PATIENCE_SECONDS
+    deadline = monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert monotonic() < deadline

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
 from payres.cli import main
-from tests.helpers import PATIENCE, Json, announced, child
+from tests.helpers import TIMEOUT, Json, announced, child
 
 HERE = Path(__file__).parent
 PASSWORD = "correct horse battery staple"
@@ -57,7 +57,7 @@ class Receiver(NamedTuple):
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Json:
         request = urllib.request.Request(self.url.removesuffix("ilp") + path, body, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             told: Json = json.load(answer)
         return told
 
@@ -84,7 +84,7 @@ def base_url(environment: dict[str, str]) -> Iterator[str]:
         environment["PAYRES_BASE_URL"] = base_url
         yield base_url
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0, log.read_text()
+        assert process.wait(TIMEOUT) == 0, log.read_text()
     assert "Traceback" not in log.read_text()
 
 
@@ -154,7 +154,7 @@ def run_story() -> RunStory:
                 if "decide" in step:
                     assert decide is not None, f"{story} asks for consent and there is nobody to decide"
                     decide(step["decide"], step["choice"])
-            assert process.wait(PATIENCE) == 0, f"{story} broke off after {list(steps)[-1:]}"
+            assert process.wait(TIMEOUT) == 0, f"{story} broke off after {list(steps)[-1:]}"
         return steps
 
     return run
@@ -166,7 +166,7 @@ def run_node() -> RunNode:
 
     def run(program: str, settings: Json) -> Json:
         command = [*_node(program), json.dumps(settings)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT)
         assert done.returncode == 0, done.stderr
         result: Json = json.loads(done.stdout)
         return result
@@ -204,7 +204,7 @@ def owner_at_command_line(payres: Command) -> Decide:
     def decide(url: str, choice: str) -> None:
         redirect = payres("grant", choice, url)["redirect"]
         if redirect is not None:
-            with urllib.request.urlopen(redirect, timeout=PATIENCE) as page:
+            with urllib.request.urlopen(redirect, timeout=TIMEOUT) as page:
                 assert page.status == 200
 
     return decide
@@ -224,7 +224,7 @@ def owner_in_browser() -> Iterator[Decide]:
 
         def decide(url: str, choice: str) -> None:
             page = browser.new_page()
-            page.set_default_timeout(PATIENCE * 1000)
+            page.set_default_timeout(TIMEOUT * 1000)
             page.goto(url)
             page.get_by_label("Password").fill(PASSWORD)
             page.get_by_role("button", name="Sign in", exact=True).click()

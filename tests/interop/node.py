@@ -14,7 +14,7 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE, Json
+from tests.helpers import TIMEOUT, Json
 
 RATE = "0.92"  # EUR for a USD
 NOWHERE = "http://127.0.0.1:9/ilp"
@@ -75,7 +75,7 @@ class Node:
 
     def ended(self, payment: Json) -> OutgoingRecord:
         """The outgoing payment as it is stored when it has ended."""
-        self.instance.wait_for(payment, PATIENCE)
+        self.instance.wait_for(payment, TIMEOUT)
         return self.outgoing(payment["id"])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from payres.operator import peers
 from payres.store.work import Transaction
-from tests.helpers import PATIENCE, Json, amount, wait_until
+from tests.helpers import TIMEOUT, Json, amount, wait_until
 from tests.interop.node import Node, mark, run_node
 
 RunProgram = Callable[[str, Json], Json]
@@ -108,7 +108,7 @@ def test_fixed_delivery(
 def test_wallet_address_is_paid_by_spsp(node: Node, run_node: RunProgram, sender: str) -> None:
     name, wallet = mark(), node.open_wallet("EUR")
     request = urllib.request.Request(wallet, headers={"Accept": "application/spsp4+json"})
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
         assert answer.headers["Content-Type"] == "application/spsp4+json"
         details = json.load(answer)
     where = {"destination": details["destination_account"], "sharedSecret": details["shared_secret"]}

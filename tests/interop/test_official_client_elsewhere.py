@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import PATIENCE, Json, amount
+from tests.helpers import TIMEOUT, Json, amount
 from tests.interop.node import Node, run_node
 
 RunStory = Callable[..., dict[str, Json]]
@@ -45,7 +45,7 @@ def decide(pair: Pair, url: str, choice: str) -> None:
     assert choice == "approve"
     redirect = pair.first.instance.approve(url)
     assert redirect is not None
-    with urllib.request.urlopen(redirect, timeout=PATIENCE) as page:
+    with urllib.request.urlopen(redirect, timeout=TIMEOUT) as page:
         assert page.status == 200
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import PATIENCE, child, wait_until
+from tests.helpers import TIMEOUT, child, wait_until
 
 ROOT = Path(__file__).parents[2]
 SERVE = "payres serve\n"
@@ -80,7 +80,7 @@ def test_shown_servers_peer_and_the_shown_payment_arrives(shell: Shell) -> None:
         assert paying.stdout is not None
         shell.run(f"cd first && payres grant approve {paying.stdout.readline().split()[-1]}")
         assert paying.stdout.read().startswith("Paying 500 cents to http://127.0.0.1:")
-        assert paying.wait(PATIENCE) == 0
+        assert paying.wait(TIMEOUT) == 0
     show = "cd first && payres peer show second"
     wait_until(
         lambda: shell.resource("cd second && payres wallet show bob")["balance"] == "5.00", lambda: shell.run(show)
@@ -103,7 +103,7 @@ def _free_ports(count: int) -> list[int]:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=PATIENCE):
+        with urllib.request.urlopen(url, timeout=TIMEOUT):
             return True
     except OSError:
         return False

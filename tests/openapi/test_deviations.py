@@ -16,7 +16,7 @@ from payres.http.admission import RateLimits
 from payres.limits import MAX_HEADER_BYTES
 from payres.rate_limiter import too_many
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE, Json
+from tests.helpers import TIMEOUT, Json
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
 from tests.openapi.deviations import (
@@ -192,7 +192,7 @@ def under_a_used_key(payres: Instance, asked: Asked) -> httpx2.Response:
 
 def slowly(payres: Instance, asked: Asked) -> httpx2.Response:
     address = urlsplit(payres.base_url)
-    with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         connection.sendall(f"{asked.method} {asked.path} HTTP/1.1\r\nhost: h\r\n".encode())
         received = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = received.partition(b"\r\n\r\n")

@@ -15,7 +15,7 @@ from payres.operator.invariants import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, B
 from payres.store.database import Database
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.work import Work
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 NOW = 1_800_000_000_000_000
 
@@ -136,7 +136,7 @@ async def test_full_check_halts_what_the_recent_one_does_not_see(
 
 async def test_lost_table_halts(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     corrupt(database.path, "DROP TABLE transfer")
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await BackgroundCheck(database, Pauses(1000)).run()
     assert database.stopped == "The server takes no more work: its database is damaged, and an operator must look"
     assert "no such table: transfer" in caplog.text
@@ -153,7 +153,7 @@ async def test_full_check_rests_most_of_the_time(database: Database, monkeypatch
 async def test_run_checks_at_once_and_ends_when_writing_has_stopped(database: Database) -> None:
     corrupt(database.path, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
     pauses = Pauses(1000)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await BackgroundCheck(database, pauses).run()
     assert database.stopped
     assert PAUSE_SECONDS not in pauses.seconds

@@ -26,7 +26,7 @@ from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_byt
 from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -439,7 +439,7 @@ class SlowFetches:
 
     def wait_for(self, count: int) -> list[Callable[[], object]]:
         """What lets each of so many fetches go on, once they have all begun."""
-        held = [self._held.get(timeout=PATIENCE) for _ in range(count)]
+        held = [self._held.get(timeout=TIMEOUT) for _ in range(count)]
         return [partial(loop.call_soon_threadsafe, gate.set) for loop, gate in held]
 
     async def _fetch(self, http: GuardedClient, wallet_address: str) -> list[JWK]:
@@ -454,7 +454,7 @@ def test_nonce_is_good_once_however_long_the_key_is_fetched(
 ) -> None:
     """Two copies come while they are fresh. Their keys come when they are not, and others use nonces meanwhile."""
     running = run_instance(tmp_path / "payres.db", access_token_lifetime=3600)
-    with running as host, ThreadPoolExecutor() as threads, httpx2.Client(timeout=PATIENCE) as http:
+    with running as host, ThreadPoolExecutor() as threads, httpx2.Client(timeout=TIMEOUT) as http:
         visitor = visit("slow", host)
         copies = Attempt(host, http)
         copies.token = visitor.grant({"type": "incoming-payment", "actions": ["create"]})
@@ -466,13 +466,13 @@ def test_nonce_is_good_once_however_long_the_key_is_fetched(
         first, second = fetches.wait_for(2)
         host.clock.advance(host.context.settings.signature_max_age + 1)
         first()
-        done, waiting = wait(sent, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        done, waiting = wait(sent, timeout=TIMEOUT, return_when=FIRST_COMPLETED)
         assert [copy.result().status_code for copy in done] == [201]
         other.token = host.client.grant({"type": "incoming-payment", "actions": ["create"]})
         assert other.send(parameters=nonce % "another").status_code == 201
         second()
         [late] = waiting
-        refused(late.result(timeout=PATIENCE), 401, "invalid_client", reason="nonce_reused")
+        refused(late.result(timeout=TIMEOUT), 401, "invalid_client", reason="nonce_reused")
 
 
 ENDS: dict[str, Callable[[Instance, str, str], object]] = {
@@ -543,7 +543,7 @@ def test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more(
             ENDS[end](shared, token, grant)
             go_on()
             reason = "expired_token" if end == "token expired" else "revoked_token"
-            refused(answer.result(timeout=PATIENCE), 401, "invalid_token", reason=reason)
+            refused(answer.result(timeout=TIMEOUT), 401, "invalid_token", reason=reason)
 
 
 def test_new_key_of_a_remote_client_is_fetched_when_it_appears(

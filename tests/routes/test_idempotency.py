@@ -30,7 +30,7 @@ from payres.store import tokens
 from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -156,7 +156,7 @@ def test_copies_at_once_create_one_thing_and_have_its_answer(shared: Instance, k
     barrier = Barrier(COPIES)
 
     def copy(_: int) -> httpx2.Response:
-        barrier.wait(timeout=PATIENCE)
+        barrier.wait(timeout=TIMEOUT)
         return send(shared, asked, key)
 
     with ThreadPoolExecutor(COPIES) as threads:

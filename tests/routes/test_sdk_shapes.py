@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Json = dict[str, Any]
 FINISH = {"method": "redirect", "uri": "https://shop.example/finish", "nonce": "client-nonce"}
@@ -96,7 +96,7 @@ class Sdk:
         """Status and body of the answer to exactly the request that `prepare` makes."""
         wire = self.prepare(method, url, self.encode(body) if body is not None else b"", token)
         parts = urlsplit(wire.url)
-        connection = HTTPConnection(parts.netloc, timeout=PATIENCE)
+        connection = HTTPConnection(parts.netloc, timeout=TIMEOUT)
         try:
             target = parts.path + (f"?{parts.query}" if parts.query else "")
             connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)

@@ -15,7 +15,7 @@ from payres.signatures.base import Message
 from payres.signatures.sign import sign
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -139,7 +139,7 @@ def test_user_information_makes_no_client(shared: Instance, refused: Refused) ->
 def exchange(shared: Instance, target: str, headers: dict[str, str], method: str = "GET") -> tuple[int, Any, Any]:
     """Status, body and headers of an answer to exactly this request target."""
     address = urlsplit(shared.base_url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=TIMEOUT)
     try:
         connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
         for name, value in headers.items():

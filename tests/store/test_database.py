@@ -23,7 +23,7 @@ from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import READERS, Database, Lane, OwnedConnection, run_units, savepoint
 from payres.store.work import Transaction, world
-from tests.helpers import PATIENCE, examples
+from tests.helpers import TIMEOUT, examples
 from tests.traces import trace
 
 Unit = Callable[[Transaction], object]
@@ -39,10 +39,10 @@ class Gate:
     def __call__(self, tx: Transaction) -> None:
         tx.execute("SELECT count(*) FROM secret").fetchone()
         self.reached.set()
-        assert self.opened.wait(PATIENCE)
+        assert self.opened.wait(TIMEOUT)
 
     async def wait(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, PATIENCE)
+        assert await asyncio.to_thread(self.reached.wait, TIMEOUT)
 
 
 @asynccontextmanager
@@ -366,7 +366,7 @@ async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monk
 
 def take_lock(path: str) -> sqlite3.Connection:
     """Another program's connection, in the middle of a transaction that writes."""
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN IMMEDIATE")
     return connection
 
@@ -465,7 +465,7 @@ async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
     writing = asyncio.create_task(database.write(unit))
     await slow.wait()
     for _ in range(2 * READERS):
-        assert await asyncio.wait_for(database.read(kept), PATIENCE) == {"a"}
+        assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
     assert not writing.done()
     slow.opened.set()
     await writing
@@ -474,8 +474,8 @@ async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
 
 async def test_reader_in_the_middle_of_a_long_read_holds_up_neither_writer_nor_reader(database: Database) -> None:
     async with lane_held(database.read):
-        assert await asyncio.wait_for(database.write(keep("a")), PATIENCE) == "a"
-        assert await asyncio.wait_for(database.read(kept), PATIENCE) == {"a"}
+        assert await asyncio.wait_for(database.write(keep("a")), TIMEOUT) == "a"
+        assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
 
 
 async def test_waiting_reads_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
@@ -553,7 +553,7 @@ async def test_close_lets_the_queue_run_dry(path: str) -> None:
         ends = [asyncio.create_task(database.close()) for _ in range(3)]
         await asyncio.sleep(0)
         assert not any(end.done() for end in ends)
-    await asyncio.wait_for(asyncio.gather(*ends), PATIENCE)
+    await asyncio.wait_for(asyncio.gather(*ends), TIMEOUT)
     assert await asyncio.gather(*tasks) == [str(n) for n in range(MAX_UNITS_PER_COMMIT + 10)]
     assert len(kept_in_file(path)) == MAX_UNITS_PER_COMMIT + 10
 
@@ -566,7 +566,7 @@ async def test_close_again_does_nothing(path: str) -> None:
     await database.close()
     await database.close()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     assert not any(thread.is_alive() for thread in threads)
     assert os.listdir(os.path.dirname(path)) == ["payres.db"], "the last connection has folded the log into the file"
 
@@ -582,7 +582,7 @@ async def test_close_given_up_is_finished_all_the_same(path: str) -> None:
         with pytest.raises(DomainError):
             await lane.submit(keep("too late"))
     assert await task == "a"
-    await asyncio.wait_for(lane.close(), PATIENCE)
+    await asyncio.wait_for(lane.close(), TIMEOUT)
     assert kept_in_file(path) == {"a"}
     assert os.listdir(os.path.dirname(path)) == ["payres.db"]
 
@@ -671,7 +671,7 @@ async def test_failed_open_leaves_nothing_open(
         await Database.open(path)
     assert threads
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
 
 

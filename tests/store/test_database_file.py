@@ -14,7 +14,7 @@ from payres.store import connections
 from payres.store.connections import connect_writer
 from payres.store.database_file import DatabaseServed, server_lock
 from payres.store.migrations import UnusableDatabase, execute_script, migrate, migrations, version_of
-from tests.helpers import PATIENCE, child
+from tests.helpers import TIMEOUT, child
 
 NEWEST = max(migrations())
 HOLD_UNTIL_KILLED = """
@@ -153,13 +153,13 @@ def test_command_says_to_restart_the_server_first(tmp_path: Path) -> None:
     database = of_version(str(tmp_path / "payres.db"), 1)
     command = [sys.executable, "-m", "payres", "wallet", "list", "--database", database]
     with served_by_another(database):
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, cwd=tmp_path, check=False)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
         f"Error: The database {database} is of an older version, and a payres serves it, or restores or migrates it:"
         " restart the server with this version first, then try again\n"
     )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, cwd=tmp_path, check=False)
     assert (done.returncode, version(database)) == (0, NEWEST)
 
 

@@ -22,7 +22,7 @@ from payres.store import accounts, wallets
 from payres.store.database import Database, run_reads, run_units, touch
 from payres.store.fail_stop import FailStop
 from payres.store.work import Transaction, world
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 
 Unit = Callable[[Transaction], Any]
 
@@ -67,7 +67,7 @@ async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
 
     def hold(tx: Transaction) -> None:
         reached.set()
-        opened.wait(PATIENCE)
+        opened.wait(TIMEOUT)
 
     holder = asyncio.create_task(database.write(hold))
     await asyncio.to_thread(reached.wait, 10)
@@ -115,7 +115,7 @@ async def test_units_that_wait_are_limited(database: Database, waiting: int) -> 
 
     def hold(tx: Transaction) -> None:
         reached.set()
-        opened.wait(PATIENCE)
+        opened.wait(TIMEOUT)
 
     holder = asyncio.create_task(database.write(hold))
     await asyncio.to_thread(reached.wait, 10)

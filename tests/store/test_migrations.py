@@ -15,7 +15,7 @@ from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase, execute_script, first_difference, migrate
-from tests.helpers import PATIENCE
+from tests.helpers import TIMEOUT
 from tests.works import work_at
 
 SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
@@ -355,7 +355,7 @@ def test_programs_that_open_a_fresh_file_at_once_all_succeed(path: str, expected
         assert program.stdin is not None
         program.stdin.write("go\n")
         program.stdin.flush()
-    ends = [program.communicate(timeout=PATIENCE) for program in programs]
+    ends = [program.communicate(timeout=TIMEOUT) for program in programs]
     assert ends == [(f"{NEWEST}\n", "")] * 2
     with closing(connect_writer(path)) as connection:
         assert objects(connection) == expected
@@ -369,7 +369,7 @@ def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) 
 
     def open_each() -> None:
         for turn in range(rounds):
-            barrier.wait(timeout=PATIENCE)
+            barrier.wait(timeout=TIMEOUT)
             with closing(connect_writer(str(tmp_path / f"{turn}.db"))) as connection:
                 found.append(version(connection))
 
