@@ -30,7 +30,6 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
-TIMEOUT_SECONDS = TIMEOUT
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -130,7 +129,7 @@ def operator_money(instance: Instance, asset: Asset) -> int:
 
 def wait_for_packet(instance: Instance, name: str) -> None:
     """Returns once the peer `test.NAME` has fulfilled a packet."""
-    deadline = monotonic() + TIMEOUT_SECONDS
+    deadline = monotonic() + TIMEOUT
     while not peer_of(instance, name).packets_sent:
         assert monotonic() < deadline, "no packet has arrived"
 

@@ -22,7 +22,6 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT
 from tests.interledger.network import (
-    TIMEOUT_SECONDS,
     Json,
     amount,
     bill,
@@ -266,7 +265,7 @@ def wait_for_money(instance: Instance, receiver: str, least: int) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + TIMEOUT_SECONDS
+    deadline = monotonic() + TIMEOUT
     while not condition():
         assert monotonic() < deadline
 

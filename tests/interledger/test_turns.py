@@ -27,8 +27,8 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
+from tests.helpers import TIMEOUT
 from tests.interledger.network import (
-    TIMEOUT_SECONDS,
     amount,
     bill,
     change,
@@ -281,6 +281,6 @@ def wait_until_completed(instance: Instance, ids: Collection[str]) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + TIMEOUT_SECONDS
+    deadline = monotonic() + TIMEOUT
     while not condition():
         assert monotonic() < deadline
