@@ -24,7 +24,7 @@ from payres.store.outgoing import OutgoingRecord, insert_outgoing
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples
-from tests.works import work_at
+from tests.works import sending_payment, work_at
 
 NOW = 1_700_000_000_000_000
 OUTGOING, INCOMING = "outgoing-1", "incoming-1"
@@ -73,20 +73,11 @@ def open_books(tx: sqlite3.Connection) -> Books:
 
 
 def outgoing_payment(client: int) -> OutgoingRecord:
-    return OutgoingRecord(
-        id=OUTGOING,
-        wallet_address_id=1,
-        client_id=client,
-        grant_id=None,
-        window_start=0,
-        quote_id=None,
-        sent=0,
-        delivered=0,
-        state="sending",
-        failure=None,
-        metadata=None,
-        created_at=NOW,
-        ended_at=None,
+    return sending_payment(
+        OUTGOING,
+        1,
+        client,
+        NOW,
         terms=Terms(
             receiver="https://example.com/incoming-payments/1",
             incoming_payment_id=None,

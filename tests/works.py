@@ -1,10 +1,40 @@
-"""Units of work over a connection of the test's own."""
+"""Units of work over a connection of the test's own, and payments for them to work on."""
 
 from payres.clock import MovableClock
 from payres.settings import Settings
+from payres.store.outgoing import OutgoingRecord
 from payres.store.work import Transaction, Work, world
+from payres.terms import Terms
 
 
 def work_at(connection: Transaction, now: int, settings: Settings | None = None) -> Work:
     """The Work of a unit that runs at this moment."""
     return Work(connection, world(settings or Settings(), MovableClock(now, frozen=True)))
+
+
+def sending_payment(
+    payment_id: str,
+    wallet_id: int,
+    client_id: int,
+    created_at: int,
+    terms: Terms,
+    grant_id: str | None = None,
+    window_start: int = 0,
+) -> OutgoingRecord:
+    """An outgoing payment in progress, of which nothing has been sent yet; no row is made."""
+    return OutgoingRecord(
+        id=payment_id,
+        wallet_address_id=wallet_id,
+        client_id=client_id,
+        grant_id=grant_id,
+        window_start=window_start,
+        quote_id=None,
+        sent=0,
+        delivered=0,
+        state="sending",
+        failure=None,
+        metadata=None,
+        created_at=created_at,
+        ended_at=None,
+        terms=terms,
+    )

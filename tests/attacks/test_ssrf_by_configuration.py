@@ -34,6 +34,7 @@ from tests.attacks.internet import PUBLIC, Internet, redirecting_server
 from tests.federation.test_http import Tls
 from tests.helpers import TIMEOUT, wait_until
 from tests.interledger.network import amount, hurried, wallet_money
+from tests.works import sending_payment
 
 TOKEN = "what-the-near-peer-shows"
 INSIDE, CLOUD, BOTH, CHANGING = "inside.example", "cloud.example", "both.example", "changing.example"
@@ -301,20 +302,11 @@ def begin_payment(server: Instance) -> str:
     def unit(tx: Work) -> None:
         wallet = require_wallet(tx, "alice")
         client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, now)
-        payment = OutgoingRecord(
-            id=payment_id,
-            wallet_address_id=wallet.id,
-            client_id=client.id,
-            grant_id=None,
-            window_start=0,
-            quote_id=None,
-            sent=0,
-            delivered=0,
-            state="sending",
-            failure=None,
-            metadata=None,
-            created_at=now,
-            ended_at=None,
+        payment = sending_payment(
+            payment_id,
+            wallet.id,
+            client.id,
+            now,
             terms=Terms(
                 receiver="https://elsewhere.example/incoming-payments/1",
                 incoming_payment_id=None,

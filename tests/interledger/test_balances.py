@@ -22,12 +22,11 @@ from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, outgoing, packets
 from payres.store.connections import connect_writer
 from payres.store.database import savepoint
-from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms
-from tests.works import work_at
+from tests.works import sending_payment, work_at
 
 NOW = 1_800_000_000_000_000
 FUNDS, DEBIT, FEE = 100_000, 1_000, 30
@@ -95,20 +94,11 @@ def _fill(tx: Work) -> None:
     assets.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00")
     way = Way(Fraction(1), Fraction(2), 1000)
     for payment_id in PAYMENTS:
-        payment = OutgoingRecord(
-            id=payment_id,
-            wallet_address_id=wallet.id,
-            client_id=client.id,
-            grant_id=None,
-            window_start=0,
-            quote_id=None,
-            sent=0,
-            delivered=0,
-            state="sending",
-            failure=None,
-            metadata=None,
-            created_at=NOW,
-            ended_at=None,
+        payment = sending_payment(
+            payment_id,
+            wallet.id,
+            client.id,
+            NOW,
             terms=Terms(
                 receiver="https://elsewhere.example/incoming-payments/1",
                 incoming_payment_id=None,

@@ -30,25 +30,17 @@ from payres.wire import (
     OutgoingPaymentAccess,
     OutgoingPaymentRequest,
 )
-from tests.works import work_at
+from tests.works import sending_payment, work_at
 
 NOW = 1_700_000_000_000_000
 MAX_DECIMAL = "92233720368547758.07"
 
-SENDING = OutgoingRecord(
-    id="3-sending",
-    wallet_address_id=1,
-    client_id=1,
+SENDING = sending_payment(
+    "3-sending",
+    1,
+    1,
+    NOW,
     grant_id="grant",
-    window_start=0,
-    quote_id=None,
-    sent=0,
-    delivered=0,
-    state="sending",
-    failure=None,
-    metadata=None,
-    created_at=NOW,
-    ended_at=None,
     terms=Terms(
         receiver="http://127.0.0.1:8080/incoming-payments/1-open",
         incoming_payment_id="1-open",

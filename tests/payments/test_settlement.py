@@ -25,7 +25,7 @@ from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
-from tests.works import work_at
+from tests.works import sending_payment, work_at
 
 NOW = 1_700_000_000_000_000
 GRANT, WINDOW = "grant", 7
@@ -66,20 +66,13 @@ def begin(work: Work, receiver: IncomingRecord) -> OutgoingRecord:
     """A payment of 1.05 USD from alice as the earlier version made it: counted, its money held and not yet moved."""
     payer, payee = wallets.require_wallet(work, "alice"), wallets.require_wallet(work, path_of(work, receiver))
     receive = RECEIVED[payee.path]
-    payment = OutgoingRecord(
-        id=work.new_id(),
-        wallet_address_id=payer.id,
-        client_id=1,
+    payment = sending_payment(
+        work.new_id(),
+        payer.id,
+        1,
+        NOW,
         grant_id=GRANT,
         window_start=WINDOW,
-        quote_id=None,
-        sent=0,
-        delivered=0,
-        state="sending",
-        failure=None,
-        metadata=None,
-        created_at=NOW,
-        ended_at=None,
         terms=Terms(
             receiver=work.urls.resource("incoming-payments", receiver.id),
             incoming_payment_id=receiver.id,

@@ -22,7 +22,7 @@ from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
-from tests.works import work_at
+from tests.works import sending_payment, work_at
 
 FIGURES = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 LARGE = st.integers(min_value=2**63 - 9, max_value=2**63 - 1)
@@ -125,20 +125,11 @@ def a_packet(identifier: str, to: PeerRecord, **changes: Any) -> PacketRecord:
 
 
 def a_payment(wallet_id: int, client_id: int) -> OutgoingRecord:
-    return OutgoingRecord(
-        id="payment",
-        wallet_address_id=wallet_id,
-        client_id=client_id,
-        grant_id=None,
-        window_start=0,
-        quote_id=None,
-        sent=0,
-        delivered=0,
-        state="sending",
-        failure=None,
-        metadata=None,
-        created_at=0,
-        ended_at=None,
+    return sending_payment(
+        "payment",
+        wallet_id,
+        client_id,
+        0,
         terms=Terms(
             receiver="https://other.example/incoming-payments/1",
             incoming_payment_id=None,

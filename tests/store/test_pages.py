@@ -17,6 +17,7 @@ from payres.store.pages import PageBounds, PageQuery
 from payres.store.work import Transaction
 from payres.terms import Terms
 from tests.helpers import examples
+from tests.works import sending_payment
 
 Towards = Literal["older", "newer"]
 Record = IncomingRecord | OutgoingRecord
@@ -49,20 +50,11 @@ def add_incoming(tx: Transaction, item: Item) -> None:
 
 
 def add_outgoing(tx: Transaction, item: Item) -> None:
-    payment = OutgoingRecord(
-        id=identifier(item.number),
-        wallet_address_id=item.wallet,
-        client_id=item.client,
-        grant_id=None,
-        window_start=0,
-        quote_id=None,
-        sent=0,
-        delivered=0,
-        state="sending",
-        failure=None,
-        metadata=None,
-        created_at=1,
-        ended_at=None,
+    payment = sending_payment(
+        identifier(item.number),
+        item.wallet,
+        item.client,
+        1,
         terms=Terms(
             receiver="https://example.com/incoming-payments/1",
             incoming_payment_id=None,
