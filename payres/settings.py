@@ -66,7 +66,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> Settings:
-    """The settings in force. `file` is read when given or when `payres.toml` is in the working directory.
+    """The effective settings. `file` is read when given or when `payres.toml` is in the working directory.
 
     `base_url` follows a port or host that was chosen without one, so that a second server needs one setting only.
     Raises SettingsError.

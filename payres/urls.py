@@ -43,7 +43,7 @@ class Urls:
         return canonical(url).startswith(self.canonical_base + "/")
 
     def canonical_receiver(self, url: str) -> str | None:
-        """The plain form of a URL that can be an incoming payment's, here or elsewhere; None when it cannot be one."""
+        """The plain form of a URL that can be an incoming payment's, local or remote; None when it cannot be one."""
         plain = canonical_url(url)
         if plain is None or not RECEIVER.fullmatch(plain):
             return None

@@ -1,4 +1,4 @@
-"""Settlement: how the money of a payment moves, at once to a receiver here, from its hold to one elsewhere."""
+"""Settlement: how the money of a payment moves, at once to a receiver here, from its hold to a remote one."""
 
 from collections.abc import Sequence
 
@@ -55,12 +55,12 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
     sent all it had has not failed, whatever the receiver says arrived.
     """
-    promised, terms = payment_hold(work, payment.id), payment.terms
+    held, terms = payment_hold(work, payment.id), payment.terms
     spendable = terms.debit - terms.fee
     fee = terms.fee if failure is None else -(-terms.fee * payment.sent // spendable)
     if fee and payment.sent:
-        fees = ledger.operator_account(work, accounts.account_by_id(work, promised.account_id).asset_id, "fees")
-        ledger.post(work, promised.id, fees, fee, "fee")
+        fees = ledger.operator_account(work, accounts.account_by_id(work, held.account_id).asset_id, "fees")
+        ledger.post(work, held.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
     _void_holds(work, payment)
     # What arrived is what the receiver says, which may not use up more than was quoted.
