@@ -1,6 +1,7 @@
 """Offers for receivers on other servers: the receiver is read, the path to it probed, and both amounts are fixed."""
 
 from fractions import Fraction
+from math import ceil, floor
 from typing import Final
 
 import msgspec
@@ -14,7 +15,7 @@ from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
-from payres.payments.pricing import check_fits, rate_between, too_small, value_in, wanted_amount
+from payres.payments.pricing import check_fits, nothing_arrives, rate_between, value_in, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store import assets
@@ -137,12 +138,14 @@ class RemoteQuotes:
 def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
     """Sends all of `debit`, the fee taken out; the least that arrives, the slippage taken off, is promised."""
     fee = fee_on(debit, payer.fee)
-    net = debit - fee
-    terms = fixed_send(net, path, rate) if net > 0 else None
-    if terms is None or terms.min_delivery < 1 or net * path.low < 1:
-        raise too_small(_least_debit(payer.fee, path), payer.asset)
+    net, least = debit - fee, _least_to_send(path)
+    if net < least:
+        fixed_send(least, path, rate)  # raises where no amount would arrive
+        is_taken = receiver.remaining is None or floor(least * path.low) <= receiver.remaining
+        raise nothing_arrives(_least_debit(payer.fee, least) if is_taken else None, payer.asset)
+    terms = fixed_send(net, path, rate)
     # What will arrive is more than what is promised, and the receiver must have room for it.
-    check_fits(receiver, max(terms.min_delivery, net * path.low.numerator // path.low.denominator))
+    check_fits(receiver, max(terms.min_delivery, floor(net * path.low)))
     return _offer(receiver, debit, fee, terms.min_delivery, path, sends_all=True)
 
 
@@ -171,7 +174,11 @@ def _offer(
     return Offer(terms, receiver.expires_at)
 
 
-def _least_debit(fee: Fee, path: Path) -> int:
-    """The smallest debit of which something is sure to arrive: two units, one forgiven, or the price of one unit."""
-    price = max(2, -(-path.low.denominator // path.low.numerator)) if path.low else 2
-    return minimum_send(fee, Fraction(1, price), Scales(0, 0))
+def _least_to_send(path: Path) -> int:
+    """The smallest amount of which something is sure to arrive: two units, one forgiven, or the price of one unit."""
+    return max(2, ceil(1 / path.low)) if path.low else 2
+
+
+def _least_debit(fee: Fee, least: int) -> int:
+    """The smallest debit that leaves `least` when its fee is taken out."""
+    return minimum_send(fee, Fraction(1, least), Scales(0, 0))

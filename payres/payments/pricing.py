@@ -20,7 +20,7 @@ from payres.amounts import (
     parse_value,
 )
 from payres.clock import SECOND
-from payres.errors import InvalidAmount, NoRate
+from payres.errors import InvalidAmount, NoRate, NothingArrives
 from payres.payments.receivers import LocalReceiver
 from payres.store import assets
 from payres.store.wallets import WalletRecord
@@ -57,7 +57,7 @@ def local_terms(
             split = fixed_receive(wanted_amount(receiver, receive), fee, rate, scales)
     except TooSmall as error:
         works = _works(error.minimum, fee, rate, scales, receiver)
-        raise too_small(error.minimum if works else None, wallet.asset) from error
+        raise nothing_arrives(error.minimum if works else None, wallet.asset) from error
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
     check_fits(receiver, split.receive)
@@ -86,16 +86,16 @@ def check_fits(receiver: Receiver, amount: int) -> None:
         )
 
 
-def too_small(minimum: int | None, asset: Asset) -> InvalidAmount:
-    """Nothing would arrive; `minimum` is the smallest debit that works, None when none does."""
+def nothing_arrives(minimum: int | None, asset: Asset) -> NothingArrives:
+    """The error for a debit that is too small; `minimum` is the smallest debit that works, None when none does."""
     if minimum is None:
-        return InvalidAmount(
+        return NothingArrives(
             "Nothing would arrive, and no debitAmount would fit: the two assets cannot be exchanged in these amounts",
             field="debitAmount",
         )
     least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
     sentence = f"Nothing would arrive: send at least {minimum} (see details.minSendAmount)"
-    return InvalidAmount(sentence, field="debitAmount", minSendAmount=least)
+    return NothingArrives(sentence, field="debitAmount", minSendAmount=least)
 
 
 def rate_between(work: Work, base: str, counter: str) -> Fraction:

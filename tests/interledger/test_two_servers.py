@@ -9,6 +9,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND, format_time
+from payres.operator import assets
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
@@ -159,6 +160,56 @@ def test_amount_that_the_fee_eats_up_is_refused_with_one_that_works(pair: Pair, 
     error = refused(quote(a, receiver, debitAmount=amount(10)), 400, "invalid_amount")
     least = error["details"]["minSendAmount"]
     assert pay(a, a.wallet("alice"), receiver, debitAmount=least).record.state == "completed"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "rate", "fee", "debits", "least"),
+    [
+        (USD, USD, None, ("0", 0), (1,), 2),
+        (USD, EUR, "0.92", ("0", 0), (1,), 2),
+        (USD, JPY, "150.5", ("0", 0), (1,), 2),
+        (USD, JPY, "0.4", ("0.10", 100), (1, 11, 260), 263),
+        (NANO_USD, USD, None, ("0", 0), (1, 2, 9_999_999), 10_000_000),
+    ],
+    ids=["USD", "EUR", "JPY", "JPY, much coarser, and a fee", "fewer decimals"],
+)
+def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least_as_here(
+    source: Asset,
+    target: Asset,
+    rate: str | None,
+    fee: tuple[str, int],
+    debits: Sequence[int],
+    least: int,
+    unlinked: Pair,
+    refused: Refused,
+) -> None:
+    a, b = unlinked
+    peer(a, b, source.code, source.scale, credit_limit="1000000")
+    if rate:
+        set_rate(a, source.code, target.code, rate)
+        set_rate(b, source.code, target.code, rate)
+    payer = a.create_wallet("payer", source.code, source.scale, deposit="1000")
+    a.write(lambda tx: assets.set_fee(tx, source.code, source.scale, *fee))
+    add_liquidity(b, target)
+    receiver = bill(b, b.create_wallet("getter", target.code, target.scale), asset=target)
+    for debit in (*debits, least - 1):
+        answer = quote(a, receiver, "payer", debitAmount=amount(debit, source))
+        refused(answer, 400, "invalid_amount", field="debitAmount", minSendAmount=amount(least, source))
+    paid = pay(a, payer, receiver, debitAmount=amount(least, source))
+    assert (paid.record.state, paid.record.delivered >= 1) == ("completed", True)
+
+
+def test_least_amount_is_named_only_if_the_receiver_takes_as_much(unlinked: Pair, refused: Refused) -> None:
+    """Two cents are the least that is sure to arrive, and buy three yen."""
+    a, b = unlinked
+    peer(a, b, credit_limit="1000000")
+    for server in (a, b):
+        set_rate(server, "USD", "JPY", "150.5")
+    add_liquidity(b, JPY)
+    getter = b.create_wallet("getter", "JPY", 0)
+    for wanted, least in ((2, None), (3, amount(2))):
+        error = refused(quote(a, bill(b, getter, wanted, JPY), debitAmount=amount(1)), 400, "invalid_amount")
+        assert error["details"].get("minSendAmount") == least
 
 
 def test_grant_counts_what_was_promised_and_at_the_end_what_was_sent(pair: Pair) -> None:
@@ -416,9 +467,9 @@ def test_payments_both_ways_cancel_out(pair: Pair) -> None:
     assert peer_of(a, "b").balance == 0
 
 
-def quote(instance: Instance, receiver: str, **amounts: Json) -> Any:
-    """The answer to a request for a quote from alice's wallet."""
-    wallet = instance.wallet("alice")
+def quote(instance: Instance, receiver: str, path: str = "alice", **amounts: Json) -> Any:
+    """The answer to a request for a quote from a wallet."""
+    wallet = instance.wallet(path)
     token = instance.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
     body = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", **amounts}
     return instance.client.post("/quotes", body, token)
