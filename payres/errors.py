@@ -56,7 +56,7 @@ class InvalidInteraction(DomainError):
 
 
 class InvalidClient(DomainError):
-    """A grant request does not name its client in a usable way."""
+    """A grant request does not name its client in a usable way, or not one that lists the key of its signature."""
 
 
 class TooEarly(DomainError):

@@ -9,6 +9,7 @@ from functools import partial
 from starlette.requests import Request
 
 from payres.clock import SECOND
+from payres.errors import InvalidClient
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_keys
 from payres.grants import clients
@@ -21,7 +22,7 @@ from payres.routes.context import Context, context_of
 from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
 from payres.signatures.parameters import Policy
-from payres.signatures.reasons import Rejected
+from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify_with
 from payres.store import clients as client_store
 from payres.store import tokens
@@ -52,10 +53,16 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     return caller
 
 
-async def verify_client(context: Context, unverified: Unverified, client: Client | ClientRecord) -> None:
-    """Checks that the signature is this client's. Raises 401 `invalid_client`."""
+async def verify_client(
+    context: Context, unverified: Unverified, client: Client | ClientRecord, *, asks_for_grant: bool = False
+) -> None:
+    """Checks that the signature is this client's. Raises 401 `invalid_client`.
+
+    In a request for a grant, a key that the client's wallet address does not list is 400 `invalid_client`.
+    """
     keys = await context.database.read(partial(clients.find_keys, client=client, kids=unverified.keyids))
-    await _verify(context, Client(client.identity, client.wallet_address, client.jwk), unverified, keys)
+    named = Client(client.identity, client.wallet_address, client.jwk)
+    await _verify(context, named, unverified, keys, asks_for_grant=asks_for_grant)
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:
@@ -83,7 +90,9 @@ def _client_of(holder: TokenHolder) -> Client:
     return Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
 
 
-async def _verify(context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK]) -> bool:
+async def _verify(
+    context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK], *, asks_for_grant: bool = False
+) -> bool:
     """Checks the signature with the client's keys, and uses up its nonce. True if a key was fetched for it."""
     verified = verify_with(unverified, keys)
     asks_remote = (
@@ -94,6 +103,11 @@ async def _verify(context: Context, client: Client, unverified: Unverified, keys
     if asks_remote:
         verified = verify_with(unverified, await _fetch_keys(context, client))
     if isinstance(verified, Rejected):
+        if asks_for_grant and verified.reason is Reason.UNKNOWN_KEY and client.wallet_address is not None:
+            # Clients take a 401 as the end of what they were granted, and begin anew after a 400.
+            raise InvalidClient(
+                f"{verified.description} Publish it at the wallet address", reason=verified.reason.value
+            )
         raise _rejection(verified)
     context.rate_limits.check_client(client.identity)
     if verified.nonce is not None:

@@ -34,7 +34,7 @@ async def request(request: Request) -> Response:
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
     client = clients.identify(context.urls, asked.client)
-    await verify_client(context, unverified, client)
+    await verify_client(context, unverified, client, asks_for_grant=True)
     client_name = await _client_name(context, client) if asks_for_consent(asked) else None
     unit = partial(request_grant, request=asked, client=client, client_name=client_name)
     return json_response(await context.database.write(unit))

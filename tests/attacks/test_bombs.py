@@ -122,8 +122,9 @@ def test_jwks_bombs(
     asking.start()
     assert stranger.get(shared.wallet("alice")).status_code == 200
     asking.join()
-    assert found[0].status_code == 401, found[0].text
-    assert found[0].json()["error"]["details"]["reason"] in {"unknown_key", "signature_mismatch"}
+    reason = found[0].json()["error"]["details"]["reason"]
+    expected = {(400, "unknown_key"), (401, "unknown_key"), (401, "signature_mismatch")}  # 400 if the set can be read
+    assert (found[0].status_code, reason) in expected, found[0].text
     assert len(found[0].content) < 2000
 
 

@@ -254,7 +254,7 @@ REFUSALS = {
     "look up a wallet address that is none": (404, "not_found", None),
     "look up the keys of nobody": (404, "not_found", None),
     "sign with the wrong key": (401, "invalid_client", "signature_mismatch"),
-    "sign with a key that is not published": (401, "invalid_client", "unknown_key"),
+    "sign with a key that is not published": (400, "invalid_client", "unknown_key"),
     "ask for a wallet address that is none": (400, "invalid_request", "access_token.access.identifier"),
     "ask for an action that is none": (400, "invalid_request", "access_token.access[0].actions[0]"),
     "ask to spend without saying how to interact": (400, "invalid_request", "interact"),

@@ -238,7 +238,7 @@ def test_key_ends_when_it_is_revoked(shared: Instance, refused: Refused) -> None
     token = client.grant({"type": "quote", "actions": ["read"]})
     shared.write(lambda tx: keys.revoke_key(tx, "careless", "key-1"))
     refused(client.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
-    refused(client.request_grant({"type": "quote", "actions": ["read"]}), 401, "invalid_client", reason="unknown_key")
+    refused(client.request_grant({"type": "quote", "actions": ["read"]}), 400, "invalid_client", reason="unknown_key")
 
 
 def test_key_may_be_any_in_force_of_the_client(shared: Instance) -> None:
@@ -554,6 +554,8 @@ def test_new_key_of_a_remote_client_is_fetched_when_it_appears(
     visitor.private_key = generate_private_key()
     visitor.jwk = jwk_from_public_bytes("key-2", visitor.private_key.public_key().public_bytes_raw())
     refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
+    unlisted = visitor.request_grant({"type": "quote", "actions": ["read"]})
+    refused(unlisted, 400, "invalid_client", reason="unknown_key")
     elsewhere.write(lambda tx: keys.add_key(tx, "renewing", visitor.jwk))
     assert visitor.get("/quotes/none", token).status_code == 404
 

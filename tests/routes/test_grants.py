@@ -244,7 +244,7 @@ def test_client_that_names_nobody_is_refused(shared: Instance, refused: Refused,
 @pytest.mark.parametrize("client", ["nobody", "alice"])
 def test_client_without_such_a_key_is_refused(shared: Instance, refused: Refused, client: str) -> None:
     answer = shared.client.request_grant(QUOTE, client=shared.wallet(client))
-    refused(answer, 401, "invalid_client", reason="unknown_key")
+    refused(answer, 400, "invalid_client", reason="unknown_key")
 
 
 def test_redirect_after_consent_carries_the_hash_and_the_reference(shared: Instance) -> None:

@@ -49,6 +49,12 @@ def repeated_header(world: World) -> httpx2.Response:
     return world.signed(sent={"signature-input": "undefined", "signature": "undefined"})
 
 
+def asks_as(path: str) -> Send:
+    """POST / in the name of a wallet address, signed with the key that `shop` lists."""
+    item = {"type": "quote", "actions": ["create"]}
+    return lambda world: world.client.request_grant(item, client=world.instance.wallet(path))
+
+
 def unsigned(method: str, path: str) -> Send:
     return lambda world: world.stranger.request(method, world.instance.base_url + path)
 
@@ -184,6 +190,13 @@ ROWS: list[Row] = [
     ),
     # 5.3: the key
     breaks("5.3 7.2", "another keyid", signed(keyid="key-2"), 401, "invalid_client", reason="unknown_key"),
+    keeps("7.11", "a grant request with a key that the client lists", asks_as("shop"), 200, present="access_token"),
+    *(
+        breaks(
+            "7.11", f"a grant request in the name of {who}", asks_as(who), 400, "invalid_client", reason="unknown_key"
+        )
+        for who in ("alice", "nobody")
+    ),
     breaks("5.3 7.2", "no keyid", signed(keyid=None), 401, "invalid_client", reason="missing_keyid"),
     # 5.6: the signature
     breaks(
