@@ -27,10 +27,6 @@ class InvalidAmount(DomainError):
     """An amount is not one, is in another asset, or is too small or too large."""
 
 
-class NothingArrives(InvalidAmount):
-    """Not one unit would arrive; `minSendAmount` among the details is the least that works, if anything does."""
-
-
 class InvalidReceiver(DomainError):
     """The receiver cannot be paid, or not now."""
 

@@ -10,7 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
 
-from payres.http.error_responses import CODES, REASONS
+from payres.http.error_responses import CODES, REASONS, description_of
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PROPERTY_EXAMPLES, TIMEOUT
 from tests.openapi.conformance import Answer, check_answer
@@ -121,13 +121,14 @@ def refused() -> Refused:
         assert body.keys() == {"error"}
         error: dict[str, Any] = body["error"]
         assert error["code"] == code, answer.text
-        assert error.keys() - {"details"} == {"code", "description"}
-        assert error["description"]
+        assert error.keys() == {"code", "description", "details"}
+        assert error["description"] == description_of(code, error["details"].get("reason"))
+        assert error["details"]["hint"]
         assert status in CODES[code]
         url = answer.request.url
         where_to_ask = f"GNAP as_uri={url.scheme}://{url.netloc.decode()}/"
         assert answer.headers.get("www-authenticate") == (where_to_ask if status == 401 else None)
-        found = error.get("details", {})
+        found = error["details"]
         if status in {401, 403} or "reason" in found:
             assert found.get("reason") in REASONS[code], answer.text
         assert {name: found.get(name) for name in details} == details, answer.text

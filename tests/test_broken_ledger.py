@@ -61,10 +61,11 @@ def test_next_movement_halts_and_reading_goes_on(
     refused(answer, 503, "unavailable")
     error = refused(payres.client.request_grant({"type": "quote", "actions": ["read"]}), 503, "unavailable")
     assert (
-        error["description"] == "The server takes no more work: its ledger does not balance, and an operator must look"
+        error["details"]["hint"]
+        == "The server takes no more work: its ledger does not balance, and an operator must look"
     )
     ready = stranger.get(f"{payres.base_url}/readyz")
-    assert (ready.status_code, ready.json()["reason"]) == (503, error["description"])
+    assert (ready.status_code, ready.json()["reason"]) == (503, error["details"]["hint"])
     assert stranger.get(f"{payres.base_url}/healthz").status_code == 200
     assert stranger.get(alice).status_code == 200
     assert payres.client.get(receiver, token=reader).status_code == 200

@@ -189,7 +189,7 @@ def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
     assert isinstance(refusal, DomainError)
     shown = error_response(refusal)
     assert (shown.status, shown.code) == (400, "invalid_amount")
-    assert str(MAX_LEDGER) in error_response(refusal).description
+    assert str(MAX_LEDGER) in error_response(refusal).hint
     ledger.transfer(books.work, books.alice, books.bob, 5, "payment")
     peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
     refusal = changes_nothing(books, DomainError, lambda: ledger.transfer(books.work, peer, books.alice, 6, "payment"))

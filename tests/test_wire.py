@@ -142,7 +142,7 @@ def test_characters_that_only_look_like_half_a_pair_are_taken(text: str) -> None
     assert wire.metadata_text(request.metadata) == metadata
     with pytest.raises(DomainError) as refusal:
         wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), body[:-1])
-    assert "surrogate" not in error_response(refusal.value).description
+    assert "surrogate" not in error_response(refusal.value).hint
 
 
 @pytest.mark.parametrize("text", ["[]", "null", '"text"', "1", "true"])

@@ -1,6 +1,7 @@
-"""Error responses: the status and code of every error, and what one looks like.
+"""Error responses: the status, code and description of every error, and what one looks like.
 
-The one place where domain errors meet HTTP: `ANSWERS` is the table. `docs/errors.md` lists the codes.
+The one place where domain errors meet HTTP: `ANSWERS` is the table of statuses and codes, `DESCRIPTIONS` has the words
+that known clients compare. `docs/errors.md` lists both.
 """
 
 from collections.abc import Mapping
@@ -64,10 +65,21 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
     "insufficient_funds": ("wallet", "liquidity", "fees", "peer"),
     "idempotency_key_reused": ("path", "body"),
+    "invalid_amount": ("nothing_arrives",),
     "invalid_receiver": (
         *("no_exchange_rate", "exchange_rate_expired", "no_path"),
         *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),
     ),
+}
+# Clients tell errors apart by these words, which are those of Rafiki; by code, or by code and reason. All other
+# descriptions are the words of the code.
+DESCRIPTIONS: Mapping[str | tuple[str, str], str] = {
+    "invalid_token": "Invalid Token",
+    "invalid_receiver": "invalid receiver",
+    "limit_exceeded": "unauthorized",
+    ("insufficient_funds", "wallet"): "unauthorized",
+    ("invalid_amount", "nothing_arrives"): "non-positive receive amount",
+    **{("invalid_client", reason.value): f"Signature validation error: {reason.value}" for reason in Reason},
 }
 # A client that may not do something must learn why without reading sentences.
 REASON_REQUIRED: Final = (401, 403)
@@ -76,15 +88,16 @@ REASON_REQUIRED: Final = (401, 403)
 class ErrorResponse(DomainError):
     """An answer other than the one asked for. What HTTP itself demands is raised as one.
 
-    `status` and `code` are one row of the table in docs/errors.md; `description` is for the caller's eyes; `details` is
-    a JSON object, whose `reason` is one of the code's REASONS; `headers` go out with the answer.
+    `status` and `code` are one row of the table in docs/errors.md; `hint` is a sentence that tells the caller what to
+    do; `details` is a JSON object, which `hint` becomes a member of, and whose `reason` is one of the code's REASONS;
+    `headers` go out with the answer. `description` follows from code and reason.
     """
 
     def __init__(
         self,
         status: int,
         code: str,
-        description: str,
+        hint: str,
         details: Details | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -92,11 +105,22 @@ class ErrorResponse(DomainError):
         reason = (details or {}).get("reason")
         assert reason is not None or status not in REASON_REQUIRED, f"{code} with status {status} needs a reason"
         assert reason is None or reason in REASONS.get(code, ()), f"{reason} is not a documented reason of {code}"
-        super().__init__(description, **(details or {}))
+        super().__init__(hint, **{"hint": hint, **(details or {})})
         self.status = status
         self.code = code
-        self.description = description
+        self.description = description_of(code, reason)
         self.headers = headers or {}
+
+    @property
+    def hint(self) -> str:
+        """The sentence for the caller's eyes."""
+        return str(self)
+
+
+def description_of(code: str, reason: str | None) -> str:
+    """The fixed words for a code and reason."""
+    known = DESCRIPTIONS.get((code, reason)) if reason else None
+    return known or DESCRIPTIONS.get(code) or code.replace("_", " ")
 
 
 def error_response(error: DomainError) -> ErrorResponse:
@@ -109,17 +133,16 @@ def error_response(error: DomainError) -> ErrorResponse:
     return ErrorResponse(status, code, str(error), error.details, headers)
 
 
-def unproven_client(reason: str, description: str, **details: Any) -> ErrorResponse:
+def unproven_client(reason: str, hint: str, **details: Any) -> ErrorResponse:
     """The signature, digest or key does not prove who the client is; `reason` is a stable word."""
-    return ErrorResponse(401, "invalid_client", description, {"reason": reason, **details})
+    return ErrorResponse(401, "invalid_client", hint, {"reason": reason, **details})
 
 
-def invalid_token(reason: str, description: str) -> ErrorResponse:
+def invalid_token(reason: str, hint: str) -> ErrorResponse:
     """The access token is missing or unknown."""
-    return ErrorResponse(401, "invalid_token", description, {"reason": reason})
+    return ErrorResponse(401, "invalid_token", hint, {"reason": reason})
 
 
 def method_not_allowed(allowed: str) -> ErrorResponse:
     """There is something at the address, but it takes other methods."""
-    description = f"This address takes {allowed} only"
-    return ErrorResponse(405, "method_not_allowed", description, headers={"Allow": allowed})
+    return ErrorResponse(405, "method_not_allowed", f"This address takes {allowed} only", headers={"Allow": allowed})

@@ -21,9 +21,8 @@ def json_response(content: Any, status: int = 200, headers: dict[str, str] | Non
 def error_response_of(error: DomainError) -> Response:
     """The answer for an error, as far as no request is needed for it."""
     found = error_response(error)
-    shown = {"code": found.code, "description": found.description}
-    details = {"details": dict(found.details)} if found.details else {}
-    return json_response({"error": shown | details}, found.status, dict(found.headers))
+    shown = {"code": found.code, "description": found.description, "details": dict(found.details)}
+    return json_response({"error": shown}, found.status, dict(found.headers))
 
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:

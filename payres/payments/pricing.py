@@ -20,7 +20,7 @@ from payres.amounts import (
     parse_value,
 )
 from payres.clock import SECOND
-from payres.errors import InvalidAmount, NoRate, NothingArrives
+from payres.errors import InvalidAmount, NoRate
 from payres.payments.receivers import LocalReceiver
 from payres.store import assets
 from payres.store.wallets import WalletRecord
@@ -86,16 +86,16 @@ def check_fits(receiver: Receiver, amount: int) -> None:
         )
 
 
-def nothing_arrives(minimum: int | None, asset: Asset) -> NothingArrives:
+def nothing_arrives(minimum: int | None, asset: Asset) -> InvalidAmount:
     """The error for a debit that is too small; `minimum` is the smallest debit that works, None when none does."""
     if minimum is None:
-        return NothingArrives(
+        return InvalidAmount(
             "Nothing would arrive, and no debitAmount would fit: the two assets cannot be exchanged in these amounts",
             field="debitAmount",
         )
     least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
     sentence = f"Nothing would arrive: send at least {minimum} (see details.minSendAmount)"
-    return NothingArrives(sentence, field="debitAmount", minSendAmount=least)
+    return InvalidAmount(sentence, field="debitAmount", reason="nothing_arrives", minSendAmount=least)
 
 
 def rate_between(work: Work, base: str, counter: str) -> Fraction:

@@ -118,7 +118,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     if found.decided:
         return _show_decided(request, found, response.status)
     if response.status == 401:
-        return _show_sign_in(request, found, response.description, 401)
+        return _show_sign_in(request, found, response.hint, 401)
     return error_page(request, response, _path(request))
 
 

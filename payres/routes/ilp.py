@@ -59,7 +59,7 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     raise ErrorResponse(504, "unavailable", sentence, headers={"Retry-After": "1"})
 
 
-def _unauthorized(reason: str, description: str) -> ErrorResponse:
-    response = invalid_token(reason, description)
+def _unauthorized(reason: str, hint: str) -> ErrorResponse:
+    response = invalid_token(reason, hint)
     response.headers = {"WWW-Authenticate": "Bearer"}
     return response

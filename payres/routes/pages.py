@@ -81,7 +81,7 @@ def redirect(url: str) -> Response:
 
 def error_page(request: Request, error: ErrorResponse, again: str | None = None) -> Response:
     """The page for an error; `again` is where the owner can look at the request once more."""
-    values = {"title": TITLES.get(error.code, "This did not work"), "text": error.description, "again": again}
+    values = {"title": TITLES.get(error.code, "This did not work"), "text": error.hint, "again": again}
     response = render(request, "notice.html", values, error.status)
     response.headers.update(error.headers)
     return response

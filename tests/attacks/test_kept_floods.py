@@ -52,7 +52,7 @@ def test_kept_metadata_has_a_limit(shared: Instance, refused: Refused, path: str
     ]
     assert [answer.status_code for answer in answers] == [201, 201, 400]
     error = refused(answers[2], 400, "invalid_request", field="metadata")
-    assert f"at most {MAX_METADATA_BYTES} bytes" in error["description"]
+    assert f"at most {MAX_METADATA_BYTES} bytes" in error["details"]["hint"]
 
 
 def test_page_of_the_largest_payments_is_short(shared: Instance, attacker: Client) -> None:

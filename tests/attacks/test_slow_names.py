@@ -80,7 +80,7 @@ def test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates(
     assert sum(BUSY in answer for answer in told) == 8
     assert BUSY in ask_as_client(server, INSIDE)
     for way in (as_receiver, as_payment):
-        assert LOOKED_UP in way(server, f"https://{INSIDE}")[1]["description"]
+        assert LOOKED_UP in way(server, f"https://{INSIDE}")[1]["details"]["hint"]
     assert LOOKED_UP in forwarded(server, "far")
     server._server.call(rates_worker[0].refresh())
     assert servers.asked[RATES] == 2  # currencies
@@ -90,10 +90,12 @@ def test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates(
 
 def test_slow_names_of_receivers_stop_no_payment_and_no_client(server: Instance, servers: NameServers) -> None:
     """Anybody may ask for a quote; a payment that somebody has consented to is read by the server of its own accord."""
-    told = at_once(MAX_LOOKUPS_OF_REQUESTS + 8, lambda host: as_receiver(server, f"https://{host}")[1]["description"])
+    told = at_once(
+        MAX_LOOKUPS_OF_REQUESTS + 8, lambda host: as_receiver(server, f"https://{host}")[1]["details"]["hint"]
+    )
     assert servers.asked[SILENT] == MAX_LOOKUPS_OF_REQUESTS
     assert sum(BUSY in answer for answer in told) == 8
-    assert BUSY in as_receiver(server, f"https://{INSIDE}")[1]["description"]
+    assert BUSY in as_receiver(server, f"https://{INSIDE}")[1]["details"]["hint"]
     with pytest.raises(RemoteReceiverFailed, match=LOOKED_UP):
         server._server.call(server.context.receivers.fetch(f"https://{INSIDE}/incoming-payments/1"))
     assert LOOKED_UP in ask_as_client(server, INSIDE)
@@ -119,4 +121,4 @@ def ask_as_client(server: Instance, host: str, address: str | None = None) -> st
     body = {"client": f"https://{host}/x", "access_token": {"access": [QUOTE]}}
     answer = server.client.request("POST", "/", body, headers={"x-forwarded-for": address} if address else None)
     assert answer.status_code == 401
-    return str(answer.json()["error"]["description"])
+    return str(answer.json()["error"]["details"]["hint"])

@@ -113,7 +113,7 @@ def test_serve_refuses_in_json_what_is_no_request(sent: bytes, status: int) -> N
             received = read_to_end(connection)
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
-    assert json.loads(body)["error"]["description"]
+    assert json.loads(body)["error"]["details"]["hint"]
 
 
 def strange_connections() -> Iterator[tuple[bytes, str]]:

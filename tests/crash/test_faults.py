@@ -158,7 +158,7 @@ def test_what_was_refused_for_a_failing_fsync_is_not_there_after_a_kill(server: 
         fault.begin()
         refused = shop.post("/incoming-payments", {"walletAddress": bob}, token)
         assert refused.status_code == 503
-        assert "nothing was changed" in refused.json()["error"]["description"]
+        assert "nothing was changed" in refused.json()["error"]["details"]["hint"]
         server.kill()
         fault.end()
         server.start()

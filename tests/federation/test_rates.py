@@ -334,7 +334,7 @@ def test_server_quotes_at_the_rates_of_the_service_while_they_are_fresh(
         assert answer.json()["receiveAmount"]["value"] == "920"
         instance.clock.advance(400)
         error = refused(quote(instance), 400, "invalid_receiver", reason="exchange_rate_expired")
-        assert "from USD to EUR is 40" in error["description"]
+        assert "from USD to EUR is 40" in error["details"]["hint"]
 
 
 def test_rates_are_not_asked_for_without_a_service(shared: Instance) -> None:

@@ -443,7 +443,7 @@ def test_key_that_cannot_be_used_is_refused(
     jwk = as_key(client)["client"]["jwk"] | changes
     sent = {"jwk": {name: value for name, value in jwk.items() if value is not None}}
     error = refused(client.request_grant(QUOTE, client=sent), 400, "invalid_client", field="client")
-    assert sentence in error["description"]
+    assert sentence in error["details"]["hint"]
 
 
 def test_key_says_that_it_signs_or_nothing(key_client: Callable[[str], Client]) -> None:

@@ -59,7 +59,7 @@ async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> Non
 
     wait = int(error_response(caught.value).headers["Retry-After"])
     assert wait == 5 * 60
-    assert "in 5 minutes" in error_response(caught.value).description
+    assert "in 5 minutes" in error_response(caught.value).hint
     assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND - 1) == 429
     assert await status_of(guard, "right", NOW + 10 * MINUTE + wait * SECOND) == 200
 
@@ -137,7 +137,7 @@ async def test_guesses_for_all_wallets_are_limited_for_an_address() -> None:
     with pytest.raises(DomainError) as caught:
         await guard.check_password(wallet(99), "right", NOW, at("a"))
     assert (error_response(caught.value).status, error_response(caught.value).headers) == (429, {"Retry-After": "900"})
-    assert "from your address" in error_response(caught.value).description
+    assert "from your address" in error_response(caught.value).hint
     assert await status_of(guard, "right", NOW, 99, at("b")) == 200
 
 

@@ -121,6 +121,6 @@ def test_error_is_answered_as_the_table_says(
     error: DomainError, status: int, code: str, details: dict[str, object]
 ) -> None:
     shown = error_response(error)
-    assert (shown.status, shown.code, shown.description, shown.details) == (status, code, "no", details)
+    assert (shown.status, shown.code, shown.details) == (status, code, {"hint": "no", **details})
     wait = {429: "7", 503: "1"}.get(status)
     assert shown.headers == ({"Retry-After": wait} if wait else {})

@@ -44,7 +44,7 @@ def still(limited: Instance, monkeypatch: pytest.MonkeyPatch) -> MovableClock:
 def check_too_many(answer: httpx2.Response) -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
     error = answer.json()["error"]
-    assert (error["code"], error.keys()) == ("too_many_requests", {"code", "description"})
+    assert (error["code"], error.keys()) == ("too_many_requests", {"code", "description", "details"})
 
 
 def test_address_may_ask_so_often_and_again_later(

@@ -319,8 +319,8 @@ def test_receiver_that_no_peer_leads_to_is_refused_with_what_to_do(unlinked: Pai
     a, b = unlinked
     answer = quote(a, bill(b, b.wallet("bob"), 1000))
     error = refused(answer, 400, "invalid_receiver", field="receiver", reason="no_path")
-    assert "F02 from test.a" in error["description"]
-    assert "no peer with a route to test.b" in error["description"]
+    assert "F02 from test.a" in error["details"]["hint"]
+    assert "no peer with a route to test.b" in error["details"]["hint"]
     refused(pay_directly(a, bill(b, b.wallet("bob")), 100), 400, "invalid_receiver", reason="no_path")
 
 

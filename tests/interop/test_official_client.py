@@ -235,7 +235,7 @@ def test_refusals_as_the_client_surfaces_them(
     steps = run_story("refusals", {**wallets, "app": app, "other": other_app}, owner_at_command_line)
     assert _refusals(steps) == REFUSALS
     assert not any("validationErrors" in step for step in steps.values()), "each is an answer of the server"
-    assert all(len(step["description"]) > 20 for name, step in steps.items() if name in REFUSALS)
+    assert all(len(step["details"]["hint"]) > 20 for name, step in steps.items() if name in REFUSALS)
     base = steps["sign with the wrong key"]["details"]["signatureBase"]
     assert base.startswith('"@method": POST\n"@target-uri": ')
 

@@ -122,7 +122,7 @@ def test_what_cannot_be_a_peer_is_refused(tx: Work, changes: dict[str, Any], fie
     )
     assert peer_store.list_peers(tx) == []
     token = changes.get("outgoing_token") or changes.get("incoming_token")
-    assert not token or token not in error_response(refusal.value).description
+    assert not token or token not in error_response(refusal.value).hint
 
 
 @pytest.mark.parametrize("address", ["test.her", "test.hereafter", "test.Here", "g.here", f"{OWN}.child"])
@@ -149,7 +149,7 @@ def test_what_another_peer_has_is_refused(tx: Work, changes: dict[str, Any], sen
         peers.add_peer(tx, another(**changes))
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (409, "wrong_state")
-    assert "what-they-show" not in error_response(refusal.value).description
+    assert "what-they-show" not in error_response(refusal.value).hint
 
 
 def test_one_neighbour_may_be_a_peer_in_each_of_two_assets(tx: Work) -> None:

@@ -414,7 +414,7 @@ def try_to_pay(
     expected = reckoning.refusal(books.now, receiver, debit, receive, code)
     made = attempt(books, shape, receiver, value, code)
     if isinstance(made, DomainError):
-        assert expected is not None, error_response(made).description
+        assert expected is not None, error_response(made).hint
         shown = error_response(made)
         assert (shown.status, shown.code) == (403, "limit_exceeded")
         needed = {"debitAmount": debit, "receiveAmount": receive}.get(expected[0])

@@ -106,7 +106,7 @@ def test_absent_body_is_refused_and_told_what_to_send(
     creating = [{"type": kind, "actions": ["create"]} for kind in ("incoming-payment", "quote")]
     token = shared.client.grant(*creating, spending) if path != "/" else None
     error = refused(shared.client.request("POST", path, None, token, headers), 400, "invalid_request", field="body")
-    assert "send a JSON object, {} if it has no members" in error["description"]
+    assert "send a JSON object, {} if it has no members" in error["details"]["hint"]
 
 
 def test_empty_object_is_body_enough_for_an_incoming_payment(shared: Instance) -> None:
@@ -308,4 +308,4 @@ def test_trailing_slash_is_part_of_what_is_signed(shared: Instance, refused: Ref
     token = shared.client.grant({"type": "quote", "actions": ["read"]})
     url = f"{shared.base_url}/quotes/{UUID(int=0)}"
     error = refused(shared.client.get(f"{url}/", token), 404, "not_found")
-    assert "quote" in error["description"]
+    assert "quote" in error["details"]["hint"]

@@ -386,7 +386,7 @@ def test_decision_has_its_time(shared: Instance, refused: Refused) -> None:
             "invalid_interaction",
         )
         error = refused(follow(shared.client, one), 401, "request_denied", reason="decision_expired")
-        assert "over" in error["description"]
+        assert "over" in error["details"]["hint"]
 
 
 def test_approved_grant_can_be_continued_when_the_time_to_decide_is_over(shared: Instance) -> None:

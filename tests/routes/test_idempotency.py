@@ -335,7 +335,7 @@ def test_other_body_under_the_key_is_refused(shared: Instance, refused: Refused,
     first = send(shared, asked, key)
     answer = send(shared, asked, key, body=asked.body | changes)
     error = refused(answer, 422, "idempotency_key_reused", reason="body")
-    assert error["details"].keys() == {"reason"}
+    assert error["details"].keys() == {"hint", "reason"}
     assert made(shared, asked) == 1
     assert shown(send(shared, asked, key)) == shown(first)
 
@@ -364,7 +364,7 @@ def test_key_of_another_path_is_refused(shared: Instance, refused: Refused) -> N
     assert send(shared, asked, key).status_code == 201
     paying = making(shared, "payment without a quote")
     error = refused(send(shared, paying, key), 422, "idempotency_key_reused", reason="path")
-    assert "/quotes" in error["description"]
+    assert "/quotes" in error["details"]["hint"]
     assert made(shared, paying) == 0
     slashed = send(shared, asked, key, path="/quotes/")
     assert slashed.status_code == 201, "a trailing slash leads to the same"

@@ -175,7 +175,7 @@ def test_stranger_is_told_what_token_is_wanted(
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.headers["request-id"] == "number-7"
     error = answer.json()["error"]
-    assert (error["code"], error["details"]) == ("invalid_token", {"reason": reason})
+    assert (error["code"], error["details"]["reason"]) == ("invalid_token", reason)
 
 
 def test_removed_peer_is_out_with_the_next_request(server: Instance, stranger: httpx2.Client) -> None:

@@ -168,7 +168,7 @@ def test_create_says_how_late_a_payment_may_expire(shared: Instance, refused: Re
     token = token_for(shared, "create")
     assert create(shared, token, expiresAt=in_future(shared, lifetime)).status_code == 201
     late = create(shared, token, expiresAt=in_future(shared, lifetime + 60))
-    latest = re.search(r"no later than (\S+)$", refused(late, 400, "invalid_expiry")["description"])
+    latest = re.search(r"no later than (\S+)$", refused(late, 400, "invalid_expiry")["details"]["hint"])
     assert latest is not None
     assert create(shared, token, expiresAt=latest[1]).status_code == 201
 

@@ -201,7 +201,7 @@ def test_quote_pays_until_it_expires(shared: Instance, payer: str, refused: Refu
     shared.clock.advance(shared.context.settings.quote_lifetime)
     answer = shared.client.post("/outgoing-payments", body, token_for(shared, payer))
     error = refused(answer, 400, "invalid_quote", field="quoteId")
-    assert "expired" in error["description"]
+    assert "expired" in error["details"]["hint"]
 
 
 def test_quote_pays_only_what_its_receiver_still_takes(shared: Instance, payer: str, refused: Refused) -> None:

@@ -89,7 +89,7 @@ def test_quote_without_an_amount_is_for_what_remains(payres: Instance, refused: 
     quote = create(payres, receiver).json()
     assert (quote["receiveAmount"], quote["debitAmount"]) == (usd(650), usd(650))
     error = refused(create(payres, receiver, receiveAmount=usd(651)), 400, "invalid_amount", remaining="650")
-    assert "at most 650" in error["description"]
+    assert "at most 650" in error["details"]["hint"]
 
 
 def test_quote_expires_no_later_than_its_receiver(shared: Instance) -> None:

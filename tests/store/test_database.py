@@ -141,7 +141,7 @@ async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(database: D
     for n, outcome in enumerate(outcomes):
         if n % 3 == 0:
             assert isinstance(outcome, DomainError)
-            assert (error_response(outcome).status, error_response(outcome).description) == (404, str(n))
+            assert (error_response(outcome).status, error_response(outcome).hint) == (404, str(n))
         else:
             assert outcome == str(n)
     assert kept_in_file(path) == {str(n) for n in range(50) if n % 3}
@@ -487,11 +487,7 @@ async def test_waiting_reads_share_a_snapshot_and_answer_each_for_itself(databas
         await asyncio.sleep(0)
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for n, outcome in enumerate(outcomes):
-        assert (
-            outcome == n
-            if n % 3
-            else isinstance(outcome, DomainError) and error_response(outcome).description == str(n)
-        )
+        assert outcome == n if n % 3 else isinstance(outcome, DomainError) and error_response(outcome).hint == str(n)
 
 
 async def test_readers_cannot_write(database: Database, path: str) -> None:

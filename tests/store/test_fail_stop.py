@@ -53,10 +53,7 @@ def check_stopped(error: object) -> None:
         "unavailable",
         {"Retry-After": "60"},
     )
-    assert (
-        error_response(error).description
-        == "The server takes no more work: the sky has fallen, and an operator must look"
-    )
+    assert error_response(error).hint == "The server takes no more work: the sky has fallen, and an operator must look"
 
 
 async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
@@ -187,7 +184,7 @@ async def test_damage_halts_whoever_comes_upon_it(
 ) -> None:
     with pytest.raises(DomainError) as first:
         await (database.read if reads else database.write)(damaged)
-    assert (error_response(first.value).code, error_response(first.value).description) == ("unavailable", DAMAGED)
+    assert (error_response(first.value).code, error_response(first.value).hint) == ("unavailable", DAMAGED)
     with pytest.raises(DomainError, match="damaged"):
         await database.write(keep)
     assert database.stopped == DAMAGED
@@ -277,7 +274,7 @@ async def test_file_that_is_not_the_open_one_any_more_halts_before_anything_is_a
     lose(Path(path + suffix))
     with pytest.raises(DomainError) as refused:
         await database.write(keep)
-    assert error_response(refused.value).description == database.stopped == MOVED
+    assert error_response(refused.value).hint == database.stopped == MOVED
     assert f"{path}{suffix} is " in caplog.text
     assert await database.read(count) == 1
     await database.close()
