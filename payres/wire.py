@@ -5,13 +5,13 @@ What a client may leave out is `UNSET` and never `null`: clients reject `null` f
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from payres.amounts import Asset
-from payres.errors import InvalidRequest
+from payres.amounts import Asset, parse_value
+from payres.errors import InvalidAmount, InvalidRequest
 from payres.limits import (
     MAX_ACCESS_ITEMS,
     MAX_INTERVAL_LENGTH,
@@ -26,6 +26,8 @@ Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 
+# The actions that an access item of each type can name (Specification 2.7). A new one also needs its words in
+# `payres.grants.wording.ACTIONS`, and an -all form its pair in `payres.grants.access.INCLUDING`; tests compare them.
 INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]
@@ -50,7 +52,7 @@ class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Amount(Resource, frozen=True, kw_only=True):
-    """An amount (Specification 2.1). value is a decimal text; `payres.amounts.parse_value` checks it."""
+    """An amount (Specification 2.1). value is a decimal text; `value_in` checks it."""
 
     value: str
     asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
@@ -187,7 +189,7 @@ class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="incoming-payment"):
-    actions: Annotated[list[INCOMING_ACTIONS], Meta(min_length=1, max_length=6)]
+    actions: Annotated[list[INCOMING_ACTIONS], Meta(min_length=1, max_length=len(get_args(INCOMING_ACTIONS)))]
     identifier: Text | UnsetType = UNSET
 
 
@@ -196,13 +198,13 @@ class OutgoingPaymentAccess(
 ):
     """It takes no members but its own: a misspelt `limits` would otherwise ask for access without any."""
 
-    actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=5)]
+    actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=len(get_args(OUTGOING_ACTIONS)))]
     identifier: Text
     limits: Limits | UnsetType = UNSET
 
 
 class QuoteAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="quote"):
-    actions: Annotated[list[QUOTE_ACTIONS], Meta(min_length=1, max_length=3)]
+    actions: Annotated[list[QUOTE_ACTIONS], Meta(min_length=1, max_length=len(get_args(QUOTE_ACTIONS)))]
     identifier: Text | UnsetType = UNSET
 
 
@@ -303,6 +305,24 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
             says = "The body has an unpaired surrogate such as \\ud800, which stands for no character"
             raise InvalidRequest(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
         raise InvalidRequest(f"The body is not valid JSON: {error}", field="body") from error
+
+
+def value_in(amount: Amount, asset: Asset, field: str) -> int:
+    """The value of a client's amount, which must be above zero and in `asset`. Raises InvalidAmount."""
+    try:
+        value = parse_value(amount.value)
+    except ValueError as error:
+        raise InvalidAmount(f"{field}.value: {error}", field=f"{field}.value") from error
+    if amount.asset != asset:
+        raise InvalidAmount(
+            f"{field} must be in {asset.code} with assetScale {asset.scale}",
+            field=field,
+            assetCode=asset.code,
+            assetScale=asset.scale,
+        )
+    if value == 0:
+        raise InvalidAmount(f"{field}.value must be above zero", field=f"{field}.value")
+    return value
 
 
 def metadata_text(raw: Raw) -> str | None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from payres import wire
+from payres.amounts import Asset
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.wire import (
@@ -17,6 +18,7 @@ from payres.wire import (
     IncomingPaymentRequest,
     OutgoingPaymentRequest,
     QuoteRequest,
+    value_in,
 )
 
 AMOUNT = {"value": "1", "assetCode": "USD", "assetScale": 2}
@@ -150,3 +152,30 @@ def test_metadata_is_an_object(text: str) -> None:
     with pytest.raises(DomainError) as refusal:
         wire.metadata_text(Raw(text.encode()))
     assert refusal.value.details == {"field": "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "scale", "field"),
+    [
+        ("0", "USD", 2, "debitAmount.value"),
+        ("00", "USD", 2, "debitAmount.value"),
+        ("-1", "USD", 2, "debitAmount.value"),
+        ("1e3", "USD", 2, "debitAmount.value"),
+        ("١", "USD", 2, "debitAmount.value"),
+        ("18446744073709551616", "USD", 2, "debitAmount.value"),
+        ("1", "EUR", 2, "debitAmount"),
+        ("1", "usd", 2, "debitAmount"),
+        ("1", "USD", 1, "debitAmount"),
+    ],
+)
+def test_value_must_be_above_zero_and_in_the_asset(value: str, code: str, scale: int, field: str) -> None:
+    with pytest.raises(DomainError) as refusal:
+        value_in(Amount(value=value, asset_code=code, asset_scale=scale), Asset("USD", 2), "debitAmount")
+    assert error_response(refusal.value).code == "invalid_amount"
+    assert refusal.value.details is not None
+    assert refusal.value.details["field"] == field
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", 1), ("007", 7), ("18446744073709551615", 2**64 - 1)])
+def test_value_is_read_in_full(value: str, expected: int) -> None:
+    assert value_in(Amount(value=value, asset_code="USD", asset_scale=2), Asset("USD", 2), "x") == expected

@@ -22,7 +22,7 @@ from payres.store.work import Work
 @click.group()
 def peer() -> None:
     """A peer is a server that payments go to and come from. What it owes us and we owe it is settled elsewhere, by bank
-    say, and booked with `payres peer deposit` and `payres peer withdraw`.
+    say, and recorded with `payres peer deposit` and `payres peer withdraw`.
 
     Tokens on the command line can be read by others on the machine (`ps`). Files keep them secret.
     """
@@ -140,7 +140,7 @@ def show(session: Session, name: str) -> None:
 @click.argument("amount")
 @with_session
 def deposit(session: Session, name: str, amount: str) -> None:
-    """Book what the peer paid us elsewhere.
+    """Record what the peer paid us elsewhere.
 
     It then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
 
@@ -155,7 +155,7 @@ def deposit(session: Session, name: str, amount: str) -> None:
 @click.argument("amount")
 @with_session
 def withdraw(session: Session, name: str, amount: str) -> None:
-    """Book what we paid the peer elsewhere.
+    """Record what we paid the peer elsewhere.
 
     We then owe it less, or it owes us more, which its credit limit bounds. AMOUNT is a decimal in units of the
     currency.

@@ -1,4 +1,4 @@
-"""Access: which access item of a grant permits what, and whose resources the caller sees. Specification 5, rule 5.
+"""Access: which access item of a grant permits what, and whose resources the caller sees. Specification 5.5.
 
 `read-all` includes `read` and `list-all` includes `list`; nothing else implies anything. Without the `-all` form a
 client reads and lists its own resources only, and what it may not see does not exist for it. `complete` is given for a
@@ -19,6 +19,7 @@ from payres.wire import Access, Limits, OutgoingPaymentAccess
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
 Action = Literal["create", "complete", "read", "list"]
 
+# The form of an action that reaches what other clients made. `payres.wire` lists all actions by type of access item.
 INCLUDING = {"read": "read-all", "list": "list-all"}
 
 

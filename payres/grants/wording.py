@@ -11,7 +11,7 @@ import msgspec
 
 from payres.amounts import Asset, describe_amount, parse_value
 from payres.clock import DAY, HOUR
-from payres.grants.access import granted_access
+from payres.grants.access import INCLUDING, granted_access
 from payres.grants.intervals import Interval, describe, parse_interval
 from payres.urls import canonical
 from payres.wire import Access, Amount, Limits, OutgoingPaymentAccess, Subject
@@ -30,8 +30,8 @@ HEADINGS = {
     "incoming-payment": "Payments into {wallet}",
     "quote": "Prices of payments from {wallet}",
 }
-# Shown in this order; sending money has its own sentence with the limits. The -all forms come first, so that the plain
-# form that they include goes without saying.
+# Every action that `payres.wire` lists for a type, shown in this order; sending money has its own sentence with the
+# limits. The -all forms come first, so that the plain form that they include goes without saying.
 ACTIONS: Mapping[str, Mapping[str, str]] = {
     "outgoing-payment": {
         "list-all": "List every payment, also those made by other apps",
@@ -53,7 +53,6 @@ ACTIONS: Mapping[str, Mapping[str, str]] = {
         "read": "See the prices that it asked for itself",
     },
 }
-INCLUDED = {"list": "list-all", "read": "read-all"}
 RECEIVER_GETS = "what it takes for the receiver to get "
 # Microseconds; few people can estimate what a limit of a shorter window adds up to.
 SHORT_WINDOW = HOUR
@@ -134,7 +133,9 @@ def _describe_item(item: Access, wallet_address: str) -> Permitted:
     actions: set[str] = set(item.actions)
     return Permitted(
         heading=HEADINGS[kind].format(wallet=_name_wallet(item, wallet_address)),
-        actions=[text for name, text in ACTIONS[kind].items() if name in actions and INCLUDED.get(name) not in actions],
+        actions=[
+            text for name, text in ACTIONS[kind].items() if name in actions and INCLUDING.get(name) not in actions
+        ],
         spending=_describe_spending(item) if isinstance(item, OutgoingPaymentAccess) else None,
     )
 

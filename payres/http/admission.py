@@ -26,6 +26,10 @@ from payres.slots import Slots
 FAILED: Final = (401, 404, 406, 431)
 # With one of these a request would have got a 401 first if the credential were worth nothing.
 CREDENTIALS: Final = frozenset({b"authorization", b"signature"})
+UNAUTHENTICATED: Final = (
+    "Too many grant requests from this address, or requests of clients that are known by a key alone. Wait as"
+    " Retry-After says"
+)
 TOO_MANY_IN_PROGRESS: Final = (
     f"Your address has {MAX_REQUESTS_PER_ADDRESS} requests in progress. Wait for their answers before you send more"
 )
@@ -60,7 +64,7 @@ class RateLimits:
         address = origin_of(scope)
         wait = 0 if address is None else self._unauthenticated.take(address)
         if wait:
-            raise too_many(wait, "Too many requests of strangers from this address. Wait as Retry-After says")
+            raise too_many(wait, UNAUTHENTICATED)
 
     def count_failure(self, scope: Scope, status: int) -> None:
         """Counts a request that is answered with this status, if that can be a guess."""

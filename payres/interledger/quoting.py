@@ -15,7 +15,7 @@ from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
-from payres.payments.pricing import check_fits, nothing_arrives, rate_between, value_in, wanted_amount
+from payres.payments.pricing import check_fits, nothing_arrives, rate_between, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store import assets
@@ -24,7 +24,7 @@ from payres.store.wallets import active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.urls import Urls, canonical
-from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest
+from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
 # What the rate may move between the quote and the payment, or differ from ours at all.
 SLIPPAGE: Final = Fraction(1, 100)

@@ -1,7 +1,7 @@
 """The receiving end of STREAM (RFC 29): what a Prepare for one of our addresses is answered with, and its money.
 
 The money goes from the peer that the packet came from into a wallet here, as one decision. How much may arrive beyond
-what an incoming payment wants, because of senders' rounding, is decided here too.
+what an incoming payment wants, because of senders' rounding, is `payres.payments.incoming.fits_as_packet`.
 """
 
 import os
@@ -32,7 +32,7 @@ from payres.interledger.responses import NoReply, Request
 from payres.interledger.routing import converted
 from payres.interledger.stream import IV_BYTES
 from payres.ledger import NotEnough, operator_account
-from payres.payments.incoming import credit
+from payres.payments.incoming import credit, fits_as_packet
 from payres.store import incoming, peers, wallets
 from payres.store.database import Database
 from payres.store.incoming import IncomingRecord
@@ -160,7 +160,7 @@ def deliver(work: Work, arrival: Arrival) -> bool:
     if peers.peer_by_id(work, arrival.peer.id) is None:
         raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
     wallet, payment = _payee(work, arrival)
-    if payment is not None and not _fits(payment, arrival.arrived):
+    if payment is not None and not fits_as_packet(payment, arrival.arrived):
         return False
     try:
         _move(work, arrival, wallet, payment.id if payment else None)
@@ -186,14 +186,6 @@ def _payee(work: Work, arrival: Arrival) -> tuple[WalletRecord, IncomingRecord |
     if not wallet.active or wallet.asset != arrival.asset:
         raise Rejected(Code.UNREACHABLE, "The wallet address takes no money")
     return wallet, payment
-
-
-def _fits(payment: IncomingRecord, amount: int) -> bool:
-    """Whether the total stays within what is wanted, or passes it by no more than senders' rounding can explain."""
-    if payment.incoming_value is None:
-        return True
-    wanted = int(payment.incoming_value)
-    return payment.received + amount <= wanted + max(1, wanted * 5 // 1000)
 
 
 def _move(work: Work, arrival: Arrival, wallet: WalletRecord, payment_id: str | None) -> None:

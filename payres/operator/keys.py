@@ -16,7 +16,7 @@ def add_key(work: Work, path: str, jwk: JWK) -> KeyRecord:
     wallet = require_wallet(work, path)
     if _find_key(work, wallet, jwk.kid) is not None:
         raise WrongState(
-            f"The wallet {wallet.path} has a key {jwk.kid} in force; revoke it first or choose another kid",
+            f"The wallet {wallet.path} has a valid key {jwk.kid}; revoke it first or choose another kid",
             kid=jwk.kid,
         )
     wallets.insert_key(work, wallet.id, jwk.kid, jwk.x, work.now)
@@ -28,7 +28,7 @@ def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
     wallet = require_wallet(work, path)
     key = _find_key(work, wallet, kid)
     if key is None:
-        raise NotFound(f"The wallet {wallet.path} has no key {kid} in force; `payres key list {wallet.path}` shows all")
+        raise NotFound(f"The wallet {wallet.path} has no valid key {kid}; `payres key list {wallet.path}` shows all")
     wallets.revoke_key(work, wallet.id, kid, work.now)
     return KeyRecord(key.kid, key.x, key.created_at, work.now)
 

@@ -142,7 +142,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
         )
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"
-        settle = "pay that, then book it" if peer.balance > 0 else "when that has been paid, book it"
+        settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
         raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
     peers.remove_peer(work, peer.id, work.now)
@@ -150,7 +150,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
 
 
 def deposit(work: Work, name: str, text: str) -> PeerRecord:
-    """Books an amount such as "100.00" that the peer paid us outside of payres: it owes us less, or we owe it more.
+    """Records an amount such as "100.00" that the peer paid us outside of payres: it owes us less, or we owe it more.
 
     Raises NotFound, InvalidAmount.
     """
@@ -160,7 +160,7 @@ def deposit(work: Work, name: str, text: str) -> PeerRecord:
 
 
 def withdraw(work: Work, name: str, text: str) -> PeerRecord:
-    """Books an amount such as "100.00" that we paid the peer outside of payres: we owe it less, or it owes us more.
+    """Records an amount such as "100.00" that we paid the peer outside of payres: we owe it less, or it owes us more.
 
     Raises NotFound, InvalidAmount, InsufficientFunds past the peer's credit limit.
     """

@@ -6,12 +6,11 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, WrongState
 from payres.grants.access import Caller
-from payres.payments.pricing import value_in
 from payres.store import incoming
 from payres.store.incoming import IncomingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
-from payres.wire import IncomingPaymentRequest, metadata_text
+from payres.wire import IncomingPaymentRequest, metadata_text, value_in
 
 
 def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[WalletRecord, IncomingRecord]:
@@ -47,6 +46,23 @@ def complete(work: Work, payment: IncomingRecord) -> IncomingRecord:
         raise WrongState("The incoming payment has expired and can no longer be completed")
     incoming.complete_incoming(work, payment.id, work.now)
     return msgspec.structs.replace(payment, completed_at=work.now)
+
+
+def fits(remaining: int | None, amount: int) -> bool:
+    """Whether an amount is no more than an incoming payment still wants: the rule of quotes and local payments.
+
+    `remaining` is None when it has no incomingAmount. Packets over Interledger have a rule of their own, below.
+    """
+    return remaining is None or amount <= remaining
+
+
+def fits_as_packet(payment: IncomingRecord, amount: int) -> bool:
+    """Whether a packet over Interledger keeps the total within what is wanted, or exceeds it by no more than senders'
+    rounding can explain: one unit or 0.5 %, rounded down, whichever is more."""
+    if payment.incoming_value is None:
+        return True
+    wanted = int(payment.incoming_value)
+    return payment.received + amount <= wanted + max(1, wanted * 5 // 1000)
 
 
 def check_countable(payment: IncomingRecord, amount: int) -> None:

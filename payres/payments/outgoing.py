@@ -11,6 +11,7 @@ from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, Invali
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits, spent_in_window
 from payres.ledger import NotEnough
+from payres.payments.incoming import fits
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
 from payres.payments.settlement import pay_locally
@@ -99,7 +100,7 @@ def _quoted_terms(work: Work, wallet: WalletRecord, caller: Caller, quote_url: s
         raise InvalidQuote("The quote has expired; ask for a new one", field="quoteId")
     if quote.terms.incoming_payment_id is not None:
         receiver = open_receiver(work, quote.terms.receiver, "receiver")
-        if receiver.remaining is not None and quote.terms.receive > receiver.remaining:
+        if not fits(receiver.remaining, quote.terms.receive):
             sentence = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
             raise InvalidQuote(sentence, field="quoteId")
     return quote.terms

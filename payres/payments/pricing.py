@@ -17,16 +17,16 @@ from payres.amounts import (
     fixed_receive,
     fixed_send,
     parse_rate,
-    parse_value,
 )
 from payres.clock import SECOND
 from payres.errors import InvalidAmount, NoRate
+from payres.payments.incoming import fits
 from payres.payments.receivers import LocalReceiver
 from payres.store import assets
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Terms
-from payres.wire import Amount
+from payres.wire import Amount, value_in
 
 
 class Receiver(Protocol):
@@ -77,8 +77,8 @@ def wanted_amount(receiver: Receiver, receive: Amount | None) -> int:
 
 
 def check_fits(receiver: Receiver, amount: int) -> None:
-    """Raises InvalidAmount for more than the receiver still wants."""
-    if receiver.remaining is not None and amount > receiver.remaining:
+    """Raises InvalidAmount for more than the receiver still wants, as `payres.payments.incoming.fits` says."""
+    if not fits(receiver.remaining, amount):
         raise InvalidAmount(
             f"The receiver takes at most {receiver.remaining} more, this would deliver {amount}",
             remaining=str(receiver.remaining),
@@ -119,24 +119,6 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
         is_stale=False,
     )
-
-
-def value_in(amount: Amount, asset: Asset, field: str) -> int:
-    """The value of a client's amount, which must be above zero and in `asset`. Raises InvalidAmount."""
-    try:
-        value = parse_value(amount.value)
-    except ValueError as error:
-        raise InvalidAmount(f"{field}.value: {error}", field=f"{field}.value") from error
-    if amount.asset != asset:
-        raise InvalidAmount(
-            f"{field} must be in {asset.code} with assetScale {asset.scale}",
-            field=field,
-            assetCode=asset.code,
-            assetScale=asset.scale,
-        )
-    if value == 0:
-        raise InvalidAmount(f"{field}.value must be above zero", field=f"{field}.value")
-    return value
 
 
 def _terms(receiver: LocalReceiver, split: Split) -> Terms:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from payres import ledger
 from payres.errors import DomainError
 from payres.ledger import NotEnough
-from payres.payments.incoming import credit
+from payres.payments.incoming import credit, fits
 from payres.store import accounts, grants, incoming, outgoing, wallets
 from payres.store.accounts import HoldRecord
 from payres.store.database import savepoint
@@ -88,7 +88,7 @@ def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
     receiver = incoming.find_incoming(work, payment.terms.incoming_payment_id)
     if receiver is None or not receiver.open_at(work.now):
         return "the incoming payment was completed or expired before this payment arrived"
-    if receiver.remaining is not None and payment.terms.receive > receiver.remaining:
+    if not fits(receiver.remaining, payment.terms.receive):
         return "the incoming payment takes less than this payment would deliver"
     try:
         with savepoint(work):

@@ -24,8 +24,7 @@ from payres.signatures.jwk import JWK
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify_with
-from payres.store import clients as client_store
-from payres.store import tokens
+from payres.store import nonces, tokens
 from payres.store.clients import ClientRecord
 from payres.store.tokens import TokenHolder
 from payres.store.work import Work
@@ -132,7 +131,7 @@ async def _use_nonce(context: Context, client: Client, verified: Verified, now: 
 
     def unit(work: Work) -> bool:
         record = clients.remember(work, client)
-        return client_store.use_nonce(work, record.id, kid, nonce, expires_at, now)
+        return nonces.use_nonce(work, record.id, kid, nonce, expires_at, now)
 
     if not await context.database.write(unit):
         raise unproven_client("nonce_reused", "The signature's nonce was used before; sign each request again")

@@ -248,8 +248,8 @@ def _find_key(keys: Sequence[KnownKey], parameters: Parameters) -> tuple[KnownKe
     if named and named[0].unusable is None:
         return named[0], f"keyid names {parameters.keyid}"
     valid = ", ".join(key.jwk.kid for key in keys if key.unusable is None) or "none"
-    why = f"it {named[0].unusable}" if named else f"in force: {valid}"
-    raise SignatureError(Reason.UNKNOWN_KEY, f"there is no key {shown(parameters.keyid)} in force; {why}")
+    why = f"it {named[0].unusable}" if named else f"valid keys: {valid}"
+    raise SignatureError(Reason.UNKNOWN_KEY, f"there is no valid key {shown(parameters.keyid)}; {why}")
 
 
 def _check_signature(signed: Signed, signature: bytes, key: KnownKey) -> tuple[None, str]:
@@ -266,7 +266,7 @@ def _key_causes(key: KnownKey, keyid: str | None, verdict: Verdict) -> Iterator[
     """Why a signature that verifies is not accepted: the key, or the name that it gives."""
     kid = key.jwk.kid
     if key.unusable is not None:
-        says = f"The signature verifies with the key {kid}, which {key.unusable}, so sign with a key in force."
+        says = f"The signature verifies with the key {kid}, which {key.unusable}, so sign with a valid key."
         yield Cause("unusable_key", says)
     elif verdict.reason == Reason.MISSING_KEYID:
         yield Cause("keyid", f'The signature verifies with the key {kid}, so send keyid="{kid}".')
@@ -284,7 +284,7 @@ def _variation_cause(variation: Variation, key: KnownKey, keyid: str | None) -> 
         when += f" and the key is {kid}"
         advice += f'; and send keyid="{kid}" with signatures by that key'
     if key.unusable is not None:
-        advice += f"; and sign with a key in force: that one {key.unusable}"
+        advice += f"; and sign with a valid key: that one {key.unusable}"
     return Cause(variation.cause, f"The signature verifies when {when}, so {advice}.")
 
 

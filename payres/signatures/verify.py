@@ -3,7 +3,7 @@
 Two steps, because the key is looked up by what the first one finds: `parse` does all that needs no key, `verify` the
 rest. Both are pure and return a `Rejected` for any bytes of an unauthenticated client; neither raises. How old a
 signature may be is checked in `parameters.check_freshness`; whether its nonce was used before, in
-`payres.store.clients.use_nonce`.
+`payres.store.nonces.use_nonce`.
 """
 
 from collections.abc import Mapping
@@ -124,7 +124,7 @@ def verify_with(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | R
     for keyid in unverified.keyids:
         key = keys.get(keyid)
         if key is None:
-            says = f"The client has no key with kid {shown(keyid)} in force."
+            says = f"The client has no valid key with kid {shown(keyid)}."
             problems.append(Rejected(Reason.UNKNOWN_KEY, says))
             continue
         found = verify(unverified, key)

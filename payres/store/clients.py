@@ -1,10 +1,9 @@
-"""SQL of clients, the keys of those without a wallet here, and the signature nonces they used."""
+"""SQL of clients, and of the keys of those without a wallet here."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.retention import purge_nonces
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -84,19 +83,3 @@ def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most:
     oldest_first = sorted(stored, key=lambda row: (row[0] == kid, row[1]))
     for surplus, _ in oldest_first[:-most]:
         tx.execute("DELETE FROM client_key WHERE client_id = ? AND kid = ?", (client_id, surplus))
-
-
-def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
-    """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
-
-    `now` is when the request came, so that waiting since then, for the client's keys say, changes nothing; `expires_at`
-    is when its signature ceases to be fresh.
-    """
-    purge_nonces(tx, now)
-    cursor = tx.execute(
-        "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (client_id, kid, nonce) DO UPDATE SET expires_at = excluded.expires_at"
-        " WHERE signature_nonce.expires_at < ?",
-        (client_id, kid, nonce, expires_at, now),
-    )
-    return cursor.rowcount == 1

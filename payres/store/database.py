@@ -2,6 +2,9 @@
 
 A unit of work is a plain function over one open transaction. Units for the writer queue up; all that are waiting run
 inside one SQLite transaction, a savepoint each, and share one durable commit. Nobody is answered before that commit.
+
+When the disk is full (ENOSPC) or fails, a commit fails whole: its callers get Unavailable (503), nothing of it is kept,
+and writing goes on when there is room again. What does not pass stops all writing (`payres.store.fail_stop`).
 """
 
 import asyncio

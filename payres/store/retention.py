@@ -3,12 +3,12 @@
 A grant that no owner has approved and with which nothing was created is deleted a day after it could last be used, a
 quote that was not used a day after it has expired, and a client when nothing of it is left. Each new grant, quote and
 client purges a few old ones, more than it adds, so no unit of work is long, and what comes in a day bounds what is
-stored. `purge_at` of a row is when to look at it.
+stored. `purge_at` of a row is when to look at it. Nonces of signatures are purged in `payres.store.nonces`.
 """
 
 from typing import Final
 
-from payres.clock import DAY, HOUR, SECOND
+from payres.clock import DAY, HOUR
 from payres.store import outgoing
 from payres.store.work import Transaction
 
@@ -21,9 +21,6 @@ DENIED_GRANT_RETENTION: Final = 30 * DAY
 QUOTE_RETENTION: Final = DAY
 # Microseconds until a client without grants is looked at. Its keys are fresh for minutes, its nonces for a little more.
 CLIENT_RETENTION: Final = DAY
-# Microseconds that a nonce stays after its signature has ceased to be fresh: longer than a request that came in time
-# can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
-NONCE_RETENTION: Final = 300 * SECOND
 # For each new one, so that purging keeps up.
 GRANTS_PER_PURGE: Final = 2
 QUOTES_PER_PURGE: Final = 2
@@ -73,11 +70,6 @@ def purge_clients(tx: Transaction, now: int) -> None:
         "SELECT id FROM client WHERE purge_at <= ? ORDER BY purge_at LIMIT ?", (now, CLIENTS_PER_PURGE)
     ).fetchall():
         _purge_client(tx, client_id, now)
-
-
-def purge_nonces(tx: Transaction, now: int) -> None:
-    """Deletes the nonces of signatures that can no longer be fresh."""
-    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now - NONCE_RETENTION,))
 
 
 def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:

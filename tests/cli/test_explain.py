@@ -153,7 +153,7 @@ def test_media_type_that_the_server_does_not_take_is_told(
 def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:
     payres("wallet", "create", "app", "--asset", "USD", "--scale", "2")
     payres("key", "generate", "app", "--out", "other.pem", "--kid", "other")
-    assert "in force: other" in explain(payres, "request.txt", "--wallet", "app").stdout
+    assert "valid keys: other" in explain(payres, "request.txt", "--wallet", "app").stdout
     payres("key", "add", "app", "--jwk", "app.jwk")
     assert explain(payres, "request.txt", "--wallet", f"{BASE}/app").exit_code == 0
     (files / "request.txt").write_bytes(raw_request().replace(b'keyid="app"', b'keyid="other"'))

@@ -56,7 +56,7 @@ def test_generate_for_a_kid_in_force_writes_no_file(payres: Command, database: P
     payres("key", "generate", "alice", "--out", "one.pem", "--kid", "app")
     result = payres("key", "generate", "alice", "--out", "other.pem", "--kid", "app")
     assert result.exit_code == 1
-    assert "has a key app in force" in result.stderr
+    assert "has a valid key app" in result.stderr
     assert not (database.parent / "other.pem").exists()
 
 
@@ -123,4 +123,4 @@ def test_revoke_ends_a_key(payres: Command, as_json: Json, tx: Transaction) -> N
     assert ", revoked " in payres("key", "list", "alice", "--revoked").stdout
     result = payres("key", "revoke", "alice", "app")
     assert result.exit_code == 1
-    assert "has no key app in force" in result.stderr
+    assert "has no valid key app" in result.stderr

@@ -171,7 +171,7 @@ class Load:
             assert path == "/incoming-payments" or stored == self._asked[path]
 
     def _check_grants(self) -> None:
-        """A grant has a token in force once it is issued and never before, and what is undecided can be decided."""
+        """A grant has a valid token once it is issued and never before, and what is undecided can be decided."""
         one_token = (
             'SELECT g.id, g.state, count(t.id) FROM "grant" g LEFT JOIN access_token t ON t.grant_id = g.id AND'
             " t.revoked_at IS NULL GROUP BY g.id HAVING count(t.id) <> (g.state = 'issued')"

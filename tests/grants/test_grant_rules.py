@@ -836,7 +836,7 @@ class Walk:
                 continue_grant(self.work(), self.id, self.token, reference)
 
     def state(self) -> tuple[str, int]:
-        """The grant's state and how many of its tokens are in force."""
+        """The grant's state and how many of its tokens are valid."""
         [state] = self.tx.execute('SELECT state FROM "grant" WHERE id = ?', (self.id,)).fetchone()
         query = "SELECT count(*) FROM access_token WHERE grant_id = ? AND revoked_at IS NULL"
         return state, self.tx.execute(query, (self.id,)).fetchone()[0]

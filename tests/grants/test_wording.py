@@ -1,12 +1,12 @@
 import unicodedata
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.grants.access import encode_access
+from payres.grants.access import INCLUDING, encode_access
 from payres.grants.wording import (
     ACTIONS,
     MAX_NAME_LENGTH,
@@ -160,7 +160,16 @@ def test_asset_code_of_a_receiver_cannot_turn_text_around() -> None:
 def test_every_action_has_words(kind: str, actions: Any) -> None:
     said = set(ACTIONS[kind]) | ({"create"} if kind == "outgoing-payment" else set())
 
-    assert said == set(actions.__args__)
+    assert said == set(get_args(actions))
+
+
+@pytest.mark.parametrize("actions", [OUTGOING_ACTIONS, INCOMING_ACTIONS, QUOTE_ACTIONS])
+def test_every_action_that_reaches_all_includes_one_that_reaches_own(actions: Any) -> None:
+    names = set(get_args(actions))
+    reach_all = {name for name in names if name.endswith("-all")}
+
+    assert reach_all == names & set(INCLUDING.values())
+    assert names >= {name for name, all_of_it in INCLUDING.items() if all_of_it in names}
 
 
 @pytest.mark.parametrize(

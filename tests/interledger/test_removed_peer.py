@@ -83,7 +83,7 @@ async def test_answer_of_before_is_still_given_and_moves_nothing(node: Node) -> 
 
 
 async def money_of(node: Node, peer_id: int) -> int:
-    """What we owe a peer, in force or not."""
+    """What we owe a peer, removed or not."""
     return await node.database.read(lambda tx: accounts.account_by_id(tx, account_of_peer(tx, peer_id)).balance)
 
 

@@ -34,9 +34,9 @@ def test_added_key_is_found_by_its_kid(tx: Work) -> None:
     assert wallet_store.find_key(tx, "alice", "other") is None
 
 
-def test_add_key_refuses_a_kid_in_force(tx: Work) -> None:
+def test_add_key_refuses_the_kid_of_a_valid_key(tx: Work) -> None:
     keys.add_key(tx, "alice", public_key("app"))
-    with pytest.raises(DomainError, match="has a key app in force") as refusal:
+    with pytest.raises(DomainError, match="has a valid key app") as refusal:
         keys.add_key(tx, "alice", public_key("app", b"\x02"))
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (409, "wrong_state")
@@ -54,11 +54,11 @@ def test_revoked_kid_may_come_back_with_another_key(tx: Work) -> None:
     assert [key.revoked_at for key in wallet_store.list_keys(tx, wallet.id, revoked=True)] == [NOW + 1, None]
 
 
-def test_revoke_key_refuses_what_is_not_in_force(tx: Work) -> None:
+def test_revoke_key_refuses_what_is_not_valid(tx: Work) -> None:
     keys.add_key(tx, "alice", public_key("app"))
     keys.revoke_key(tx, "alice", "app")
     for kid in ("app", "never"):
-        with pytest.raises(DomainError, match=f"no key {kid} in force") as refusal:
+        with pytest.raises(DomainError, match=f"no valid key {kid}") as refusal:
             keys.revoke_key(tx, "alice", kid)
         assert error_response(refusal.value).status == 404
 

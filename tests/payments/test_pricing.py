@@ -13,13 +13,12 @@ from payres.clock import SECOND
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate
-from payres.payments.pricing import rate_between, value_in
+from payres.payments.pricing import rate_between
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
 from payres.testing.instance import Instance
-from payres.wire import Amount
 from tests.helpers import Json
 from tests.works import work_at
 
@@ -160,33 +159,6 @@ def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Work, base: 
     assets.refresh_rate(tx, RateRecord(base, counter, "9", 2, 10))
     assert rate_between(work_at(tx, 3), "USD", "EUR") == Fraction(92, 100)
     assert rate_between(work_at(tx, 3), "EUR", "USD") == Fraction(100, 92)
-
-
-@pytest.mark.parametrize(
-    ("value", "code", "scale", "field"),
-    [
-        ("0", "USD", 2, "debitAmount.value"),
-        ("00", "USD", 2, "debitAmount.value"),
-        ("-1", "USD", 2, "debitAmount.value"),
-        ("1e3", "USD", 2, "debitAmount.value"),
-        ("١", "USD", 2, "debitAmount.value"),
-        ("18446744073709551616", "USD", 2, "debitAmount.value"),
-        ("1", "EUR", 2, "debitAmount"),
-        ("1", "usd", 2, "debitAmount"),
-        ("1", "USD", 1, "debitAmount"),
-    ],
-)
-def test_value_must_be_above_zero_and_in_the_asset(value: str, code: str, scale: int, field: str) -> None:
-    with pytest.raises(DomainError) as refusal:
-        value_in(Amount(value=value, asset_code=code, asset_scale=scale), Asset("USD", 2), "debitAmount")
-    assert error_response(refusal.value).code == "invalid_amount"
-    assert refusal.value.details is not None
-    assert refusal.value.details["field"] == field
-
-
-@pytest.mark.parametrize(("value", "expected"), [("1", 1), ("007", 7), ("18446744073709551615", 2**64 - 1)])
-def test_value_is_read_in_full(value: str, expected: int) -> None:
-    assert value_in(Amount(value=value, asset_code="USD", asset_scale=2), Asset("USD", 2), "x") == expected
 
 
 @pytest.mark.parametrize(

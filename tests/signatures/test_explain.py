@@ -273,7 +273,7 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         request(seed=3),
         "signature_mismatch",
         "unusable_key",
-        "sign with a key in force",
+        "sign with a valid key",
     ),
     "a keyid that is a URL": (
         request(parameters=PARAMETERS.replace("app", f"{BASE}/app#app")),
@@ -612,7 +612,7 @@ def test_no_cause_is_named_that_was_not_confirmed(unused: KnownKey) -> None:
 def test_wallet_without_keys_is_told() -> None:
     found = explained(request(), keys=[])
     assert (found.verdict.reason, found.causes, failing(found)) == ("unknown_key", [], ["key"])
-    assert "in force: none" in next(rule.sentence for rule in found.rules if rule.name == "key")
+    assert "valid keys: none" in next(rule.sentence for rule in found.rules if rule.name == "key")
 
 
 def test_rules_are_applied_whatever_the_others_say() -> None:

@@ -68,7 +68,7 @@ def with_token(token: str) -> Send:
 
 
 def with_authorization(value: str) -> Send:
-    """The header as given, in which {token} is an access token in force; it is what was signed."""
+    """The header as given, in which {token} is a valid access token; it is what was signed."""
 
     def send(world: World) -> httpx2.Response:
         authorization = value.format(token=world.token("incoming-payment", "create"))

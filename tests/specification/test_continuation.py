@@ -127,7 +127,7 @@ def resumed_with_token(token: str | None) -> Send:
 
 
 def resumed_at(path: str) -> Send:
-    """A continuation at a URI that nobody was given, with a continuation token in force."""
+    """A continuation at a URI that nobody was given, with a valid continuation token."""
     return lambda world: world.client.post(path, None, world.ask()["continue"]["access_token"]["value"])
 
 

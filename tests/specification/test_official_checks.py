@@ -235,9 +235,9 @@ ROWS: list[Row] = [
     keeps("9.2.5", "with the token", continued, 200, shapes={"": GRANTED}),
     keeps("9.2.5", "while the owner decides", polled, 200, shapes={"": STILL_PENDING}, absent="access_token subject"),
     breaks("9.2.6", "twice", cancelled_twice, 404, "invalid_continuation"),
-    keeps("9.2.7 9.2.18", "a token in force", rotated, 200, shapes={"": ROTATED}),
+    keeps("9.2.7 9.2.18", "a valid token", rotated, 200, shapes={"": ROTATED}),
     breaks("9.2.7", "a token that was rotated", rotated_twice, 404, "invalid_rotation"),
-    keeps("9.2.8", "a token in force", revoked, 204),
+    keeps("9.2.8", "a valid token", revoked, 204),
     breaks("9.2.8", "by another client", revoked_by_other, 401, "invalid_client"),
     keeps(
         "9.2.18",

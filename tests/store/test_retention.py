@@ -27,7 +27,7 @@ from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
-from payres.store import grants, tokens
+from payres.store import grants, nonces, tokens
 from payres.store.connections import connect_writer
 from payres.store.retention import (
     CLIENT_RETENTION,
@@ -130,7 +130,7 @@ def test_what_strangers_ask_for_is_bounded(tx: Transaction) -> None:
             if number == 1:
                 revoke_grant(work_at(tx, now), id_of(answer))
         client_id = clients.remember(work_at(tx, now), stranger(-1 - hour)).id
-        assert client_store.use_nonce(tx, client_id, "key", "nonce", now + 5 * MINUTE, now)
+        assert nonces.use_nonce(tx, client_id, "key", "nonce", now + 5 * MINUTE, now)
         seen.append({table: count(tx, table) for table in ("client", "client_key", "grant", "access_token")})
     for table in seen[0]:
         assert max(of[table] for of in seen) <= each_hour * (24 + 2), "a day's worth, and the hour or so around it"
@@ -241,11 +241,11 @@ def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None
 def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
     client_id = clients.remember(work_at(tx, START), SHOP).id
     late = START + CLIENT_RETENTION
-    assert client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
+    assert nonces.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
     purge_all(tx, late + MINUTE)
-    assert not client_store.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
+    assert not nonces.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
     other = clients.remember(work_at(tx, late + HOUR), stranger(1)).id
-    assert client_store.use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
+    assert nonces.use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
     purge_all(tx, late + MINUTE + HOUR)
     assert client_store.find_client(tx, SHOP.identity) is None
 

@@ -3,9 +3,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres.store.clients import ensure_client, use_nonce
+from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.retention import NONCE_RETENTION
+from payres.store.nonces import NONCE_RETENTION, use_nonce
 
 AGE = 300
 

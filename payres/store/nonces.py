@@ -1,0 +1,31 @@
+"""SQL of signature nonces, which keep a signed request from being taken twice: using one, and purging old ones."""
+
+from typing import Final
+
+from payres.clock import SECOND
+from payres.store.work import Transaction
+
+# Microseconds that a nonce stays after its signature has ceased to be fresh: longer than a request that came in time
+# can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
+NONCE_RETENTION: Final = 300 * SECOND
+
+
+def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
+    """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
+
+    `now` is when the request came, so that waiting since then, for the client's keys say, changes nothing; `expires_at`
+    is when its signature ceases to be fresh.
+    """
+    _purge_nonces(tx, now)
+    cursor = tx.execute(
+        "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (client_id, kid, nonce) DO UPDATE SET expires_at = excluded.expires_at"
+        " WHERE signature_nonce.expires_at < ?",
+        (client_id, kid, nonce, expires_at, now),
+    )
+    return cursor.rowcount == 1
+
+
+def _purge_nonces(tx: Transaction, now: int) -> None:
+    """Deletes the nonces of signatures that can no longer be fresh."""
+    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now - NONCE_RETENTION,))

@@ -1,0 +1,35 @@
+import pytest
+
+from payres.payments.incoming import fits, fits_as_packet
+from payres.store.incoming import IncomingRecord
+
+
+def wanting(value: int | None, received: int) -> IncomingRecord:
+    text = None if value is None else str(value)
+    return IncomingRecord("1", 1, 1, text, received, None, created_at=0, expires_at=1, completed_at=None)
+
+
+# The most that still fits a payment that wants `value` and has received so much: of a local payment, and of a packet.
+@pytest.mark.parametrize(
+    ("value", "received", "local", "packet"),
+    [
+        (1, 0, 1, 2),
+        (100, 0, 100, 101),
+        (100, 60, 40, 41),
+        (399, 0, 399, 400),
+        (400, 0, 400, 402),
+        (599, 0, 599, 601),
+        (1000, 999, 1, 6),
+        (10**19, 0, 10**19, 10**19 + 5 * 10**16),
+    ],
+)
+def test_only_packets_may_exceed_what_is_wanted(value: int, received: int, local: int, packet: int) -> None:
+    payment = wanting(value, received)
+    assert [fits(payment.remaining, amount) for amount in (local, local + 1)] == [True, False]
+    assert [fits_as_packet(payment, amount) for amount in (packet, packet + 1)] == [True, False]
+
+
+def test_everything_fits_what_names_no_amount() -> None:
+    payment = wanting(None, 5)
+    assert fits(payment.remaining, 2**63)
+    assert fits_as_packet(payment, 2**63)
