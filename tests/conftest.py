@@ -122,7 +122,7 @@ def refused() -> Refused:
         error: dict[str, Any] = body["error"]
         assert error["code"] == code, answer.text
         assert error.keys() == {"code", "description", "details"}
-        assert error["description"] == description_of(code, error["details"].get("reason"))
+        assert error["description"] == description_of(status, code, error["details"].get("reason"))
         assert error["details"]["hint"]
         assert status in CODES[code]
         url = answer.request.url

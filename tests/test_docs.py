@@ -12,7 +12,7 @@ import pytest
 
 from payres.cli import main
 from payres.cli.session import SETTING_FLAGS
-from payres.http.error_responses import CODES, REASONS
+from payres.http.error_responses import CODES, DESCRIPTIONS, REASONS
 from payres.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -170,6 +170,15 @@ def test_every_reason_is_documented_with_its_code_and_no_other() -> None:
     sections = re.findall(r"^## [^\n]*\(`(\w+)`\)$(.*?)(?=^## |\Z)", text_of("docs/errors.md"), re.M | re.S)
     documented = {code: set(re.findall(r"^\| `(\w+)` \|", section, re.M)) for code, section in sections}
     assert documented == {code: set(reasons) for code, reasons in REASONS.items()}
+
+
+def test_every_fixed_description_is_documented() -> None:
+    documented = {
+        (int(cells[1]), cells[0].strip("`"), cells[3].strip("`"))
+        for cells in rows("docs/errors.md")
+        if len(cells) == 5 and cells[1].isdigit() and not cells[3].startswith("`Signature")
+    }
+    assert documented == {(key[0], key[1], text) for key, text in DESCRIPTIONS.items() if key[1] != "invalid_client"}
 
 
 def test_every_make_target_is_documented() -> None:

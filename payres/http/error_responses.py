@@ -71,15 +71,15 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),
     ),
 }
-# Clients tell errors apart by these words, which are those of Rafiki; by code, or by code and reason. All other
-# descriptions are the words of the code.
-DESCRIPTIONS: Mapping[str | tuple[str, str], str] = {
-    "invalid_token": "Invalid Token",
-    "invalid_receiver": "invalid receiver",
-    "limit_exceeded": "unauthorized",
-    ("insufficient_funds", "wallet"): "unauthorized",
-    ("invalid_amount", "nothing_arrives"): "non-positive receive amount",
-    **{("invalid_client", reason.value): f"Signature validation error: {reason.value}" for reason in Reason},
+# Clients tell errors apart by these words, which are those of Rafiki: by status and code, or also by reason. All other
+# descriptions are the code in words.
+DESCRIPTIONS: Mapping[tuple[int, str] | tuple[int, str, str], str] = {
+    (401, "invalid_token"): "Invalid Token",
+    (400, "invalid_receiver"): "invalid receiver",
+    (403, "limit_exceeded"): "unauthorized",
+    (403, "insufficient_funds", "wallet"): "unauthorized",
+    (400, "invalid_amount", "nothing_arrives"): "non-positive receive amount",
+    **{(401, "invalid_client", reason.value): f"Signature validation error: {reason.value}" for reason in Reason},
 }
 # A client that may not do something must learn why without reading sentences.
 REASON_REQUIRED: Final = (401, 403)
@@ -108,7 +108,7 @@ class ErrorResponse(DomainError):
         super().__init__(hint, **{"hint": hint, **(details or {})})
         self.status = status
         self.code = code
-        self.description = description_of(code, reason)
+        self.description = description_of(status, code, reason)
         self.headers = headers or {}
 
     @property
@@ -117,10 +117,10 @@ class ErrorResponse(DomainError):
         return str(self)
 
 
-def description_of(code: str, reason: str | None) -> str:
-    """The fixed words for a code and reason."""
-    known = DESCRIPTIONS.get((code, reason)) if reason else None
-    return known or DESCRIPTIONS.get(code) or code.replace("_", " ")
+def description_of(status: int, code: str, reason: str | None) -> str:
+    """The fixed words for a status, code and reason."""
+    known = DESCRIPTIONS.get((status, code, reason)) if reason else None
+    return known or DESCRIPTIONS.get((status, code)) or code.replace("_", " ")
 
 
 def error_response(error: DomainError) -> ErrorResponse:
