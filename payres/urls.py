@@ -14,6 +14,9 @@ RECEIVER = re.compile(r"https?://.+/incoming-payments/.+")
 ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)")
+# An application's own scheme is a domain of its maker backwards (RFC 8252 section 7.1). Without a period it is none
+# (section 8.4): nothing has one that browsers run or read by themselves, such as javascript, data, file and blob.
+APP_URL = re.compile(r"([A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+):/.*")
 # What no host has. Browsers take a backslash for a slash, so that what follows it would only look like the host's end.
 NO_HOST = re.compile(r"[\\<>^|%]")
 
@@ -109,6 +112,12 @@ def is_http_url(url: str) -> bool:
     return _split(url) is not None
 
 
+def app_scheme(url: str) -> str | None:
+    """The scheme of a URL that opens an application, such as `com.example.app:/done`; None for any other text."""
+    match = APP_URL.fullmatch(url) if _is_plain(url) else None
+    return match[1].lower() if match else None
+
+
 def new_wallet_path(path: str) -> str:
     """The path of a wallet to be opened, as stored. Raises InvalidRequest, also for what would shadow the API."""
     clean = require_wallet_path(path)
@@ -134,7 +143,7 @@ def require_wallet_path(path: str) -> str:
 
 def _split(url: str) -> SplitResult | None:
     """The parts of an absolute http(s) URL without spaces, controls or user information; None for any other text."""
-    if len(url) > MAX_URL_LENGTH or not url.isprintable() or " " in url:
+    if not _is_plain(url):
         return None
     try:
         parts = urlsplit(url)
@@ -145,6 +154,11 @@ def _split(url: str) -> SplitResult | None:
         return None
     # Also before a longer one is made ASCII, which takes long: that makes none shorter.
     return parts if 0 < len(parts.hostname or "") <= MAX_HOST_LENGTH else None
+
+
+def _is_plain(url: str) -> bool:
+    """Whether a text is short enough for a URL, and without spaces and controls."""
+    return len(url) <= MAX_URL_LENGTH and url.isprintable() and " " not in url
 
 
 def _unescaped(escape: re.Match[str]) -> str:

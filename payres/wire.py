@@ -223,9 +223,12 @@ class ClientInstance(Body, frozen=True, kw_only=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
+    """How the client learns of the decision (RFC 9635 section 2.5.2); sha-256 is also the default of hash_method."""
+
     method: Literal["redirect"]
     uri: Text
     nonce: Nonce
+    hash_method: Literal["sha-256"] | UnsetType = UNSET
 
 
 class Interact(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from payres.http.error_responses import error_response
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
     Urls,
+    app_scheme,
     canonical,
     is_http_url,
     new_wallet_path,
@@ -216,6 +217,37 @@ def test_did_names_the_wallet_in_the_characters_of_a_did(base: str, path: str, d
 )
 def test_http_url_is_absolute_and_harmless(url: str, allowed: bool) -> None:
     assert is_http_url(url) is allowed
+
+
+@pytest.mark.parametrize(
+    ("url", "scheme"),
+    [
+        ("com.example.app:/done", "com.example.app"),
+        ("COM.Example.App:/done?a=b#c", "com.example.app"),
+        ("com.example.app://done", "com.example.app"),
+        ("com.example-1.app+x:/", "com.example-1.app+x"),
+        ("com.example.app:done", None),
+        ("com.example.app:", None),
+        ("com.example.app", None),
+        ("com..app:/done", None),
+        (".com.example:/done", None),
+        ("com.example.:/done", None),
+        ("1.example:/done", None),
+        ("shop.example:8080/done", None),
+        ("com.example.app:/a b", None),
+        ("com.example.app:/\n", None),
+        ("com.example.app;x:/done", None),
+        ("com.example.app'x:/done", None),
+        (" com.example.app:/done", None),
+        ("com.ex\u00e4mple.app:/done", None),
+        (f"com.example.app:/{'x' * MAX_URL_LENGTH}", None),
+        ("https://shop.example/", None),
+        ("javascript:/shop.example", None),
+        ("myapp:/done", None),
+    ],
+)
+def test_scheme_of_an_application_has_a_period(url: str, scheme: str | None) -> None:
+    assert app_scheme(url) == scheme
 
 
 @pytest.mark.parametrize(

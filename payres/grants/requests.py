@@ -14,7 +14,7 @@ from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.retention import GRANT_RETENTION, purge_grants
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
-from payres.urls import Urls, is_http_url
+from payres.urls import Urls, app_scheme, is_http_url
 from payres.wire import (
     Access,
     Continue,
@@ -102,9 +102,18 @@ def _check(work: Work, request: GrantRequest, client: Client, items: list[Access
         raise InvalidClient("A client known by its jwk alone cannot ask for consent; use a wallet address")
     if not request.interact:
         raise InvalidRequest("This access needs the owner's consent: say how to interact", field="interact")
-    if request.interact.finish and not is_http_url(request.interact.finish.uri):
-        raise InvalidRequest("interact.finish.uri must be an absolute http or https URL", field="interact.finish.uri")
+    if request.interact.finish:
+        _check_finish_uri(request.interact.finish.uri)
     return owners[0]
+
+
+def _check_finish_uri(uri: str) -> None:
+    if not is_http_url(uri) and app_scheme(uri) is None:
+        raise InvalidRequest(
+            "interact.finish.uri must be an absolute http or https URL, or open an application by a scheme of its own"
+            " that has a period and is followed by a slash, such as com.example.app:/done",
+            field="interact.finish.uri",
+        )
 
 
 def _check_item(work: Work, item: Access) -> WalletRecord | None:

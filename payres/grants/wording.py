@@ -13,7 +13,7 @@ from payres.amounts import Asset, describe_amount, parse_value
 from payres.clock import DAY, HOUR
 from payres.grants.access import INCLUDING, granted_access
 from payres.grants.intervals import Interval, describe, parse_interval
-from payres.urls import canonical
+from payres.urls import app_scheme, canonical
 from payres.wire import Access, Amount, Limits, OutgoingPaymentAccess, Subject
 
 MAX_NAME_LENGTH = 200
@@ -81,11 +81,18 @@ class Permitted(msgspec.Struct, frozen=True):
 
 
 class ShownUrl(msgspec.Struct, frozen=True):
-    """A URL in three parts, so that a page can stress the host, which says whose it is."""
+    """A URL in three parts, so that a page can stress the host, which says whose it is.
+
+    What opens an application has nothing before its `host`, which is then the scheme.
+    """
 
     before: str
     host: str
     after: str
+
+    @property
+    def is_app(self) -> bool:
+        return not self.before
 
     @property
     def text(self) -> str:
@@ -122,6 +129,9 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 def visible_url(url: str) -> ShownUrl:
     """A URL in plain ASCII: letters that only look like others come out percent-encoded, as do marks of direction."""
     text = quote(url, safe=URL_CHARACTERS)
+    if app_scheme(url) is not None:
+        scheme, colon, rest = text.partition(":")
+        return ShownUrl("", scheme, colon + rest)
     host = urlsplit(text).netloc
     start = text.index("//") + 2
     end = start + len(host)

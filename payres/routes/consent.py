@@ -130,9 +130,6 @@ def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None =
 def _show_request(request: Request, found: ConsentRequest, session: str) -> Response:
     wallet_address = context_of(request).urls.wallet(found.wallet.path)
     finish = found.pending.interaction.finish_uri
-    # Chromium holds the whole chain of redirects after a form to form-action: the client's finish URI, and whatever
-    # its server redirects to from there, which is why the policy cannot name origins here.
-    chain = {"http": "'self' http: https:", "https": "'self' https:"}
     until = found.pending.interaction.expires_at
     values = {
         "access": wording.describe_access(found.grant.access, wallet_address),
@@ -142,8 +139,19 @@ def _show_request(request: Request, found: ConsentRequest, session: str) -> Resp
         "csrf": consent.csrf_token(session),
         "shown": consent.shown_digest(found),
     }
-    form_action = chain[urlsplit(finish).scheme] if finish else "'self'"
-    return render(request, "consent.html", _parties(request, found) | values, form_action=form_action)
+    return render(request, "consent.html", _parties(request, found) | values, form_action=_form_action(finish))
+
+
+def _form_action(finish: str | None) -> str:
+    """Where the form may lead, as a Content-Security-Policy names it.
+
+    Chromium holds the whole chain of redirects after a form to it: the client's finish URI, and whatever its server
+    redirects to from there, which is why it cannot name origins.
+    """
+    if finish is None:
+        return "'self'"
+    scheme = urlsplit(finish).scheme
+    return "'self' http: https:" if scheme == "http" else f"'self' {scheme}:"
 
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:

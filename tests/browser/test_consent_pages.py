@@ -129,6 +129,25 @@ async def test_approve_survives_a_finish_uri_that_redirects_to_another_origin(
     asked.check_finish(client_site.arrivals[0])
 
 
+@pytest.mark.parametrize("decision", ["Approve", "Deny"])
+async def test_decision_leads_into_an_application(wallet_server: Instance, open_page: OpenPage, decision: str) -> None:
+    """The browser is sent to the application's own scheme; that none is installed here does not matter."""
+    asked = ask(wallet_server, "com.example.app:/done?order=17")
+    page = await open_page()
+    await sign_in(page, asked)
+    await expect(page.get_by_text("Afterwards the app com.example.app opens on your device.")).to_be_visible()
+
+    async with page.expect_request("com.example.app:**") as opened:
+        await page.get_by_role("button", name=decision, exact=True).click()
+
+    arrival = (await opened.value).url
+    assert arrival.startswith("com.example.app:/done?order=17&")
+    if decision == "Deny":
+        assert arrival.endswith("&result=grant_rejected")
+    else:
+        assert asked.go_on(asked.check_finish(arrival))[0] == 200
+
+
 async def test_approve_without_finish_uri_ends_here(wallet_server: Instance, open_page: OpenPage) -> None:
     page = await open_page()
     await sign_in(page, ask(wallet_server, None))

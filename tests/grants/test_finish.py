@@ -41,6 +41,8 @@ def test_hash_is_over_four_lines(client_nonce: str, server_nonce: str, reference
         ("https://shop.example/done?q=a%2Fb%26c", {"a": "1"}, "https://shop.example/done?q=a%2Fb%26c&a=1"),
         ("https://shop.example/#/route", {"a": "1"}, "https://shop.example/?a=1#/route"),
         ("http://127.0.0.1:3000/a%20b", {"a": "1"}, "http://127.0.0.1:3000/a%20b?a=1"),
+        ("com.example.app:/done", {"a": "1"}, "com.example.app:/done?a=1"),
+        ("com.example.app:/done?x=1#y", {"a": "1"}, "com.example.app:/done?x=1&a=1#y"),
         ("https://shop.example/", {"hash": "a+b/c="}, "https://shop.example/?hash=a%2Bb%2Fc%3D"),
     ],
 )

@@ -141,6 +141,14 @@ def test_access_that_cannot_be_granted_is_refused(
             "interact.finish.uri",
         ),
         ({"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "https://a b"}}}, "interact.finish.uri"),
+        ({"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "myapp:/done"}}}, "interact.finish.uri"),
+        *(
+            (
+                {"interact": {"start": ["redirect"], "finish": FINISH | {"hash_method": method}}},
+                "interact.finish.hash_method",
+            )
+            for method in ("sha3-512", "SHA-256", "sha-512", "", None, 256, ["sha-256"])
+        ),
         ({"subject": {"sub_ids": []}}, "subject.sub_ids"),
         ({"subject": {"sub_ids": [{"id": "{alice}", "format": "uri"}] * 2}}, "subject.sub_ids"),
         ({"subject": {"sub_ids": [{"id": "a@b.example", "format": "email"}]}}, "subject.sub_ids[0].format"),
@@ -178,6 +186,8 @@ def test_request_that_is_no_json_object_is_refused(shared: Instance, refused: Re
         ([limited(debitAmount=usd("18446744073709551615"), interval="R/2026-01-01T00:00:00Z/P1M")], {}, True),
         ([limited(interval="R-1/P1M/2030-01-01T00:00:00Z")], {}, True),
         ([limited(interval="R11/2096-01-01T00:00:00+01:00/2096-02-01T00:00:00Z")], {}, True),
+        ([spending()], {"interact": {"start": ["redirect"], "finish": FINISH | {"hash_method": "sha-256"}}}, True),
+        ([spending()], {"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "com.example.app:/"}}}, True),
         ([limited(receiver="{payment}", receiveAmount=usd("1"))], {}, True),
         ([limited(receiveAmount=usd("1", "EUR", 4))], {}, True),
         ([limited(receiver="https://elsewhere.example/incoming-payments/1", receiveAmount=usd("1", "EUR"))], {}, True),

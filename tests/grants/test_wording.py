@@ -255,6 +255,8 @@ def test_visible_name_is_short_and_on_one_line(name: str) -> None:
         ("https://paypаl.example/", ("https://", "payp%D0%B0l.example", "/")),
         ("https://a.example/\u202egpj", ("https://", "a.example", "/%E2%80%AEgpj")),
         ("https://a.example/%20x\\<>", ("https://", "a.example", "/%20x%5C%3C%3E")),
+        ("com.example.app:/done", ("", "com.example.app", ":/done")),
+        ("com.example.app://bank.example/", ("", "com.example.app", "://bank.example/")),
     ],
 )
 def test_visible_url_stresses_the_host_in_ascii(url: str, parts: tuple[str, str, str]) -> None:

@@ -282,6 +282,17 @@ async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: st
     assert "You may close this window" in text_of(page)
 
 
+async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
+    path = await site.ask(finish="com.example.app://bank.example/done")
+    fields = await site.open_signed_in(path)
+    assert "Afterwards the app com.example.app opens on your device." in text_of(await site.browser.get(path))
+
+    answer = await site.submit(path, "deny", **fields)
+
+    assert answer.headers["location"] == "com.example.app://bank.example/done?result=grant_rejected"
+    assert "Continue to the app com.example.app" in text_of(await site.browser.get(path))
+
+
 async def test_finish_uri_with_other_letters_is_sent_in_ascii(site: Site) -> None:
     path = await site.ask(finish="https://shop.example/fertig?für=alle")
     answer = await site.submit(path, "deny", **await site.open_signed_in(path))
@@ -727,6 +738,7 @@ async def test_every_answer_keeps_out_of_frames_and_caches(site: Site) -> None:
         ("https://shop.example/done", "form-action 'self' https:"),
         ("HTTP://127.0.0.1:8000/done", "form-action 'self' http: https:"),
         ("https://shop.example/;script-src%20*", "form-action 'self' https:"),
+        ("COM.example.app:/;script-src%20*", "form-action 'self' com.example.app:"),
     ],
 )
 async def test_policy_lets_forms_lead_to_the_client(site: Site, finish: str | None, policy: str) -> None:
