@@ -124,8 +124,9 @@ def use_reference(tx: Transaction, interaction_id: str) -> None:
 
 
 def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[SpendingRecord]:
-    """One record for each asset of receivers, the last used one first."""
-    return SPENDING.list(tx, "WHERE grant_id = ? AND window_start = ? ORDER BY changed_at DESC", grant_id, window_start)
+    """One record for each asset of receivers of which not everything came back, the last used one first."""
+    where = "WHERE grant_id = ? AND window_start = ? AND (debit > 0 OR receive > 0) ORDER BY changed_at DESC"
+    return SPENDING.list(tx, where, grant_id, window_start)
 
 
 def add_spending(

@@ -172,8 +172,18 @@ def test_spent_is_summed_over_assets_for_debit_and_kept_apart_for_receive(tx: Tr
     assert spent_in_window(tx, GRANT, NO_INTERVAL, USD) == Spent(30, 9, USD)
     assert spent_in_window(tx, GRANT, NO_INTERVAL, Asset("CHF", 2)) == Spent(30, 0, Asset("CHF", 2))
     add_spending(tx, GRANT, NO_INTERVAL, "USD", 2, -10, -9, NOW + 2)
-    assert spent_in_window(tx, GRANT, NO_INTERVAL) == Spent(20, 0, USD)
+    assert spent_in_window(tx, GRANT, NO_INTERVAL) == Spent(20, 17, EUR)
     assert spent_in_window(tx, GRANT, MARCH) is None
+
+
+def test_nothing_is_spent_when_all_that_was_counted_came_back(tx: Transaction) -> None:
+    spend(tx, MARCH, 10, 9)
+    spend(tx, MARCH, -10, -9)
+    assert spent_in_window(tx, GRANT, MARCH) is None
+    assert spent_in_window(tx, GRANT, MARCH, USD) is None
+    assert refusal_of(tx, Limits(debit_amount=in_usd(10), interval=MONTHLY), payment(10)) is None
+    spend(tx, MARCH, 1, 0)
+    assert spent_in_window(tx, GRANT, MARCH) == Spent(1, 0, USD)
 
 
 @given(
