@@ -20,6 +20,7 @@ from payres.limits import (
     MAX_NONCE_LENGTH,
     MAX_URL_LENGTH,
 )
+from payres.member_names import repeated_member
 
 T = TypeVar("T")
 Scale = Annotated[int, Meta(ge=0, le=255)]
@@ -70,7 +71,7 @@ class IncomingPaymentRequest(Body, frozen=True, kw_only=True):
     wallet_address: Text | UnsetType = UNSET
     incoming_amount: Amount | UnsetType = UNSET
     expires_at: Text | UnsetType = UNSET
-    metadata: Raw = Raw()
+    metadata: Raw | UnsetType = UNSET
 
 
 class QuoteRequest(Body, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
     quote_id: Text | UnsetType = UNSET
     incoming_payment: Text | UnsetType = UNSET
     debit_amount: Amount | UnsetType = UNSET
-    metadata: Raw = Raw()
+    metadata: Raw | UnsetType = UNSET
 
 
 # Resources (Specification 2)
@@ -219,7 +220,7 @@ class ClientInstance(Body, frozen=True, kw_only=True):
     """The object form of `client`: exactly one member."""
 
     wallet_address: Text | UnsetType = UNSET
-    jwk: Raw = Raw()
+    jwk: object = UNSET
 
 
 class Finish(msgspec.Struct, frozen=True):
@@ -295,19 +296,23 @@ encode = msgspec.json.Encoder().encode
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """The struct in a body. Refuses malformed JSON and wrong members with 400, naming the field."""
+    """The struct in a body. Refuses malformed JSON, and wrong and repeated members, with 400, naming the field."""
     if not body:
         raise InvalidRequest("There is no body: send a JSON object, {} if it has no members", field="body")
     try:
-        return decoder.decode(body)
+        asked = decoder.decode(body)
+        # Without escapes, each member has a colon of its own, here as in the struct: nearly always there are as many.
+        if b"\\" in body or body.count(b":") != encode(asked).count(b":"):
+            _check_members(body)
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
         raise InvalidRequest(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         if UNPAIRED_SURROGATE.match(body):  # of one near its end, the decoder says that the body was truncated
             says = "The body has an unpaired surrogate such as \\ud800, which stands for no character"
             raise InvalidRequest(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
         raise InvalidRequest(f"The body is not valid JSON: {error}", field="body") from error
+    return asked
 
 
 def value_in(amount: Amount, asset: Asset, field: str) -> int:
@@ -328,16 +333,16 @@ def value_in(amount: Amount, asset: Asset, field: str) -> int:
     return value
 
 
-def metadata_text(raw: Raw) -> str | None:
+def metadata_text(raw: Raw | UnsetType) -> str | None:
     """The metadata object exactly as the client wrote it, or None when left out.
 
     Refuses with 400 what is no object, and one that is too long or too deep.
 
     What is in it is nobody's business here: numbers are not read, since JSON bounds none of them (RFC 8259 section 6).
     """
-    data = bytes(raw)
-    if not data:
+    if raw is UNSET:
         return None
+    data = bytes(raw)
     if len(data) > MAX_METADATA_BYTES:
         sentence = f"metadata may have at most {MAX_METADATA_BYTES} bytes as it is written, and this has {len(data)}"
         raise InvalidRequest(sentence, field="metadata")
@@ -349,6 +354,13 @@ def metadata_text(raw: Raw) -> str | None:
         return data.decode("utf-8")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _metadata_refusal() from error
+
+
+def _check_members(body: bytes) -> None:
+    """Raises InvalidRequest for a repeated member (RFC 7493 section 2.3); of two, clients could mean either."""
+    member = repeated_member(body)
+    if member is not None:
+        raise InvalidRequest(f"The body has {member} twice: send each member once", field=member)
 
 
 def _is_shallow(data: bytes) -> bool:

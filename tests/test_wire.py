@@ -108,7 +108,7 @@ def test_misspelt_members_are_refused_where_they_would_matter(members: dict[str,
 def test_metadata_is_kept_as_it_was_written(text: str) -> None:
     request = wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), f'{{"metadata":{text}}}'.encode())
     assert wire.metadata_text(request.metadata) == text
-    assert wire.metadata_text(Raw()) is None
+    assert wire.metadata_text(UNSET) is None
 
 
 @pytest.mark.parametrize(
@@ -179,3 +179,80 @@ def test_value_must_be_above_zero_and_in_the_asset(value: str, code: str, scale:
 @pytest.mark.parametrize(("value", "expected"), [("1", 1), ("007", 7), ("18446744073709551615", 2**64 - 1)])
 def test_value_is_read_in_full(value: str, expected: int) -> None:
     assert value_in(Amount(value=value, asset_code="USD", asset_scale=2), Asset("USD", 2), "x") == expected
+
+
+TEXTS = st.text(st.sampled_from('ab:"\\/,{} é\n'), max_size=6)
+NAMES = ("walletAddress", "expiresAt", "metadata")
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[str, bool]:
+    """A body of a new incoming payment as some program might write it, and whether it has a member twice."""
+
+    def text(value: str, own: str) -> str:
+        """The string with some of the characters of `own` escaped."""
+        plain = json.dumps(value, ensure_ascii=draw(st.booleans()))[1:-1]
+        return '"' + "".join(f"\\u{ord(c):04x}" if c in own and draw(st.booleans()) else c for c in plain) + '"'
+
+    blank = st.sampled_from(("", " ", "\n\t"))
+    names = draw(st.lists(st.sampled_from(NAMES), max_size=4))
+    members = []
+    for name in names:
+        value = text(draw(TEXTS) + "x", ":a")
+        if name == "metadata":
+            value = f'{{"a":{value}{draw(blank)},"a"{draw(blank)}:{value}}}'
+        members.append(f"{text(name, 'ae')}{draw(blank)}:{draw(blank)}{value}")
+    return "{" + ",".join(members) + "}", len(set(names)) < len(names)
+
+
+@given(written())
+def test_decode_takes_each_member_once(body: tuple[str, bool]) -> None:
+    says, is_repeated = body
+    decoder = msgspec.json.Decoder(IncomingPaymentRequest)
+    if is_repeated:
+        with pytest.raises(DomainError, match="twice") as refusal:
+            wire.decode(decoder, says.encode())
+        assert refusal.value.details["field"] in NAMES
+    else:
+        assert wire.decode(decoder, says.encode())
+
+
+@pytest.mark.parametrize(
+    ("shape", "body", "field"),
+    [
+        (
+            IncomingPaymentRequest,
+            '{"incomingAmount":{"value":"1","value":"1","assetCode":"A","assetScale":2}}',
+            "value",
+        ),
+        (IncomingPaymentRequest, '{"incomingAmount":{"value":"1","assetCode":"A","assetScale":2,"x":1,"x":2}}', "x"),
+        (GrantRequest, '{"client":{"jwk":{"kid":"a","kid":"b"}}}', "kid"),
+        (GrantRequest, '{"client":"c","display":{"name":"a","name":"b"}}', "name"),
+        (GrantRequest, '{"client":"c","interact":{"start":[],"start":[]}}', "start"),
+        (ContinueRequest, '{"interact_ref":"a","interact_ref":"b"}', "interact_ref"),
+    ],
+)
+def test_decode_finds_a_repeated_member_at_every_depth(shape: type[msgspec.Struct], body: str, field: str) -> None:
+    with pytest.raises(DomainError, match="twice") as refusal:
+        wire.decode(msgspec.json.Decoder(shape), body.encode())
+    assert refusal.value.details["field"].rpartition(".")[2] == field
+
+
+def test_decode_reads_ordinary_bodies_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for repeated members takes ten times as long as decoding, so it is done only where there may be some."""
+    monkeypatch.delattr(wire, "repeated_member")
+    amount = {"value": "1", "assetCode": "USD", "assetScale": 2}
+    payment = {"walletAddress": "https://pay.example:8443/alice", "metadata": {"note": "10:30", "b": [{"c": ":"}]}}
+    for shape, body in (
+        (IncomingPaymentRequest, payment | {"incomingAmount": amount, "expiresAt": "2026-01-01T00:00:00Z"}),
+        (OutgoingPaymentRequest, payment | {"quoteId": "https://pay.example/quotes/1"}),
+        (QuoteRequest, {"walletAddress": "w", "receiver": "https://r", "method": "ilp", "debitAmount": amount}),
+        (
+            GrantRequest,
+            {"client": "https://c", "access_token": {"access": [SPENDING | {"limits": {"receiver": "r:"}}]}},
+        ),
+        (GrantRequest, {"client": {"jwk": {"kid": "a", "x": None}}}),
+        (ContinueRequest, {"interact_ref": "a"}),
+    ):
+        for separators in ((",", ":"), (", ", " : ")):
+            assert wire.decode(msgspec.json.Decoder(shape), json.dumps(body, separators=separators).encode())

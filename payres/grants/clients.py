@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
+from msgspec import UNSET
 
 from payres.clock import SECOND
 from payres.errors import InvalidClient
@@ -33,15 +34,15 @@ class Client(msgspec.Struct, frozen=True):
 def identify(urls: Urls, client: str | ClientInstance) -> Client:
     """The client that a grant request names. Raises InvalidClient."""
     wallet_address = client if isinstance(client, str) else client.wallet_address or None
-    jwk = b"" if isinstance(client, str) else bytes(client.jwk)
-    if bool(wallet_address) == bool(jwk):
+    jwk = UNSET if isinstance(client, str) else client.jwk
+    if bool(wallet_address) == (jwk is not UNSET):
         raise _invalid_client("client must be a wallet address, or an object with exactly one of walletAddress and jwk")
     if wallet_address:
         if not is_http_url(wallet_address):
             raise _invalid_client("client must be a wallet address: an absolute http or https URL")
         return Client(_identity(urls, wallet_address), wallet_address, None)
     try:
-        key = parse_jwk(jwk)
+        key = parse_jwk(msgspec.json.encode(jwk))
     except ValueError as error:
         raise _invalid_client(f"client.jwk: {error}") from error
     return Client(thumbprint(key), None, encode_jwk(key))

@@ -74,8 +74,8 @@ def current_window(limits: Limits | None, now: int) -> int | None:
 
 
 def spent_in_window(tx: Transaction, grant_id: str, window: int, receive_asset: Asset | None = None) -> Spent | None:
-    """The sums of a window, or None when nothing was spent or all came back. debit counts payments to receivers of every asset;
-    receive those in `receive_asset`, or in the asset last paid to."""
+    """The sums of a window, or None when nothing was spent that did not come back. debit counts payments to receivers
+    of every asset; receive those in `receive_asset`, or in the asset last paid to."""
     records = grants.spending(tx, grant_id, window)
     if not records:
         return None

@@ -272,6 +272,8 @@ INVENTORY: dict[str, list[str]] = {
     "duplicate JSON keys": [
         "attacks/test_hostile_input.py::test_duplicate_json_keys",
         "attacks/test_hostile_input.py::test_duplicate_json_keys_in_the_limits_of_a_grant",
+        "attacks/test_hostile_input.py::test_duplicate_json_keys_in_metadata_are_the_clients_own",
+        "test_wire.py::test_decode_takes_each_member_once",
     ],
     "duplicate headers": ["attacks/test_hostile_input.py::test_duplicate_headers"],
     "request smuggling": [

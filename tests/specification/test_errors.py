@@ -89,6 +89,7 @@ NASTY = {
     "objects without end": b'{"walletAddress":' * 3_000,
     "a number without end": b"1" * 30_000,
     "all members null": b'{"walletAddress":null,"receiver":null,"method":null,"metadata":null}',
+    "a member twice": b'{"walletAddress":"a","walletAddress":"a","receiver":"r","method":"ilp"}',
     "half of a surrogate pair": b'{"walletAddress":"\\ud800"}',
 }
 
