@@ -90,6 +90,10 @@ class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
     metadata: Raw | UnsetType = UNSET
 
 
+class CompletionRequest(msgspec.Struct, frozen=True):
+    """It asks for nothing; what members there are, nobody reads."""
+
+
 # Resources (Specification 2)
 
 

@@ -13,11 +13,13 @@ from payres.payments import incoming as rules
 from payres.routes import representations, resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.requests import read_body
+from payres.routes.requests import read_json_body
 from payres.store import incoming
 from payres.store.work import Work
 from payres.terms import Offer
-from payres.wire import IncomingPayment, IncomingPaymentRequest, PublicIncomingPayment
+from payres.wire import CompletionRequest, IncomingPayment, IncomingPaymentRequest, PublicIncomingPayment, decode
+
+COMPLETION_REQUEST = msgspec.json.Decoder(CompletionRequest)
 
 
 async def create(request: Request) -> Response:
@@ -40,8 +42,9 @@ async def read(request: Request) -> Response:
 async def complete(request: Request) -> Response:
     """POST /incoming-payments/{id}/complete: 200 without methods."""
     context = context_of(request)
-    body = await read_body(request)
+    body = await read_json_body(request)
     caller = await authorize(request, body, "incoming-payment", "complete")
+    decode(COMPLETION_REQUEST, body or b"{}")
     unit = partial(_complete, caller=caller, payment_id=request.path_params["id"])
     return json_response(await context.database.write(unit))
 

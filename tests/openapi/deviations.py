@@ -70,7 +70,7 @@ LIST = ("list-incoming-payments", "list-outgoing-payments")
 CONTINUE = ("post-continue", "delete-continue")
 TOKEN = ("post-token", "delete-token")
 SIGNED = (*CREATE, *READ, *LIST, "complete-incoming-payment", "post-request", *CONTINUE, *TOKEN)
-WITH_BODY = (*CREATE, "post-request", "post-continue")
+WITH_BODY = (*CREATE, "complete-incoming-payment", "post-request", "post-continue")
 PUBLIC = ("get-wallet-address", "get-wallet-address-keys")
 DID = "get-wallet-address-did-document"
 
@@ -81,6 +81,12 @@ DEVIATIONS = (
         "invalid_request",
         "Among all that creates and lists, the document has a 400 for quotes only. The others have rules to break too, "
         "one of them on the length of `metadata`",
+    ),
+    Deviation(
+        ("complete-incoming-payment",),
+        400,
+        "invalid_request",
+        "Completing needs no body, and the document has none; what is sent all the same must be JSON",
     ),
     Deviation(
         ("create-incoming-payment", "create-outgoing-payment"),

@@ -249,6 +249,28 @@ def test_complete_ends_the_payment_and_may_be_repeated(shared: Instance, refused
     refused(shared.client.post("/quotes", body, quote_token), 400, "invalid_receiver", field="receiver")
 
 
+@pytest.mark.parametrize("body", [b"done", b"{", b"[]", b'"text"', b"null", b'{"a":1,"a":2}'])
+def test_complete_takes_no_body_that_is_no_json_object(shared: Instance, refused: Refused, body: bytes) -> None:
+    url = shared.client.create_incoming_payment(shared.wallet("bob"))["id"]
+    token = token_for(shared, "complete")
+    refused(shared.client.request("POST", f"{url}/complete", token=token, raw=body), 400, "invalid_request")
+    as_text = {"content-type": "text/plain"}
+    answer = shared.client.request("POST", f"{url}/complete", token=token, raw=body, headers=as_text)
+    refused(answer, 415, "unsupported_media_type")
+    for taken in (b"{}", b'{"note":"done"}', b""):
+        answer = shared.client.request("POST", f"{url}/complete", token=token, raw=taken)
+        assert (answer.status_code, answer.json()["completed"]) == (200, True)
+
+
+def test_complete_takes_no_body_of_any_type(shared: Instance) -> None:
+    """Some clients name a media type for a body that they do not send."""
+    url = shared.client.create_incoming_payment(shared.wallet("bob"))["id"]
+    answer = shared.client.request(
+        "POST", f"{url}/complete", token=token_for(shared, "complete"), headers={"content-type": "text/plain"}
+    )
+    assert answer.status_code == 200
+
+
 def test_complete_is_for_whoever_holds_the_access(shared: Instance, refused: Refused) -> None:
     other = shared.new_client("cashier")
     url = create(shared, token_for(shared, "create")).json()["id"]

@@ -235,6 +235,14 @@ def completed_as_read(world: World) -> httpx2.Response:
     return world.read_incoming(world.completed())
 
 
+def complete_with_body(body: bytes) -> Send:
+    def send(world: World) -> httpx2.Response:
+        token = world.token("incoming-payment", "complete")
+        return world.client.request("POST", f"{world.incoming()}/complete", raw=body, token=token)
+
+    return send
+
+
 def complete_twice(world: World) -> httpx2.Response:
     url = world.incoming(usd(500))
     first = world.complete(url)
@@ -671,6 +679,8 @@ ROWS: list[Row] = [
     keeps("2.3.12 3.3", "as it is read then", completed_as_read, 200, values={"completed": True, "methods": []}),
     keeps("4.6.2", "twice", complete_twice, 200, values={"completed": True}),
     keeps("4.6.1 4.6.3", "by another client that may", complete_what_other_made, 200, values={"completed": True}),
+    keeps("4.6.4", "an empty object", complete_with_body(b"{}"), 200, values={"completed": True}),
+    breaks("4.6.4 7.4", "a body that is no JSON", complete_with_body(b"done"), 400, "invalid_request", field="body"),
     breaks("3.3 4.6.2", "an expired one", lambda world: world.complete(world.expired()), 409, "wrong_state"),
     breaks(
         "3.3",
