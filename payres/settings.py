@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     continue_wait: MaybeSeconds = 5
     access_token_lifetime: Seconds = 600
     interaction_lifetime: Seconds = 600
-    quote_lifetime: Seconds = 300
+    quote_lifetime: Seconds = 900
     incoming_payment_lifetime: Seconds = 2592000
     signature_max_age: Seconds = 300
     allow_private_hosts: bool = False
@@ -59,6 +59,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     trusted_proxies: str = "127.0.0.1"
     rates_url: str = ""
     rates_max_age: RatesAge = 300
+
+    @property
+    def effective_quote_lifetime(self) -> int:
+        """Seconds that a quote is valid: an owner who decides in time must not approve one that has expired."""
+        return max(self.quote_lifetime, self.interaction_lifetime)
 
 
 def load_settings(

@@ -22,6 +22,12 @@ def load(
     return load_settings(flags, environment or {}, file)
 
 
+@pytest.mark.parametrize(("quote", "interaction", "effective"), [(900, 600, 900), (300, 600, 600), (900, 1200, 1200)])
+def test_quote_lives_at_least_as_long_as_an_interaction(quote: int, interaction: int, effective: int) -> None:
+    settings = load({"quote_lifetime": quote, "interaction_lifetime": interaction})
+    assert (settings.quote_lifetime, settings.effective_quote_lifetime) == (quote, effective)
+
+
 def test_defaults_are_those_of_a_first_try() -> None:
     assert load() == Settings()
     assert msgspec.to_builtins(load()) == {
@@ -33,7 +39,7 @@ def test_defaults_are_those_of_a_first_try() -> None:
         "continue_wait": 5,
         "access_token_lifetime": 600,
         "interaction_lifetime": 600,
-        "quote_lifetime": 300,
+        "quote_lifetime": 900,
         "incoming_payment_lifetime": 2_592_000,
         "signature_max_age": 300,
         "allow_private_hosts": False,

@@ -15,7 +15,7 @@ from payres.wire import QuoteRequest
 
 
 def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> tuple[WalletRecord, QuoteRecord]:
-    """A quote for `quote_lifetime`, or until the receiver expires; `offer` is what a receiver on another server gets.
+    """A quote, valid until its lifetime is over or the receiver expires; `offer` is what one on another server gets.
 
     Raises InvalidRequest, InvalidReceiver, InvalidAmount. Specification 4.7.
     """
@@ -25,7 +25,7 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
         receiver = open_receiver(work, asked.receiver, "receiver")
         terms = local_terms(work, wallet, receiver, asked.debit_amount or None, asked.receive_amount or None)
         offer = Offer(terms, receiver.payment.expires_at)
-    latest = work.now + work.settings.quote_lifetime * SECOND
+    latest = work.now + work.settings.effective_quote_lifetime * SECOND
     expires_at = latest if offer.expires_at is None else min(latest, offer.expires_at)
     quote = QuoteRecord(
         id=work.new_id(),

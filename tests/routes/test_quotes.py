@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import pytest
 from payres.clock import format_time, parse_time
 from payres.operator import assets, wallets
 from payres.testing.client import Client
-from payres.testing.instance import Instance
+from payres.testing.instance import Instance, run_instance
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]
@@ -95,6 +96,24 @@ def test_quote_without_an_amount_is_for_what_remains(payres: Instance, refused: 
 def test_quote_expires_no_later_than_its_receiver(shared: Instance) -> None:
     expires_at = format_time(shared.clock.now() + 20 * SECOND)
     assert create(shared, receiver_of(shared, 5, expiresAt=expires_at)).json()["expiresAt"] == expires_at
+
+
+@pytest.mark.parametrize("settings", [{}, {"quote_lifetime": 300}, {"interaction_lifetime": 1200}], ids=str)
+def test_quote_waits_for_an_owner_who_takes_all_the_time_there_is(tmp_path: Path, settings: dict[str, int]) -> None:
+    with run_instance(tmp_path / "payres.db", **settings) as payres:
+        alice = payres.wallet("alice")
+        interaction = payres.context.settings.interaction_lifetime
+        asked = payres.client.request_grant(
+            {"type": "outgoing-payment", "actions": ["create"], "identifier": alice}, interact={"start": ["redirect"]}
+        ).json()
+        quote = create(payres, receiver_of(payres, 500)).json()
+        payres.clock.advance(interaction - 1)
+        payres.approve(asked["interact"]["redirect"])
+        follow_up = asked["continue"]
+        token = payres.client.post(follow_up["uri"], None, follow_up["access_token"]["value"]).json()["access_token"]
+        body = {"walletAddress": alice, "quoteId": quote["id"]}
+        answer = payres.client.post("/outgoing-payments", body, token["value"])
+        assert answer.status_code == 201, answer.text
 
 
 def test_quote_charges_the_fee_of_the_senders_asset(shared: Instance, refused: Refused) -> None:

@@ -28,7 +28,9 @@ from tests.works import work_at
 
 START = 1_700_000_000 * SECOND
 HOLDS = 300
-SETTINGS = Settings(base_url="http://h", quote_lifetime=HOLDS, incoming_payment_lifetime=1000 * 86400)
+SETTINGS = Settings(
+    base_url="http://h", quote_lifetime=HOLDS, interaction_lifetime=HOLDS, incoming_payment_lifetime=1000 * 86400
+)
 URLS = Urls(SETTINGS.base_url)
 KEY = encode_jwk(jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw()))
 
