@@ -7,10 +7,12 @@ from urllib.parse import quote
 from uuid import UUID
 
 import httpx2
+import msgspec
 import pytest
 
 from payres.clock import format_time, parse_time
 from payres.operator import wallets
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 
@@ -247,6 +249,19 @@ def test_complete_ends_the_payment_and_may_be_repeated(shared: Instance, refused
     quote_token = shared.client.grant({"type": "quote", "actions": ["create"], "identifier": shared.wallet("alice")})
     body = {"walletAddress": shared.wallet("alice"), "receiver": created["id"], "method": "ilp"}
     refused(shared.client.post("/quotes", body, quote_token), 400, "invalid_receiver", field="receiver")
+
+
+def test_metadata_can_be_read_by_whoever_knows_the_url(shared: Instance, stranger: httpx2.Client) -> None:
+    """As docs/integrating.md says: servers that pay need to read what they pay, so nobody is asked."""
+    url = shared.client.create_incoming_payment(shared.wallet("bob"), metadata={"order": "17"})["id"]
+    key = generate_private_key()
+    jwk = jwk_from_public_bytes("key", key.public_key().public_bytes_raw())
+    nobody = Client("", key, jwk, shared.base_url, shared.clock, shared.approve)
+    access = {"type": "incoming-payment", "actions": ["read-all"]}
+    token = nobody.grant(access, client={"jwk": msgspec.to_builtins(jwk)}, interact=None)
+    assert nobody.get(url, token).json()["metadata"] == {"order": "17"}
+    nobody.close()
+    assert "metadata" not in stranger.get(url).json()
 
 
 @pytest.mark.parametrize("body", [b"done", b"{", b"[]", b'"text"', b"null", b'{"a":1,"a":2}'])
