@@ -69,6 +69,10 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_grants.py::test_continuation_is_for_the_client_that_asked",
         "routes/test_consent.py::test_decided_page_gives_the_reference_to_the_owner_only",
     ],
+    "completing another client's bill": [
+        "attacks/test_owners.py::test_bill_completed_by_another_client",
+        "routes/test_access_matrix.py::test_access",
+    ],
     "access that adds up to more": [
         "routes/test_access_matrix.py::test_all_other_access_together_opens_nothing",
         "routes/test_access_matrix.py::test_items_of_one_grant_count_each_for_its_wallet_address",
