@@ -109,6 +109,7 @@ INVENTORY: dict[str, list[str]] = {
         "grants/test_sign_in.py::test_check_password_counts_guesses_that_come_at_once",
         "grants/test_passwords.py::test_verify_password_works_as_hard_when_there_is_nothing_to_verify",
     ],
+    "passwords of the demo wallets": ["cli/test_server.py::test_serve_demo_is_for_this_machine_alone"],
     "consent swap": [
         "routes/test_consent.py::test_consent_is_for_what_was_shown",
         "routes/test_consent.py::test_what_was_shown_of_another_request_is_not_consent",
