@@ -108,7 +108,7 @@ create index signature_nonce_expiry on signature_nonce (expires_at);
 
 -- Grants. access is the JSON array of access items exactly as granted. States move one way:
 -- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. purge_at is when the row may be
--- deleted; null, and the grant stays, once its owner has approved it or something was created with it.
+-- deleted; null, and the grant stays, once it was issued after its owner's approval or something was created with it.
 create table "grant" (
   id text primary key,
   client_id integer not null references client,

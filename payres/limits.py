@@ -68,6 +68,11 @@ MAX_IDEMPOTENCY_KEY_LENGTH: Final = 255
 # Characters of a password.
 MAX_PASSWORD_LENGTH: Final = 1024
 
+# Grants.
+
+# Seconds in which a client continues a grant once its owner has approved it; after that the approval has lapsed.
+APPROVAL_SECONDS: Final = 3600
+
 # Signatures and keys.
 
 # Signatures of one request that are examined.

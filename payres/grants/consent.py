@@ -10,14 +10,15 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.clock import MINUTE
+from payres.clock import MINUTE, SECOND
 from payres.errors import InsufficientAccess, InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
 from payres.grants.passwords import wrong_password
 from payres.identifiers import hash_secret
+from payres.limits import APPROVAL_SECONDS
 from payres.store import clients, grants, sessions, wallets
 from payres.store.clients import ClientRecord
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.retention import DENIED_GRANT_RETENTION
+from payres.store.retention import DECIDED_GRANT_RETENTION
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
@@ -160,18 +161,28 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     if approve:
         reference = work.new_secret()
         changed = grants.change_state(work, grant.id, "pending", "approved")
-        grants.keep_grant(work, grant.id)
     else:
         reference = None
         changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
-        grants.set_purge_at(work, grant.id, work.now + DENIED_GRANT_RETENTION)
     assert changed
+    grants.set_purge_at(work, grant.id, work.now + DECIDED_GRANT_RETENTION)
     grants.decide_interaction(work, interaction.id, reference, work.now)
     return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
 
 
-def finish_link(urls: Urls, pending: Pending) -> str | None:
-    """The redirect of a decision already made, as it was then; None once the client used it or with no finish URI."""
+def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
+    """Whether the client has let the time pass in which it could continue the grant that was approved."""
+    decided_at = interaction.decided_at
+    return grant.state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
+
+
+def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
+    """The redirect of a decision already made, as it was then.
+
+    None with no finish URI, and for an approval that the client used or let lapse.
+    """
+    if has_lapsed(pending.grant, pending.interaction, now):
+        return None
     reference = pending.interaction.reference
     if pending.grant.state == "denied" or (pending.grant.state == "approved" and reference is not None):
         return _redirect(urls, pending.interaction, reference)

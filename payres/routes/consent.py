@@ -150,9 +150,11 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
     """What became of a request. Only its owner sees more than that, and the link that finishes it: following that link
     continues the grant."""
     context = context_of(request)
-    link = consent.finish_link(context.urls, found.pending) if found.session else None
+    now = context.clock.now()
+    link = consent.finish_link(context.urls, found.pending, now) if found.session else None
+    lapsed = consent.has_lapsed(found.grant, found.pending.interaction, now)
     values = {
-        "state": found.grant.state,
+        "state": "lapsed" if lapsed else found.grant.state,
         "repeated": status == 409,
         "link": link,
         "finish": wording.visible_url(link) if link else None,

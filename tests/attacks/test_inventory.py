@@ -64,6 +64,9 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_grants.py::test_continuation_needs_its_token",
     ],
     "reuse of an interact_ref": ["routes/test_grants.py::test_reference_is_good_once"],
+    "use of an old interact_ref": [
+        "routes/test_grants.py::test_approval_lapses_when_it_is_not_continued_within_an_hour"
+    ],
     "theft of an interact_ref": [
         "routes/test_grants.py::test_reference_of_another_grant_is_refused",
         "routes/test_grants.py::test_continuation_is_for_the_client_that_asked",

@@ -418,6 +418,20 @@ async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) ->
         assert "shop.example" not in page.text
 
 
+async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
+    path = await site.ask()
+    await site.submit(path, "approve", **await site.open_signed_in(path))
+    site.clock.advance(3600)
+    await site.sign_in(await site.ask())
+
+    page = await site.browser.get(path)
+
+    assert page.status_code == 200
+    assert "Lapsed" in text_of(page)
+    assert "did not come back for it in time. It allows nothing." in text_of(page)
+    assert "shop.example/done" not in page.text
+
+
 @pytest.mark.parametrize("choice", ["sign-in", "approve", "deny"])
 async def test_expired_request_is_refused_kindly(site: Site, choice: str) -> None:
     path = await site.ask()
