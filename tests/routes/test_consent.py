@@ -503,7 +503,7 @@ async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
     page = await site.browser.get(path)
 
     assert page.status_code == 200
-    assert "Lapsed" in text_of(page)
+    assert "Expired" in text_of(page)
     assert "did not come back for it in time. It allows nothing." in text_of(page)
     assert "shop.example/done" not in page.text
 
