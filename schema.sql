@@ -50,6 +50,7 @@ create unique index account_of_operator on account (asset_id, kind) where kind i
 create index account_of_asset on account (asset_id);
 
 -- Wallet addresses. path is what follows the base URL, lower-case; password_hash lets the owner sign in for consent.
+-- unlocked_at is when the counts of wrong passwords were last cleared.
 create table wallet_address (
   id integer primary key,
   path text not null unique,
@@ -58,7 +59,8 @@ create table wallet_address (
   account_id integer not null unique references account,
   password_hash text,
   state text not null default 'active' check (state in ('active', 'inactive')),
-  created_at integer not null
+  created_at integer not null,
+  unlocked_at integer
 ) strict;
 
 -- Public Ed25519 keys of wallet addresses here; x is the base64url of the 32 bytes, as in a JWK. A kid may come back after revocation.
@@ -108,7 +110,7 @@ create index signature_nonce_expiry on signature_nonce (expires_at);
 
 -- Grants. access is the JSON array of access items exactly as granted. States move one way:
 -- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. purge_at is when the row may be
--- deleted; null, and the grant stays, once its owner has approved it or something was created with it.
+-- deleted; null, and the grant stays, once it was issued after its owner's approval or something was created with it.
 create table "grant" (
   id text primary key,
   client_id integer not null references client,
@@ -161,6 +163,16 @@ create table session (
 ) strict, without rowid;
 create index session_expiry on session (expires_at);
 create index session_of_wallet on session (wallet_address_id);
+
+-- Browsers that owners have signed in with: others' wrong passwords do not lock the owner out of them. Each has a secret
+-- for each wallet.
+create table known_browser (
+  id_hash blob primary key,
+  wallet_address_id integer not null references wallet_address,
+  expires_at integer not null
+) strict, without rowid;
+create index known_browser_expiry on known_browser (expires_at);
+create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
 
 -- Incoming payments. received is the total paid in; `payres ledger check` proves that the transfers agree.
 create table incoming_payment (

@@ -15,7 +15,7 @@ from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
-from payres.grants.passwords import SignInGuard
+from payres.grants.sign_in import SignInGuard
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.identifiers import Identifiers

@@ -68,6 +68,11 @@ MAX_IDEMPOTENCY_KEY_LENGTH: Final = 255
 # Characters of a password.
 MAX_PASSWORD_LENGTH: Final = 1024
 
+# Grants.
+
+# Seconds in which a client continues a grant once its owner has approved it; after that the approval has lapsed.
+APPROVAL_SECONDS: Final = 3600
+
 # Signatures and keys.
 
 # Signatures of one request that are examined.
@@ -143,5 +148,11 @@ MAX_WRONG_PASSWORDS: Final = 5
 MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
 # Wrong passwords from one address for all wallets.
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
+# Days for which a wallet knows a browser that its owner has signed in with.
+KNOWN_BROWSER_DAYS: Final = 365
+# Browsers that a wallet knows; the one that was used to sign in the longest ago is forgotten.
+MAX_KNOWN_BROWSERS: Final = 32
 # Passwords that are checked at a time: each takes 64 MiB and a core for some tens of milliseconds.
 PASSWORDS_AT_ONCE: Final = 2
+# Those that wait from browsers that are known, and as many from others; the next is answered 503.
+PASSWORDS_WAITING: Final = 32

@@ -10,6 +10,7 @@ import socket
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -20,6 +21,7 @@ from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.settings import Settings
 from payres.store.database_file import server_lock
 from payres.store.wallets import count_wallets
+from payres.urls import is_loopback
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     from payres.http.server import HttpServer
@@ -62,6 +64,8 @@ def serve(session: Session, demo: bool) -> None:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
+    if demo:
+        _require_loopback(session.settings)
     with _listen(session.settings) as listener:
         with server_lock(session.settings.database):
             pass  # a second server fails here, with one sentence; the application takes the lock when it starts
@@ -72,6 +76,17 @@ def serve(session: Session, demo: bool) -> None:
         # What is loaded by now stays to the end; unfrozen, each full collection would look at all of it again.
         gc.freeze()
         server.run(sockets=[listener])
+
+
+def _require_loopback(settings: Settings) -> None:
+    """Raises ClickException where other machines could reach wallets whose passwords are in the README."""
+    reached = {"host": settings.host, "base_url": urlsplit(settings.base_url).hostname or ""}
+    for name, host in reached.items():
+        if not is_loopback(host):
+            raise click.ClickException(
+                f"--demo opens wallets whose passwords everyone knows, and {name} = {getattr(settings, name)} is"
+                " reached from other machines; choose 127.0.0.1, or serve without --demo"
+            )
 
 
 def _allow_connections() -> None:

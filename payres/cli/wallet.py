@@ -136,8 +136,11 @@ def activate(session: Session, path: str) -> None:
 @secret_option(
     "password", None, file_help="A file whose first line is the new password, - for stdin; asked for when left out."
 )
+@click.option(
+    "--forget-browsers", is_flag=True, help="Somebody else had the password: no browser counts as the owner's any more."
+)
 @with_session
-def password(session: Session, path: str, password: str | None) -> None:
+def password(session: Session, path: str, password: str | None, forget_browsers: bool) -> None:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again.
 
     \b
@@ -145,7 +148,19 @@ def password(session: Session, path: str, password: str | None) -> None:
     """
     if password is None:  # the prompt goes to standard error: standard output belongs to the resource
         password = str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
-    _change(session, path, partial(wallets.set_password, password=password))
+    _change(session, path, partial(wallets.set_password, password=password, forget_browsers=forget_browsers))
+
+
+@wallet.command()
+@click.argument("path")
+@with_session
+def unlock(session: Session, path: str) -> None:
+    """Let a wallet's owner sign in again at once, after too many wrong passwords.
+
+    \b
+    Example: payres wallet unlock alice
+    """
+    _change(session, path, wallets.unlock)
 
 
 def _change(session: Session, path: str, unit: Callable[[Work, str], WalletRecord]) -> None:

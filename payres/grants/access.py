@@ -1,8 +1,7 @@
 """Access: which access item of a grant permits what, and whose resources the caller sees. Specification 5.5.
 
 `read-all` includes `read` and `list-all` includes `list`; nothing else implies anything. Without the `-all` form a
-client reads and lists its own resources only, and what it may not see does not exist for it. `complete` is given for a
-wallet address: it reaches what other clients made there.
+client reads, lists and completes its own resources only, and what it may not see does not exist for it.
 """
 
 from collections.abc import Iterator
@@ -39,11 +38,8 @@ class Caller(msgspec.Struct, frozen=True):
             raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
 
     def sees_all(self, wallet_address: str) -> bool:
-        """Whether what other clients made on this wallet address is there for the caller too.
-
-        `complete` is given for a wallet address, not for the client's own; reading and listing have their -all.
-        """
-        needed = INCLUDING.get(self.action, self.action)
+        """Whether what other clients made on this wallet address is there for the caller too, as by an -all action."""
+        needed = INCLUDING.get(self.action)
         return any(needed in item.actions for item in self._covering(wallet_address))
 
     def require_sight(self, wallet_address: str, owner_id: int, hidden: NotFound) -> None:

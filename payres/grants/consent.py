@@ -6,25 +6,27 @@ It is made once: by the owner in a signed-in browser, as the request was shown t
 import base64
 import hashlib
 import hmac
+from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.clock import MINUTE
+from payres.clock import MINUTE, SECOND
 from payres.errors import InsufficientAccess, InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
-from payres.grants.passwords import wrong_password
+from payres.grants.sign_in import wrong_password
 from payres.identifiers import hash_secret
+from payres.limits import APPROVAL_SECONDS
 from payres.store import clients, grants, sessions, wallets
 from payres.store.clients import ClientRecord
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.retention import DENIED_GRANT_RETENTION
+from payres.store.retention import DECIDED_GRANT_RETENTION
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
 
 SESSION_LIFETIME = 15 * MINUTE
-# A session as a regular expression: 256 bits of URL-safe base64, as Identifiers.secret makes them.
-SESSION_VALUE = rb"[A-Za-z0-9_-]{43}"
+# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as Identifiers.secret makes them.
+COOKIE_VALUE = rb"[A-Za-z0-9_-]{43}"
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -34,10 +36,25 @@ class Pending(msgspec.Struct, frozen=True):
     interaction: InteractionRecord
 
 
+class Browser(msgspec.Struct, frozen=True):
+    """What a browser shows in its cookies: a session, and secrets by the ids of the wallets that may know it."""
+
+    session: str | None = None
+    known: Mapping[int, str] = {}
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """What a browser gets when an owner has signed in: both are secrets, of which the hashes are stored."""
+
+    wallet_id: int
+    session: str
+    known: str
+
+
 class ConsentRequest(msgspec.Struct, frozen=True):
     """What a consent page is about. session is the browser's, present only when it belongs to the wallet's owner.
 
-    known_browser is there when the owner has signed in with this browser before, and names it.
+    known_browser is there when the owner has signed in with this browser before, and is the hash of its secret.
     """
 
     pending: Pending
@@ -87,23 +104,24 @@ def find_pending_of_grant(tx: Transaction, grant_id: str) -> Pending:
     return _with_grant(tx, interaction)
 
 
-def find_request(work: Work, interaction_id: str, nonce: str, session: str | None) -> ConsentRequest:
-    """The request behind a consent URL, decided or not; `session` is what the cookie says.
+def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) -> ConsentRequest:
+    """The request behind a consent URL, decided or not, as it stands for this browser.
 
     Raises InteractionUnknown.
     """
     pending = find_pending(work, interaction_id, nonce)
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
-    browser = hash_secret(session) if session is not None else None
-    signed_in = browser is not None and sessions.session_wallet(work, browser, work.now) == wallet_id
-    is_known = browser is not None and sessions.knows_browser(work, browser, wallet_id, work.now)
+    session, secret = browser.session, browser.known.get(wallet_id)
+    signed_in = session is not None and sessions.session_wallet(work, hash_secret(session), work.now) == wallet_id
+    known = hash_secret(secret) if secret is not None else None
+    is_known = known is not None and sessions.knows_browser(work, known, wallet_id, work.now)
     return ConsentRequest(
         pending=pending,
         client=clients.client_by_id(work, pending.grant.client_id),
         wallet=wallets.wallet_by_id(work, wallet_id),
         session=session if signed_in else None,
-        known_browser=browser if is_known else None,
+        known_browser=known if is_known else None,
     )
 
 
@@ -114,23 +132,29 @@ def check_open(request: ConsentRequest, now: int) -> None:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
 
 
-def open_session(work: Work, verified: WalletRecord, replaced: str | None) -> str:
-    """A session for the owner whose password matched `verified`; the one in `replaced` ends.
+def open_session(work: Work, verified: WalletRecord, browser: Browser) -> SignedIn:
+    """A session for the owner whose password matched `verified`, in place of the browser's own, which ends.
 
-    The value is always new, so that nobody can have planted it before the sign-in. Raises SignInFailed when the
+    Both secrets are always new, so that nobody can have planted them before the sign-in. Raises SignInFailed when the
     password was changed while it was being checked.
     """
     if wallets.wallet_by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
-    if replaced is not None:
-        sessions.delete_session(work, hash_secret(replaced))
-    value = work.new_secret()
-    sessions.insert_session(work, hash_secret(value), verified.id, work.now, work.now + SESSION_LIFETIME)
-    return value
+    if browser.session is not None:
+        sessions.delete_session(work, hash_secret(browser.session))
+    if verified.id in browser.known:
+        sessions.delete_browser(work, hash_secret(browser.known[verified.id]), verified.id)
+    signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
+    sessions.insert_session(work, hash_secret(signed_in.session), verified.id, work.now, work.now + SESSION_LIFETIME)
+    sessions.insert_browser(work, hash_secret(signed_in.known), verified.id, work.now)
+    return signed_in
 
 
 def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
-    """Signs the browser out; nothing happens when it is not signed in. Raises InsufficientAccess for a forged form."""
+    """Signs the browser out, which stays known; nothing happens when it is not signed in.
+
+    Raises InsufficientAccess for a forged form.
+    """
     if request.session is not None:
         _check_csrf(request.session, csrf)
         sessions.delete_session(tx, hash_secret(request.session))
@@ -160,18 +184,28 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     if approve:
         reference = work.new_secret()
         changed = grants.change_state(work, grant.id, "pending", "approved")
-        grants.keep_grant(work, grant.id)
     else:
         reference = None
         changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
-        grants.set_purge_at(work, grant.id, work.now + DENIED_GRANT_RETENTION)
     assert changed
+    grants.set_purge_at(work, grant.id, work.now + DECIDED_GRANT_RETENTION)
     grants.decide_interaction(work, interaction.id, reference, work.now)
     return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
 
 
-def finish_link(urls: Urls, pending: Pending) -> str | None:
-    """The redirect of a decision already made, as it was then; None once the client used it or with no finish URI."""
+def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
+    """Whether the client has let the time pass in which it could continue the grant that was approved."""
+    decided_at = interaction.decided_at
+    return grant.state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
+
+
+def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
+    """The redirect of a decision already made, as it was then.
+
+    None with no finish URI, and for an approval that the client used or let lapse.
+    """
+    if has_lapsed(pending.grant, pending.interaction, now):
+        return None
     reference = pending.interaction.reference
     if pending.grant.state == "denied" or (pending.grant.state == "approved" and reference is not None):
         return _redirect(urls, pending.interaction, reference)

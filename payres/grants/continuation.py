@@ -6,6 +6,7 @@ import msgspec
 
 from payres.clock import SECOND
 from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, TooEarly
+from payres.grants.consent import has_lapsed
 from payres.grants.tokens import issue_token, revoke_grant
 from payres.identifiers import hash_secret
 from payres.store import grants
@@ -37,6 +38,8 @@ def continue_grant(work: Work, grant_id: str, token: str, reference: str | None)
         raise GrantDenied(
             "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
         )
+    if has_lapsed(grant, interaction, work.now):
+        raise _denied("approval_expired", "The owner approved this too long ago to continue it; ask for a new grant")
     _check_wait(work, grant, interaction)
     if grant.state == "pending":
         return _still_pending(work, grant, interaction, token, reference)
@@ -86,6 +89,7 @@ def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token
     changed = grants.change_state(work, grant.id, "approved", "issued")
     assert changed
     grants.use_reference(work, interaction.id)
+    grants.keep_grant(work, grant.id)
     access_token: AccessToken | msgspec.UnsetType = msgspec.UNSET
     if grant.access != "[]":
         access_token = issue_token(work, grant)

@@ -57,7 +57,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "invalid_token": ("missing_token", "unknown_token", "expired_token", "revoked_token", "other_token"),
     "invalid_continuation": ("unknown_continuation",),
     "request_denied": (
-        *("undecided", "decision_expired", "missing_interact_ref", "already_issued"),
+        *("undecided", "decision_expired", "approval_expired", "missing_interact_ref", "already_issued"),
         *("wrong_password", "signed_out"),
     ),
     "user_denied": ("owner_denied",),

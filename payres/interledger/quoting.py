@@ -6,16 +6,17 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import MAX_VALUE, Asset, Fee, Scales, fee_on, minimum_send
+from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
 from payres.errors import InvalidAmount
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound
+from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
-from payres.payments.pricing import check_fits, nothing_arrives, rate_between, wanted_amount
+from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives, rate_between, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store import assets
@@ -42,6 +43,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Payer(msgspec.Struct, frozen=True):
     wallet_id: int
+    asset_id: int
     asset: Asset
     fee: Fee
     external: Fraction
@@ -59,7 +61,7 @@ class RemoteQuotes:
     async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
         """The offer that a quote for a receiver on another server is made of; None for a receiver here.
 
-        Raises InvalidRequest, InvalidReceiver, InvalidAmount. Specification 4.7.
+        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds. Specification 4.7.
         """
         if not is_remote(self._urls, request.receiver):
             return None
@@ -77,7 +79,7 @@ class RemoteQuotes:
     async def offer_for_payment(self, request: OutgoingPaymentRequest) -> Offer | None:
         """The offer for a payment without a quote; None when there is a quote or the receiver is here.
 
-        Raises InvalidReceiver, InvalidAmount. Specification 4.3.
+        Raises InvalidReceiver, InvalidAmount, InsufficientFunds. Specification 4.3.
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
             return None
@@ -109,20 +111,37 @@ class RemoteQuotes:
         try:
             path = await self._probe(payer, receiver)
             if debit is not None:
-                return _sending(debit, payer, receiver, path, rate)
-            return _delivering(delivery, payer, receiver, path, rate)
+                offer = _sending(debit, payer, receiver, path, rate)
+            else:
+                offer = _delivering(delivery, payer, receiver, path, rate)
         except SendingFailed as error:
             raise unpayable(wanted.field, error.sentence, "no_path") from error
+        await self._database.read(lambda work: self._check_exchange(work, payer, receiver, offer.terms))
+        return offer
 
     def _payer(self, work: Work, wallet_address: str, target: Asset) -> _Payer:
         wallet = active_wallet(work, wallet_address)
         asset = assets.asset_by_id(work, wallet.asset_id)
         return _Payer(
             wallet.id,
+            asset.id,
             asset.asset,
             Fee(asset.fee_fixed, asset.fee_basis_points),
             rate_between(work, asset.code, target.code),
         )
+
+    def _check_exchange(self, work: Work, payer: _Payer, receiver: RemoteIncomingPayment, terms: Terms) -> None:
+        """Raises InsufficientFunds when the next peer is paid in another asset of which the operator has too little."""
+        assert receiver.method is not None, "what is open can be paid"
+        assert terms.path is not None, "it leads to another server"
+        peer = next_peer(work, receiver.method.ilp_address, self._outbound.ilp_address, payer.asset_id)
+        if peer is None or peer.asset_id == payer.asset_id:
+            return
+        sent = terms.debit - terms.fee
+        if not terms.sends_all:  # most of what the slippage may cost stays unsent
+            sent = min(sent, ceil(terms.receive / terms.path.low))
+        rate = rate_between(work, payer.asset.code, peer.asset_code)
+        check_liquidity(work, peer.asset_id, convert(sent, rate, payer.asset.scale, peer.asset_scale))
 
     async def _probe(self, payer: _Payer, receiver: RemoteIncomingPayment) -> Path:
         assert receiver.method is not None, "what is open can be paid"

@@ -79,14 +79,23 @@ def activate(work: Work, path: str) -> WalletRecord:
     return _change_state(work, path, "active")
 
 
-def set_password(work: Work, path: str, password: str) -> WalletRecord:
+def set_password(work: Work, path: str, password: str, forget_browsers: bool = False) -> WalletRecord:
     """Gives the owner a new password and ends every browser session that the old one opened.
 
-    Raises NotFound, InvalidRequest.
+    Wrong passwords so far count no more. Browsers stay known unless `forget_browsers`, for when somebody else had the
+    password. Raises NotFound, InvalidRequest.
     """
     wallet = require_wallet(work, path)
     wallets.set_password_hash(work, wallet.id, hash_password(password))
     sessions.delete_sessions_of_wallet(work, wallet.id)
+    if forget_browsers:
+        sessions.delete_browsers_of_wallet(work, wallet.id)
+    return unlock(work, path)
+
+
+def unlock(work: Work, path: str) -> WalletRecord:
+    """Clears the counts of wrong passwords, so that the owner can sign in at once. Raises NotFound."""
+    wallets.set_unlocked_at(work, require_wallet(work, path).id, work.now)
     return require_wallet(work, path)
 
 

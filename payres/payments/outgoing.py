@@ -12,7 +12,7 @@ from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits, spent_in_window
 from payres.ledger import NotEnough
 from payres.payments.incoming import fits
-from payres.payments.pricing import local_terms
+from payres.payments.pricing import local_terms, short_of_liquidity
 from payres.payments.receivers import open_receiver
 from payres.payments.settlement import pay_locally
 from payres.store import grants, outgoing, quotes
@@ -131,6 +131,4 @@ def _insufficient(lack: NotEnough, payment: OutgoingRecord) -> InsufficientFunds
     if lack.account.kind == "wallet":
         sentence = f"The wallet does not have the {payment.terms.debit} that the payment needs"
         return InsufficientFunds(sentence, reason="wallet", needed=str(payment.terms.debit))
-    wanted = f"{payment.terms.receive} into {payment.terms.asset.code}"
-    sentence = f"This server cannot exchange {wanted} at the moment; try less or later"
-    return InsufficientFunds(sentence, reason="liquidity")
+    return short_of_liquidity(payment.terms.receive, payment.terms.asset)

@@ -3,7 +3,7 @@
 from payres.clock import SECOND
 from payres.errors import InvalidRequest
 from payres.grants.access import Caller
-from payres.payments.pricing import local_terms
+from payres.payments.pricing import check_liquidity, local_terms
 from payres.payments.receivers import open_receiver
 from payres.store import quotes
 from payres.store.quotes import QuoteRecord
@@ -17,13 +17,16 @@ from payres.wire import QuoteRequest
 def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> tuple[WalletRecord, QuoteRecord]:
     """A quote, valid until its lifetime is over or the receiver expires; `offer` is what one on another server gets.
 
-    Raises InvalidRequest, InvalidReceiver, InvalidAmount. Specification 4.7.
+    Raises InvalidRequest, InvalidReceiver, InvalidAmount; InsufficientFunds for an exchange beyond the operator's
+    liquidity. Specification 4.7.
     """
     check_amounts(asked)
     wallet = active_wallet(work, asked.wallet_address)
     if offer is None:
         receiver = open_receiver(work, asked.receiver, "receiver")
         terms = local_terms(work, wallet, receiver, asked.debit_amount or None, asked.receive_amount or None)
+        if receiver.wallet.asset_id != wallet.asset_id:
+            check_liquidity(work, receiver.wallet.asset_id, terms.receive)
         offer = Offer(terms, receiver.payment.expires_at)
     latest = work.now + work.settings.effective_quote_lifetime * SECOND
     expires_at = latest if offer.expires_at is None else min(latest, offer.expires_at)

@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.clock import MINUTE, SECOND
+from payres.clock import MINUTE
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, WrongState
 from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest, OwnerDecision
 from payres.grants.intervals import describe_moment
-from payres.grants.passwords import Guesser
+from payres.grants.sign_in import Guesser
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.rate_limiter import origin_of
 from payres.routes.context import context_of
-from payres.routes.pages import error_page, read_form, redirect, render, session_cookie, set_session
-from payres.store.sessions import REMEMBERED
+from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
+from payres.routes.pages import error_page, read_form, redirect, render
 from payres.store.work import Work
 
 log = logging.getLogger("payres.routes")
@@ -81,13 +81,12 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     guesser = Guesser(origin_of(request.scope), found.known_browser)
     try:
         await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
-        unit = partial(consent.open_session, verified=found.wallet, replaced=session_cookie(request))
-        session = await context.database.write(unit)
+        unit = partial(consent.open_session, verified=found.wallet, browser=browser_of(request))
+        signed_in = await context.database.write(unit)
     except DomainError as error:
         return _explain(request, found, error)
     response = redirect(_path(request))
-    # The server ends the session much earlier; until then the cookie shows that the owner has used this browser.
-    set_session(request, response, session, REMEMBERED // SECOND)
+    set_signed_in(request, response, signed_in)
     return response
 
 
@@ -96,7 +95,7 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     found = await _find(request)
     await context.database.write(lambda tx: consent.close_session(tx, found, form.get("csrf", "")))
     response = redirect(_path(request))
-    set_session(request, response, "", 0)
+    set_signed_out(request, response)
     return response
 
 
@@ -158,9 +157,11 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
     """What became of a request. Only its owner sees more than that, and the link that finishes it: following that link
     continues the grant."""
     context = context_of(request)
-    link = consent.finish_link(context.urls, found.pending) if found.session else None
+    now = context.clock.now()
+    link = consent.finish_link(context.urls, found.pending, now) if found.session else None
+    lapsed = consent.has_lapsed(found.grant, found.pending.interaction, now)
     values = {
-        "state": found.grant.state,
+        "state": "lapsed" if lapsed else found.grant.state,
         "repeated": status == 409,
         "link": link,
         "finish": wording.visible_url(link) if link else None,
@@ -188,9 +189,9 @@ async def _find(request: Request) -> ConsentRequest:
 
 
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
-    """The unit that finds what the page is about. The cookie is parsed here, before the unit makes others wait."""
-    path, session = request.path_params, session_cookie(request)
-    return partial(consent.find_request, interaction_id=path["id"], nonce=path["nonce"], session=session)
+    """The unit that finds what the page is about. The cookies are parsed here, before the unit makes others wait."""
+    path, browser = request.path_params, browser_of(request)
+    return partial(consent.find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 
 def _path(request: Request) -> str:

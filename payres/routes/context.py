@@ -7,7 +7,7 @@ from payres.clock import Clock
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
-from payres.grants.passwords import SignInGuard
+from payres.grants.sign_in import SignInGuard
 from payres.http.admission import RateLimits
 from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector

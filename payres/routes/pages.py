@@ -1,4 +1,4 @@
-"""HTML pages, the forms that browsers send back from them, and the cookie of the owner's session.
+"""HTML pages, and the forms that browsers send back from them.
 
 The pages have no scripts and load nothing: the style stands in the page and the policy names its hash. Their headers
 keep them out of frames, caches and other sites' reach.
@@ -6,7 +6,6 @@ keep them out of frames, caches and other sites' reach.
 
 import base64
 import hashlib
-import re
 import string
 from collections.abc import Mapping
 from functools import lru_cache
@@ -19,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import InsufficientAccess, InvalidRequest
-from payres.grants import consent
 from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
@@ -112,27 +110,6 @@ async def read_form(request: Request) -> dict[str, str]:
     return fields
 
 
-def session_cookie(request: Request) -> str | None:
-    """The session that the browser says it has; None for what cannot be one of ours.
-
-    Read here and not by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
-    """
-    cookie = _session_in_cookies(_cookie_name(_is_secure(request)))
-    lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
-    found = cookie.findall(b";".join(lines))
-    return found[-1].decode("ascii") if found else None
-
-
-def set_session(request: Request, response: Response, session: str, seconds: int) -> None:
-    """Sets the session's cookie for so many seconds; 0 deletes it."""
-    secure = _is_secure(request)
-    # Lax, because the owner arrives by a link on the client's site and should still be signed in; forms that other
-    # sites send come without it.
-    response.set_cookie(
-        _cookie_name(secure), session, max_age=seconds, path="/", secure=secure, httponly=True, samesite="lax"
-    )
-
-
 @lru_cache(maxsize=1)
 def _environment() -> "Environment":
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -156,21 +133,6 @@ def _style() -> tuple[str, str]:
 
 def _read(name: str) -> str:
     return (files("payres") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _cookie_name(secure: bool) -> str:
-    """Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis)."""
-    return "__Host-payres_session" if secure else "payres_session"
-
-
-@lru_cache
-def _session_in_cookies(name: str) -> re.Pattern[bytes]:
-    """Finds the cookie among `name=value; name=value` (RFC 6265bis), in time linear in their length."""
-    return re.compile(rb"(?:^|;)[ \t]*+%b=(%b)(?=[ \t]*+(?:;|$))" % (name.encode(), consent.SESSION_VALUE))
-
-
-def _is_secure(request: Request) -> bool:
-    return context_of(request).urls.base.startswith("https:")
 
 
 def _check_origin(request: Request) -> None:

@@ -1,9 +1,10 @@
 """Retention: purges what unauthenticated clients can create without limit.
 
-A grant that no owner has approved and with which nothing was created is deleted a day after it could last be used, a
-quote that was not used a day after it has expired, and a client when nothing of it is left. Each new grant, quote and
-client purges a few old ones, more than it adds, so no unit of work is long, and what comes in a day bounds what is
-stored. `purge_at` of a row is when to look at it. Nonces of signatures are purged in `payres.store.nonces`.
+A grant without consent with which nothing was created is deleted a day after it could last be used, and one that was
+denied, or approved and not continued, 30 days after that. A quote that was not used is deleted a day after it has
+expired, and a client when nothing of it is left. Each new grant, quote and client purges a few old ones, more than it
+adds, so no unit of work is long, and what comes in a day bounds what is stored. `purge_at` of a row is when to look at
+it. Nonces of signatures are purged in `payres.store.nonces`.
 """
 
 from typing import Final
@@ -15,8 +16,8 @@ from payres.store.work import Transaction
 # Microseconds that a grant stays after its last token has expired, or after the time to decide on it is over: so long
 # an expired token can be rotated, and a late client learns what became of its request.
 GRANT_RETENTION: Final = DAY
-# Microseconds that a grant stays after its owner has denied it: they may be asked about it.
-DENIED_GRANT_RETENTION: Final = 30 * DAY
+# Microseconds that a grant of which nothing came stays after its owner's decision: they may be asked about it.
+DECIDED_GRANT_RETENTION: Final = 30 * DAY
 # Microseconds that a quote stays after it has expired: longer than the response to its creation is cached.
 QUOTE_RETENTION: Final = DAY
 # Microseconds until a client without grants is looked at. Its keys are fresh for minutes, its nonces for a little more.

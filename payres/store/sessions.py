@@ -1,15 +1,18 @@
-"""SQL of the signed-in browsers of wallet owners."""
+"""SQL of the browsers of wallet owners: those that are signed in, and those that a wallet knows."""
+
+from typing import Final
 
 from payres.clock import DAY
+from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
 from payres.store.rows import insert_row
 from payres.store.work import Transaction
 
-REMEMBERED = 30 * DAY
+BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 
 
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
-    """Stores a new session and deletes those whose browsers were not used for long."""
-    tx.execute("DELETE FROM session WHERE expires_at <= ?", (now - REMEMBERED,))
+    """Stores a new session and deletes those that have ended."""
+    tx.execute("DELETE FROM session WHERE expires_at <= ?", (now,))
     insert_row(tx, "session", id_hash=id_hash, wallet_address_id=wallet_id, created_at=now, expires_at=expires_at)
 
 
@@ -21,15 +24,6 @@ def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:
     return row[0] if row else None
 
 
-def knows_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> bool:
-    """Whether the owner has signed in with this browser lately, also when that session has ended."""
-    row = tx.execute(
-        "SELECT 1 FROM session WHERE id_hash = ? AND wallet_address_id = ? AND created_at > ?",
-        (id_hash, wallet_id, now - REMEMBERED),
-    ).fetchone()
-    return row is not None
-
-
 def delete_session(tx: Transaction, id_hash: bytes) -> None:
     tx.execute("DELETE FROM session WHERE id_hash = ?", (id_hash,))
 
@@ -37,3 +31,32 @@ def delete_session(tx: Transaction, id_hash: bytes) -> None:
 def delete_sessions_of_wallet(tx: Transaction, wallet_id: int) -> None:
     """Signs the owner out everywhere."""
     tx.execute("DELETE FROM session WHERE wallet_address_id = ?", (wallet_id,))
+
+
+def insert_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> None:
+    """Stores that the wallet knows a browser, and deletes those that it knew for too long, or too many."""
+    tx.execute("DELETE FROM known_browser WHERE expires_at <= ?", (now,))
+    insert_row(tx, "known_browser", id_hash=id_hash, wallet_address_id=wallet_id, expires_at=now + BROWSER_LIFETIME)
+    surplus = tx.execute(
+        "SELECT id_hash FROM known_browser WHERE wallet_address_id = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",
+        (wallet_id, MAX_KNOWN_BROWSERS),
+    ).fetchall()
+    tx.executemany("DELETE FROM known_browser WHERE id_hash = ?", surplus)
+
+
+def knows_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> bool:
+    """Whether the wallet's owner has signed in with this browser, and it is still known."""
+    row = tx.execute(
+        "SELECT 1 FROM known_browser WHERE id_hash = ? AND wallet_address_id = ? AND expires_at > ?",
+        (id_hash, wallet_id, now),
+    ).fetchone()
+    return row is not None
+
+
+def delete_browser(tx: Transaction, id_hash: bytes, wallet_id: int) -> None:
+    tx.execute("DELETE FROM known_browser WHERE id_hash = ? AND wallet_address_id = ?", (id_hash, wallet_id))
+
+
+def delete_browsers_of_wallet(tx: Transaction, wallet_id: int) -> None:
+    """From now on every browser is as any other to the wallet."""
+    tx.execute("DELETE FROM known_browser WHERE wallet_address_id = ?", (wallet_id,))

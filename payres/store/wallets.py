@@ -11,7 +11,10 @@ from payres.store.work import Transaction, Work
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
-    """A wallet address with its asset; path is what follows the base URL, created_at is microseconds."""
+    """A wallet address with its asset; path is what follows the base URL, times are microseconds.
+
+    Wrong passwords until unlocked_at count no more.
+    """
 
     id: int
     path: str
@@ -23,6 +26,7 @@ class WalletRecord(msgspec.Struct, frozen=True):
     password_hash: str | None
     state: str
     created_at: int
+    unlocked_at: int | None = None
 
     @property
     def active(self) -> bool:
@@ -107,6 +111,10 @@ def set_state(tx: Transaction, wallet_id: int, state: str) -> None:
 
 def set_password_hash(tx: Transaction, wallet_id: int, password_hash: str) -> None:
     tx.execute("UPDATE wallet_address SET password_hash = ? WHERE id = ?", (password_hash, wallet_id))
+
+
+def set_unlocked_at(tx: Transaction, wallet_id: int, now: int) -> None:
+    tx.execute("UPDATE wallet_address SET unlocked_at = ? WHERE id = ?", (now, wallet_id))
 
 
 def find_key(tx: Transaction, path: str, kid: str) -> str | None:

@@ -18,7 +18,7 @@ from payres.grants.intervals import parse_interval
 from payres.http.accept import check_accept, takes
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
 from payres.rate_limiter import origin
-from payres.routes.pages import session_cookie
+from payres.routes.cookies import browser_of
 from payres.routes.requests import idempotency_key, page_query
 from payres.testing.instance import Instance
 from payres.urls import Urls, canonical_url, is_http_url
@@ -36,6 +36,8 @@ COOKIES = {
     "octal escapes": b'payres_session="' + b"\\101" * 7_900 + b'"',
     "many": b"a=b;" * 8_000,
     "many sessions": b"payres_session=a;" * 1_880,
+    "many wallets": b"".join(b"payres_known_%d=%b;" % (number, b"a" * 43) for number in range(500)),
+    "a wallet of many digits": b"payres_known_" + b"1" * LONG,
     "spaces": b"a=b;" + b" " * LONG,
     "spaces after a session": b"payres_session=" + b"a" * 43 + b" " * 31_000 + b"x",
     "separators": b";" * LONG,
@@ -96,7 +98,7 @@ def with_cookies(cookies: bytes) -> Request:
 
 @pytest.mark.parametrize("cookies", COOKIES.values(), ids=COOKIES.keys())
 def test_costly_cookies(exchange: Exchange, cookies: bytes) -> None:
-    check_cheap(lambda: session_cookie(with_cookies(cookies * 100)))
+    check_cheap(lambda: browser_of(with_cookies(cookies * 100)))
     [answer] = exchange(b"GET /interact/a/b HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncookie: %b\r\n\r\n" % cookies)
     assert answer.status == 404
 

@@ -64,10 +64,17 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_grants.py::test_continuation_needs_its_token",
     ],
     "reuse of an interact_ref": ["routes/test_grants.py::test_reference_is_good_once"],
+    "use of an old interact_ref": [
+        "routes/test_grants.py::test_approval_lapses_when_it_is_not_continued_within_an_hour"
+    ],
     "theft of an interact_ref": [
         "routes/test_grants.py::test_reference_of_another_grant_is_refused",
         "routes/test_grants.py::test_continuation_is_for_the_client_that_asked",
         "routes/test_consent.py::test_decided_page_gives_the_reference_to_the_owner_only",
+    ],
+    "completing another client's bill": [
+        "attacks/test_owners.py::test_bill_completed_by_another_client",
+        "routes/test_access_matrix.py::test_access",
     ],
     "access that adds up to more": [
         "routes/test_access_matrix.py::test_all_other_access_together_opens_nothing",
@@ -105,6 +112,18 @@ INVENTORY: dict[str, list[str]] = {
         "grants/test_sign_in.py::test_check_password_counts_guesses_that_come_at_once",
         "grants/test_passwords.py::test_verify_password_works_as_hard_when_there_is_nothing_to_verify",
     ],
+    "locking an owner out": [
+        "attacks/test_owners.py::test_owner_locked_out_of_a_browser_that_is_known",
+        "attacks/test_owners.py::test_owner_locked_out_of_a_new_browser_until_the_operator_helps",
+        "grants/test_sign_in.py::test_guesses_of_strangers_do_not_lock_a_known_browser_out",
+    ],
+    "floods of sign-ins": [
+        "grants/test_sign_in.py::test_known_browsers_go_before_all_others_that_wait",
+        "grants/test_sign_in.py::test_sign_ins_beyond_the_queue_are_told_to_come_back_and_not_counted",
+        "grants/test_sign_in.py::test_one_wallet_never_has_all_the_places",
+    ],
+    "stolen password": ["attacks/test_owners.py::test_browser_of_a_thief_after_a_new_password"],
+    "passwords of the demo wallets": ["cli/test_server.py::test_serve_demo_is_for_this_machine_alone"],
     "consent swap": [
         "routes/test_consent.py::test_consent_is_for_what_was_shown",
         "routes/test_consent.py::test_what_was_shown_of_another_request_is_not_consent",

@@ -96,7 +96,7 @@ def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Respons
     spending = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
     asked = client.request_grant(spending).json()
     redirect, follow_up = asked["interact"]["redirect"], asked["continue"]
-    reference, session, refusals = consent(redirect)
+    reference, cookies, refusals = consent(redirect)
     continuation = follow_up["access_token"]["value"]
     refusals += [
         client.post(follow_up["uri"], {"interact_ref": reference[:-1]}, continuation),
@@ -118,7 +118,7 @@ def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Respons
     raw = client.private_key.private_bytes_raw()
     return {
         "password": PASSWORD,
-        "session": session,
+        **cookies,
         "continuation token": continuation,
         "interaction reference": reference,
         "interaction nonce": redirect.rpartition("/")[2],
@@ -130,8 +130,8 @@ def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Respons
     }, refusals
 
 
-def consent(redirect: str) -> tuple[str, str, list[httpx2.Response]]:
-    """What the owner's browser does: the reference, the session and what was refused."""
+def consent(redirect: str) -> tuple[str, dict[str, str], list[httpx2.Response]]:
+    """What the owner's browser does: the reference, the cookies and what was refused."""
     with httpx2.Client(timeout=TIMEOUT, verify=False) as browser:
         refused = [browser.post(redirect, data={"choice": "sign-in", "password": f"{PASSWORD}!"})]
         assert browser.post(redirect, data={"choice": "sign-in", "password": PASSWORD}).status_code == 303
@@ -139,8 +139,11 @@ def consent(redirect: str) -> tuple[str, str, list[httpx2.Response]]:
         fields = {name: re.findall(rf'name="{name}" value="([^"]+)"', page)[0] for name in ("csrf", "shown")}
         refused.append(browser.post(redirect, data={"choice": "approve"} | fields | {"csrf": "0" * 64}))
         location = browser.post(redirect, data={"choice": "approve"} | fields).headers["location"]
-        session = browser.cookies["payres_session"]
-    return parse_qs(urlsplit(location).query)["interact_ref"][0], session, refused
+        cookies = {
+            "session" if name == "payres_session" else "known browser": browser.cookies[name]
+            for name in browser.cookies
+        }
+    return parse_qs(urlsplit(location).query)["interact_ref"][0], cookies, refused
 
 
 def stored_secrets(instance: Instance) -> dict[str, str]:
@@ -175,7 +178,7 @@ def test_secrets_are_not_in_refusals(traces: Traces) -> None:
 
 def test_secrets_that_are_kept_as_hashes_are_not_in_the_database(traces: Traces) -> None:
     hashed = {
-        *("password", "session", "continuation token", "access token", "rotated token"),
+        *("password", "session", "known browser", "continuation token", "access token", "rotated token"),
         *("peer token out", "peer token in", "shared secret", "client key"),
     }
     assert hashed <= traces.secrets.keys()

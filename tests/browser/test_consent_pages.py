@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.async_api import Page, Response, expect
 
+from payres.limits import MAX_WRONG_PASSWORDS
 from payres.testing.instance import Instance
 from tests.helpers import Json
 
@@ -188,6 +189,32 @@ async def test_wrong_password_says_so_and_can_be_mended(wallet_server: Instance,
     await page.get_by_label("Password").fill(PASSWORD)
     await press(page, "Sign in")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Do you allow this?")
+
+
+async def test_browser_that_is_known_signs_in_while_others_guess(
+    wallet_server: Instance, client_site: ClientSite, open_page: OpenPage
+) -> None:
+    asked = ask(wallet_server, None)
+    client_site.pages["/"] = f'<a href="{asked.url}">Pay</a>'
+    page, stranger = await open_page(), await open_page()
+    await sign_in(page, asked)
+    await press(page, "Sign out")
+    await stranger.goto(asked.url)
+    for _ in range(MAX_WRONG_PASSWORDS):
+        await stranger.get_by_label("Password").fill("wrong")
+        await press(stranger, "Sign in")
+    await stranger.get_by_label("Password").fill(PASSWORD)
+    assert (await press(stranger, "Sign in")).status == 429
+    await expect(stranger.get_by_role("heading")).to_have_text("Too many wrong passwords")
+    await expect(stranger.get_by_role("link", name="Open the request again")).to_be_visible()
+
+    await page.goto(client_site.url)
+    await page.get_by_role("link", name="Pay").click()
+    await page.get_by_label("Password").fill(PASSWORD)
+    await press(page, "Sign in")
+
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Do you allow this?")
+    wallet_server.clock.advance(15 * 60)  # the others may be owners too
 
 
 async def test_double_click_approves_once_and_still_leads_to_the_client(

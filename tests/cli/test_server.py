@@ -177,6 +177,39 @@ def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: Jso
     assert as_json("wallet", "show", "alice")["balance"] == "0.00"
 
 
+@pytest.mark.parametrize(
+    ("options", "at_fault"),
+    [
+        (["--host", "0.0.0.0"], "host = 0.0.0.0"),
+        (["--host", "192.0.2.1"], "host = 192.0.2.1"),
+        (["--host", "::"], "host = ::"),
+        (["--host", "pay.example"], "host = pay.example"),
+        (["--host", "0.0.0.0", "--base-url", "http://127.0.0.1:8080"], "host = 0.0.0.0"),
+        (["--base-url", "https://pay.example"], "base_url = https://pay.example"),
+        (["--base-url", "http://127.0.0.1.pay.example:8080"], "base_url = http://127.0.0.1.pay.example:8080"),
+        (["--base-url", "http://192.168.1.5"], "base_url = http://192.168.1.5"),
+    ],
+)
+def test_serve_demo_is_for_this_machine_alone(
+    payres: Command, database: Path, options: list[str], at_fault: str
+) -> None:
+    answer = payres("serve", "--demo", "--port", "0", *options)
+    assert answer.exit_code == 1
+    assert f"{at_fault} is reached from other machines" in answer.stderr
+    assert "without --demo" in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    assert not database.exists()
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(
+    "options", [["--host", "localhost"], ["--host", "::1"], ["--base-url", "http://alice.localhost:8080"]]
+)
+def test_serve_demo_takes_every_name_of_this_machine(options: list[str]) -> None:
+    with serving("--demo", "--json", *options) as process:
+        assert announced(process)["wallets"] == 2
+
+
 def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, serving("--port", str(taken.getsockname()[1])) as process:
         output, errors = process.communicate(timeout=TIMEOUT)

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from payres.clock import SystemClock
 from payres.grants.passwords import verify_password
+from payres.operator.wallets import require_wallet
+from payres.store import sessions
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
+from payres.store.work import Work
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
@@ -155,6 +159,26 @@ def test_password_comes_from_a_line_of_a_file_or_of_standard_input(
     assert (json.loads(result.stdout)["canSignIn"], result.stderr) == (True, "")
     assert signs_in(database, "another one")
     assert not signs_in(database, password)
+
+
+def test_unlock_clears_the_counts_of_wrong_passwords(payres: Command, as_json: Json, tx: Work) -> None:
+    payres(*CREATE)
+    before = tx.now
+    assert as_json("wallet", "unlock", "alice")["path"] == "alice"
+    unlocked_at = require_wallet(tx, "alice").unlocked_at
+    assert unlocked_at is not None
+    assert before <= unlocked_at <= SystemClock().now()
+    assert payres("wallet", "unlock", "nobody").exit_code == 1
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_password_forgets_browsers_when_told_to(payres: Command, tx: Work, forget: bool) -> None:
+    payres(*CREATE)
+    wallet = require_wallet(tx, "alice")
+    sessions.insert_browser(tx, b"browser", wallet.id, tx.now)
+    options = ["--forget-browsers"] if forget else []
+    assert payres("wallet", "password", "alice", *options, input="correct horse\ncorrect horse\n").exit_code == 0
+    assert sessions.knows_browser(tx, b"browser", wallet.id, tx.now) is not forget
 
 
 def test_create_reads_a_password_from_standard_input(payres: Command, database: Path) -> None:

@@ -111,8 +111,9 @@ def test_first_item_that_covers_the_wallet_address_counts() -> None:
         ("read", "read-all", ALICE, OTHERS, True),
         ("read", "read-all", BOB, OTHERS, False),
         ("read", "read list-all", None, OTHERS, False),
-        ("complete", "complete", None, OTHERS, True),
-        ("complete", "complete", BOB, OTHERS, False),
+        ("complete", "complete", None, MINE, True),
+        ("complete", "complete", ALICE, OTHERS, False),
+        ("complete", "complete read-all list-all", None, OTHERS, False),
     ],
 )
 def test_resources_of_others_are_reached_with_all_only(

@@ -374,6 +374,30 @@ def test_credit_that_comes_back_meanwhile_completes_the_payment(pair: Pair) -> N
     assert received(b, receiver).received == 5000
 
 
+@pytest.mark.parametrize(
+    ("members", "needed"),
+    [({"debitAmount": amount(5000)}, "46.00"), ({"receiveAmount": amount(4600, EUR)}, "46.00")],
+)
+def test_quote_beyond_the_liquidity_for_the_link_is_refused(
+    members: dict[str, Json], needed: str, unlinked: Pair, refused: Refused
+) -> None:
+    a, b = unlinked
+    peer(a, b, "EUR", 2)
+    set_rate(a, "USD", "EUR", "0.92")
+    receiver = bill(b, b.create_wallet("getter", "EUR", 2))
+    refused(quote(a, receiver, "alice", **members), 403, "insufficient_funds", reason="liquidity")
+    add_liquidity(a, EUR, needed)
+    add_liquidity(b, USD)
+    assert quote(a, receiver, "alice", **members).status_code == 201
+    a.write(lambda tx: assets.withdraw_liquidity(tx, "EUR", 2, "0.01"))
+    refused(quote(a, receiver, "alice", **members), 403, "insufficient_funds", reason="liquidity")
+    if "debitAmount" in members:  # and so is a payment without a quote
+        body = {"walletAddress": a.wallet("alice"), "incomingPayment": receiver, **members}
+        answer = a.client.post("/outgoing-payments", body, spending_token(a))
+        refused(answer, 403, "insufficient_funds", reason="liquidity")
+        assert wallet_money(a, "alice") == (FUNDS, 0)
+
+
 @pytest.mark.parametrize("exchanger", ["payer", "receiver"])
 def test_liquidity_that_runs_short_fails_the_payment(exchanger: str, unlinked: Pair) -> None:
     a, b = unlinked
@@ -382,10 +406,13 @@ def test_liquidity_that_runs_short_fails_the_payment(exchanger: str, unlinked: P
     for server in unlinked:
         set_rate(server, "USD", "EUR", "0.92")
     getter = b.create_wallet("getter", "EUR", 2)
-    add_liquidity(a if exchanger == "payer" else b, EUR, "10.00")
+    funds = a if exchanger == "payer" else b
+    add_liquidity(funds, EUR, "50.00")
     receiver = bill(b, getter, 4600, EUR)
+    quoted = a.client.create_quote(a.wallet("alice"), receiver)
+    funds.write(lambda tx: assets.withdraw_liquidity(tx, "EUR", 2, "40.00"))
     hurried(a)
-    paid = pay(a, a.wallet("alice"), receiver)
+    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
     assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
     assert "T04" in (paid.record.failure or "")
     assert wallet_money(a, "alice") == (FUNDS, 0)

@@ -182,3 +182,19 @@ def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only
     assert not verify_password(changed, "old")
     assert sessions.session_wallet(tx, b"a", NOW) is None
     assert sessions.session_wallet(tx, b"b", NOW) == bob.id
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_set_password_forgets_the_browsers_of_this_wallet_when_told_to(tx: Work, forget: bool) -> None:
+    alice, bob = open_wallet(tx), open_wallet(tx, "bob")
+    for name, wallet in ((b"a", alice), (b"b", bob)):
+        sessions.insert_browser(tx, name, wallet.id, NOW)
+    wallets.set_password(tx, "alice", "battery staple", forget)
+    assert sessions.knows_browser(tx, b"a", alice.id, NOW) is not forget
+    assert sessions.knows_browser(tx, b"b", bob.id, NOW)
+
+
+def test_unlock_says_since_when_wrong_passwords_count(tx: Work) -> None:
+    assert open_wallet(tx).unlocked_at is None
+    assert wallets.unlock(tx, "alice").unlocked_at == NOW
+    assert wallets.set_password(work_at(tx, NOW + 5), "alice", "battery staple").unlocked_at == NOW + 5

@@ -28,7 +28,7 @@ from payres.grants.access import Caller
 from payres.grants.limits import current_window, spent_in_window
 from payres.http.error_responses import error_response
 from payres.operator import invariants, wallets
-from payres.operator.assets import deposit_liquidity, set_fee, set_rate
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.outgoing import Created
 from payres.payments.settlement import end_remote
@@ -485,12 +485,12 @@ class Shopper:
 
 @pytest.fixture(scope="session")
 def receiver_in(shared: Instance) -> Callable[[str], str]:
-    """Makes incoming payments; a dollar is worth as much in the other currencies, and the server has no francs."""
+    """Makes incoming payments; a dollar is worth as much in the other currencies."""
     addresses = {"USD": shared.wallet("bob")}
     for code in ("DKK", "CHF"):
         addresses[code] = shared.create_wallet(f"in-{code.lower()}", code)
         shared.write(partial(set_rate, base="USD", counter=code, rate="1"))
-    shared.write(lambda tx: deposit_liquidity(tx, "DKK", 2, "1000.00"))
+        shared.write(partial(deposit_liquidity, code=code, scale=2, text="1000.00"))
 
     def make(code: str) -> str:
         url: str = shared.client.create_incoming_payment(addresses[code])["id"]
@@ -534,6 +534,8 @@ def test_refused_payment_leaves_nothing_behind(
         limits = limits | {"receiver": another}
     shopper = Shopper(shared, limits)
     order, before = shopper.order(shape, receiver, value), shopper.state()
+    if details == ("liquidity",):
+        shared.write(lambda tx: withdraw_liquidity(tx, currency, 2, "1000.00"))
     expected = dict(zip(("reason", "left", "needed"), details, strict=False))
     for _ in range(2):
         refused(shopper.place(order), 403, code, **expected)
@@ -541,6 +543,8 @@ def test_refused_payment_leaves_nothing_behind(
     if code == "limit_exceeded":  # the order was good, and a grant that allows it takes it
         shopper.renew({"debitAmount": money(value), "receiver": receiver, "interval": "R/2000-01-01T00:00:00Z/P1Y"})
         assert shopper.place(order).json()["grantSpentDebitAmount"] == money(value)
+    if details == ("liquidity",):
+        shared.write(lambda tx: deposit_liquidity(tx, currency, 2, "1000.00"))
     shared.check_ledger()
 
 

@@ -12,7 +12,7 @@ from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
-from payres.operator.assets import deposit_liquidity, set_fee, set_rate
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from payres.payments.pricing import rate_between
 from payres.store import accounts, assets
 from payres.store.assets import RateRecord
@@ -44,6 +44,9 @@ class Market:
 
     def add_liquidity(self, text: str) -> None:
         self.instance.write(lambda tx: deposit_liquidity(tx, self.target.code, self.target.scale, text))
+
+    def take_liquidity(self, text: str) -> None:
+        self.instance.write(lambda tx: withdraw_liquidity(tx, self.target.code, self.target.scale, text))
 
     def charge(self, fixed: str, basis_points: int) -> None:
         self.instance.write(lambda tx: set_fee(tx, self.source.code, self.source.scale, fixed, basis_points))
@@ -249,6 +252,7 @@ def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least(
 ) -> None:
     market = Market(shared, (2, 0), "0.5")
     market.charge("0.01", 0)
+    market.add_liquidity("1")
     least = amount(201, market.source)
     refused(market.quote(debit=debit), 400, "invalid_amount", minSendAmount=least)
     refused(market.quote(debit=200), 400, "invalid_amount", minSendAmount=least)
@@ -264,9 +268,10 @@ def test_amount_too_large_for_the_interface_is_refused(shared: Instance, refused
 def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(shared: Instance, refused: Refused) -> None:
     market = Market(shared, (2, 2), "2")
     market.charge("1", 0)
-    market.add_liquidity("10")
-    before, funds = market.figures(), market.balances()
+    market.add_liquidity("10.01")
     quote = market.quote(receive=1001).json()
+    market.take_liquidity("0.01")
+    before, funds = market.figures(), market.balances()
     for _ in range(2):
         refused(market.pay(quote), 403, "insufficient_funds", reason="liquidity")
     assert (market.figures(), market.balances(), market.payments()) == (before, funds, [])
@@ -275,6 +280,18 @@ def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(shared: Inst
     assert market.figures().liquidity == 0
     assert market.balances()[1] == 1001
     shared.check_ledger()
+
+
+@pytest.mark.parametrize("given", [{"receive": 1001}, {"debit": 601}])
+def test_quote_beyond_the_liquidity_is_refused(shared: Instance, refused: Refused, given: dict[str, int]) -> None:
+    market = Market(shared, (2, 2), "2")
+    market.charge("1", 0)
+    refused(market.quote(**given), 403, "insufficient_funds", reason="liquidity")
+    market.add_liquidity("10")
+    refused(market.quote(**given), 403, "insufficient_funds", reason="liquidity")
+    assert market.quote(receive=1000).json()["debitAmount"]["value"] == "600"
+    market.add_liquidity("0.02")
+    assert market.quote(**given).status_code == 201
 
 
 def test_liquidity_is_spent_once(shared: Instance, refused: Refused) -> None:

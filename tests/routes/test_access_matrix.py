@@ -47,7 +47,7 @@ MATRIX = """
 POST /incoming-payments                 make   -        -    -        -    -           -      -    -        -    -           -      -    -
 GET /incoming-payments                  -      -        -    -        page pages       -      -    -        -    -           -      -    -
 GET /incoming-payments/{id}             -      -        own  all      -    -           -      -    -        -    -           -      -    -
-POST /incoming-payments/{id}/complete   -      all      -    -        -    -           -      -    -        -    -           -      -    -
+POST /incoming-payments/{id}/complete   -      own      -    -        -    -           -      -    -        -    -           -      -    -
 POST /outgoing-payments                 -      -        -    -        -    -           make   -    -        -    -           -      -    -
 GET /outgoing-payments                  -      -        -    -        -    -           -      -    -        page pages       -      -    -
 GET /outgoing-payments/{id}             -      -        -    -        -    -           -      own  all      -    -           -      -    -

@@ -20,12 +20,15 @@ from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.grants import consent, continuation, tokens
 from payres.grants.clients import Client
+from payres.grants.consent import Browser
 from payres.grants.requests import request_grant
 from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
+from payres.limits import MAX_KNOWN_BROWSERS
 from payres.operator import wallets
 from payres.routes.context import Context
 from payres.settings import Settings
+from payres.slots import Slots, SlotsBusy
 from payres.store import grants
 from payres.store import wallets as wallet_store
 from payres.store.work import Transaction, Work
@@ -55,6 +58,19 @@ class Site:
     def new_browser(self) -> httpx2.AsyncClient:
         transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False)
         return httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base)
+
+    async def known_cookie(self, path: str) -> str:
+        """The name of the cookie in a browser that this wallet knows."""
+        return f"__Host-payres_known_{(await self.write(lambda tx: wallets.require_wallet(tx, path))).id}"
+
+    async def guess(self, path: str, number: int = 21) -> None:
+        """Others give so many wrong passwords, each from an address of its own."""
+        for host in range(number):
+            address = (f"192.0.2.{host}", 1)
+            transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False, client=address)
+            async with httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base) as stranger:
+                guessed = await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
+        assert guessed.status_code == 429
 
     async def execute(self, statement: str) -> None:
         """Changes a row behind the program's back."""
@@ -164,19 +180,24 @@ async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> No
     assert "<script" not in page.text
 
 
-async def test_sign_in_starts_a_session_that_is_stored_hashed(site: Site) -> None:
+async def test_sign_in_sets_two_cookies_that_are_stored_hashed(site: Site) -> None:
     path = await site.ask()
 
     answer = await site.sign_in(path)
 
     assert (answer.status_code, answer.headers["location"]) == (303, path)
-    cookie, *attributes = answer.headers["set-cookie"].split("; ")
-    name, _, value = cookie.partition("=")
-    assert name == COOKIE
-    assert sorted(attributes) == ["HttpOnly", "Max-Age=2592000", "Path=/", "SameSite=lax", "Secure"]
-    assert len(value) >= 43
-    stored = await site.write(lambda tx: tx.execute("SELECT id_hash FROM session").fetchall())
-    assert stored == [(hash_secret(value),)]
+    cookies = [cookie.split("; ") for cookie in answer.headers.get_list("set-cookie")]
+    assert [sorted(attributes) for _, *attributes in cookies] == [
+        ["HttpOnly", "Max-Age=900", "Path=/", "SameSite=lax", "Secure"],
+        ["HttpOnly", "Max-Age=31536000", "Path=/", "SameSite=strict", "Secure"],
+    ]
+    names, values = zip(*(cookie.split("=") for cookie, *_ in cookies), strict=True)
+    assert names == (COOKIE, await site.known_cookie("alice"))
+    assert len(set(values)) == 2
+    assert all(len(value) >= 43 for value in values)
+    union = "SELECT id_hash FROM session UNION ALL SELECT id_hash FROM known_browser"
+    stored = await site.write(lambda tx: tx.execute(union).fetchall())
+    assert stored == [(hash_secret(value),) for value in values]
 
 
 async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Path) -> None:
@@ -185,8 +206,12 @@ async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Pat
 
         answer = await site.sign_in(path)
 
-        assert answer.headers["set-cookie"].startswith("payres_session=")
-        assert "Secure" not in answer.headers["set-cookie"]
+        cookies = answer.headers.get_list("set-cookie")
+        assert [cookie.partition("=")[0].rstrip("0123456789") for cookie in cookies] == [
+            "payres_session",
+            "payres_known_",
+        ]
+        assert "Secure" not in "".join(cookies)
         assert "Do you allow this?" in text_of(await site.browser.get(path))
 
 
@@ -358,24 +383,75 @@ async def test_strangers_guesses_lock_the_owner_out_of_no_browser_that_is_known(
         assert (await site.sign_in(another)).status_code == 303
 
 
-async def test_browser_is_known_for_30_days_and_until_it_signs_out(site: Site) -> None:
-    path = await site.ask()
-    for days, status in ((29, 303), (30, 429)):
-        await site.sign_in(path)
+async def test_browser_is_known_for_a_year_from_its_last_sign_in(site: Site) -> None:
+    for days, status in ((0, 429), (364, 303), (364, 303), (365, 429)):
         site.clock.advance(days * 86400)
         path = await site.ask()
-        async with site.new_browser() as stranger:
-            for _ in range(6):
-                await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
+        await site.guess(path)
         assert (await site.sign_in(path)).status_code == status
-    site.clock.advance(900)
+        site.clock.advance(900)
+        assert (await site.sign_in(await site.ask())).status_code == 303
+
+
+async def test_each_sign_in_makes_the_browser_known_anew(site: Site) -> None:
+    path, name = await site.ask(), await site.known_cookie("alice")
+    await site.sign_in(path)
+    before = site.browser.cookies[name]
+    await site.sign_in(path)
+
+    assert site.browser.cookies[name] != before
+    await site.guess(path)
+    async with site.new_browser() as thief:
+        headers = {"cookie": f"{name}={before}"}
+        answer = await thief.post(path, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
+    assert answer.status_code == 429
+    assert (await site.sign_in(path)).status_code == 303
+
+
+async def test_browser_is_known_to_the_wallet_that_it_signed_in_to_alone(site: Site) -> None:
+    path, bobs = await site.ask(), await site.ask(SPEND | {"identifier": f"{BASE}/bob"})
+    await site.sign_in(path)
+    await site.guess(bobs)
+
+    secret = site.browser.cookies[await site.known_cookie("alice")]
+    headers = {"cookie": f"{await site.known_cookie('bob')}={secret}"}
+    async with site.new_browser() as pretending:
+        answer = await pretending.post(bobs, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
+    assert answer.status_code == 429
+    assert (await site.sign_in(bobs)).status_code == 429
+
+
+async def test_wallet_knows_so_many_browsers(site: Site) -> None:
     path = await site.ask()
-    fields = await site.open_signed_in(path)
-    await site.submit(path, "sign-out", csrf=fields["csrf"])
-    async with site.new_browser() as stranger:
+    await site.sign_in(path)
+    for _ in range(MAX_KNOWN_BROWSERS):
+        site.clock.advance(1)
+        async with site.new_browser() as another:
+            await another.post(path, data={"choice": "sign-in", "password": PASSWORD})
+    stored = await site.write(lambda tx: tx.execute("SELECT count(*) FROM known_browser").fetchone())
+    assert stored == (MAX_KNOWN_BROWSERS,)
+    await site.guess(path)
+    assert (await site.sign_in(path)).status_code == 429, "it is the one that was used the longest ago"
+
+
+async def test_sign_in_that_finds_the_queue_full_is_asked_back_and_not_counted(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await site.ask()
+
+    async def busy(*_: object) -> None:
+        raise SlotsBusy
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Slots, "_wait", busy)
+        patch.setattr(Slots, "try_take", lambda *_: False)
         for _ in range(6):
-            await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
-    assert (await site.sign_in(path)).status_code == 429
+            answer = await site.sign_in(path)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "The server is busy" in text_of(answer)
+        assert "your password was not looked at" in text_of(answer)
+        assert f'href="{path}"' in answer.text
+    assert (await site.sign_in(path)).status_code == 303
 
 
 async def test_wallet_without_password_is_decided_by_the_operator(site: Site) -> None:
@@ -427,6 +503,20 @@ async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) ->
     for page in pages:
         assert "Already answered" in text_of(page)
         assert "shop.example" not in page.text
+
+
+async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
+    path = await site.ask()
+    await site.submit(path, "approve", **await site.open_signed_in(path))
+    site.clock.advance(3600)
+    await site.sign_in(await site.ask())
+
+    page = await site.browser.get(path)
+
+    assert page.status_code == 200
+    assert "Expired" in text_of(page)
+    assert "did not come back for it in time. It allows nothing." in text_of(page)
+    assert "shop.example/done" not in page.text
 
 
 @pytest.mark.parametrize("choice", ["sign-in", "approve", "deny"])
@@ -644,7 +734,7 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     await site.write(lambda tx: wallets.set_password(tx, "alice", "new"))
 
     with pytest.raises(DomainError) as caught:
-        await site.write(lambda work: consent.open_session(work, verified, None))
+        await site.write(lambda work: consent.open_session(work, verified, Browser()))
 
     assert error_response(caught.value).status == 401
 

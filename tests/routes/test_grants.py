@@ -12,6 +12,7 @@ from payres.errors import DomainError
 from payres.grants.consent import interaction_hash
 from payres.grants.tokens import revoke_grant
 from payres.http.error_responses import error_response
+from payres.limits import APPROVAL_SECONDS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction
 from payres.testing.client import FINISH_URI, Client
@@ -394,6 +395,24 @@ def test_approved_grant_can_be_continued_when_the_time_to_decide_is_over(shared:
     reference = reference_in(shared.approve(asked["interact"]["redirect"]))
     shared.clock.advance(shared.context.settings.interaction_lifetime)
     assert follow(shared.client, asked, reference).status_code == 200
+
+
+@pytest.mark.parametrize("interact", [POLLED, None])
+def test_approval_lapses_when_it_is_not_continued_within_an_hour(
+    shared: Instance, refused: Refused, interact: Json | None
+) -> None:
+    asked, in_time = (ask(shared, **({"interact": interact} if interact else {})) for _ in range(2))
+    late, good = (shared.approve(one["interact"]["redirect"]) for one in (asked, in_time))
+    shared.clock.advance(APPROVAL_SECONDS - 60)
+    assert follow(shared.client, in_time, reference_in(good) if good else None).status_code == 200
+    shared.clock.advance(60)
+    for _ in range(2):
+        answer = follow(shared.client, asked, reference_in(late) if late else None)
+        refused(answer, 401, "request_denied", reason="approval_expired")
+    with pytest.raises(DomainError) as refusal:
+        shared.approve(asked["interact"]["redirect"])
+    assert error_response(refusal.value).code == "wrong_state"
+    assert shared.client.delete(asked["continue"]["uri"], asked["continue"]["access_token"]["value"]).status_code == 204
 
 
 @pytest.mark.parametrize("nonce", ["none", "é", ""])

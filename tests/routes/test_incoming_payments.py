@@ -286,13 +286,14 @@ def test_complete_takes_no_body_of_any_type(shared: Instance) -> None:
     assert answer.status_code == 200
 
 
-def test_complete_is_for_whoever_holds_the_access(shared: Instance, refused: Refused) -> None:
+def test_complete_is_for_the_client_that_created_it(shared: Instance, refused: Refused) -> None:
     other = shared.new_client("cashier")
     url = create(shared, token_for(shared, "create")).json()["id"]
     complete = f"{url}/complete"
     refused(other.post(complete, None, token_for(shared, "read-all", client=other)), 403, "insufficient_access")
     refused(other.post(complete, None, token_for(shared, "complete", wallet="alice", client=other)), 404, "not_found")
-    assert other.post(complete, None, token_for(shared, "complete", client=other)).json()["completed"] is True
+    refused(other.post(complete, None, token_for(shared, "complete", client=other)), 404, "not_found")
+    assert shared.client.post(complete, None, token_for(shared, "complete")).json()["completed"] is True
     missing = f"/incoming-payments/{UUID(int=0)}/complete"
     refused(other.post(missing, None, token_for(shared, "complete", client=other)), 404, "not_found")
 

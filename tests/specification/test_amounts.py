@@ -60,10 +60,9 @@ def quoted_with_fee(value: int) -> Send:
     """A quote to deliver `value` for a fee of one basis point."""
 
     def send(world: World) -> httpx2.Response:
-        sender = world.market("1", basis_points=1)
-        receiver = world.incoming(wallet=f"{sender}-to")
-        code, scale = world.asset_of(f"{sender}-to")
-        return world.create_quote(receiver, sender, receiveAmount=money(value, code, scale))
+        sender, receiver = world.charged(basis_points=1)
+        code, scale = world.asset_of(sender)
+        return world.create_quote(world.incoming(wallet=receiver), sender, receiveAmount=money(value, code, scale))
 
     return send
 

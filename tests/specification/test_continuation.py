@@ -105,6 +105,18 @@ def resumed_when_nobody_decided_in_time(world: World) -> httpx2.Response:
     return world.resume(asked)
 
 
+def continued_after(seconds: int) -> Send:
+    """A continuation with the interact_ref of an approval so long ago."""
+
+    def send(world: World) -> httpx2.Response:
+        asked = world.ask()
+        reference = world.approve(asked)
+        world.instance.clock.advance(seconds)
+        return world.resume(asked, reference)
+
+    return send
+
+
 def resumed_when_cancelled(world: World) -> httpx2.Response:
     asked = world.ask()
     follow_up = asked["continue"]
@@ -435,6 +447,9 @@ ROWS: list[Row] = [
     ),
     breaks("7.3", "an id that is none", resumed_at("/continue/%00"), 404, "invalid_continuation"),
     keeps("7.3", "the grant's own URI and token", continued(), 200, present="continue.uri"),
+    # 4.10.6: the time to continue
+    keeps("4.10.6", "59 minutes after the approval", continued_after(59 * 60), 200, shapes={"": GRANTED}),
+    breaks("4.10.6", "an hour after it", continued_after(3600), 401, "request_denied", reason="approval_expired"),
     # 4.10.4: the decision
     breaks("4.10.4", "denied", resumed_when_denied, 401, "user_denied"),
     breaks("4.10.4", "no decision in time", resumed_when_nobody_decided_in_time, 401, "request_denied"),

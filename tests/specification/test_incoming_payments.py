@@ -662,7 +662,7 @@ ROWS: list[Row] = [
     ),
     # 3, 4.6: completion by call
     keeps(
-        "2.3.10 3.3 4.6.1 9.3.3",
+        "2.3.10 3.3 4.6.1 4.6.3 9.3.3",
         "an open one",
         complete_new,
         200,
@@ -678,7 +678,7 @@ ROWS: list[Row] = [
     ),
     keeps("2.3.12 3.3", "as it is read then", completed_as_read, 200, values={"completed": True, "methods": []}),
     keeps("4.6.2", "twice", complete_twice, 200, values={"completed": True}),
-    keeps("4.6.1 4.6.3", "by another client that may", complete_what_other_made, 200, values={"completed": True}),
+    breaks("4.6.1 4.6.3 7.7", "one of another client", complete_what_other_made, 404, "not_found"),
     keeps("4.6.4", "an empty object", complete_with_body(b"{}"), 200, values={"completed": True}),
     breaks("4.6.4 7.4", "a body that is no JSON", complete_with_body(b"done"), 400, "invalid_request", field="body"),
     breaks("3.3 4.6.2", "an expired one", lambda world: world.complete(world.expired()), 409, "wrong_state"),

@@ -373,6 +373,26 @@ ROWS: list[Row] = [
         "4.7.6", "the rate of the quote holds when the rate changes", after_a_new_rate, 200, values={"failed": False}
     ),
     breaks("4.7.6", "no rate", without_rate, 400, "invalid_receiver", reason="no_exchange_rate"),
+    # 4.7.10: liquidity
+    keeps(
+        "4.7.10", "an exchange that takes all", exchanged("receiveAmount", 1000_00, "2"), 201, present="receiveAmount"
+    ),
+    breaks(
+        "4.7.10",
+        "an exchange that takes one unit more",
+        exchanged("receiveAmount", 1000_01, "2"),
+        403,
+        "insufficient_funds",
+        reason="liquidity",
+    ),
+    breaks(
+        "4.7.10",
+        "the same for what is debited",
+        exchanged("debitAmount", 500_01, "2"),
+        403,
+        "insufficient_funds",
+        reason="liquidity",
+    ),
     # 4.7.7: one unit
     keeps("4.7.7", "the minSendAmount of a refusal", the_smallest_that_works, 201, values={"receiveAmount.value": "1"}),
     breaks(

@@ -66,6 +66,12 @@ class World:
         self.instance.write(lambda tx: assets.deposit_liquidity(tx, target, scales[1], "1000"))
         return sender
 
+    def charged(self, basis_points: int) -> tuple[str, str]:
+        """The addresses of two wallets in a currency of their own, sending which costs so much."""
+        code = self.code()
+        self.instance.write(lambda tx: assets.set_fee(tx, code, 2, "0", basis_points))
+        return self.fresh(code, 2), self.fresh(code, 2)
+
     def asset_of(self, wallet_address: str) -> tuple[str, int]:
         body = self.stranger.get(wallet_address).json()
         return body["assetCode"], body["assetScale"]

@@ -494,6 +494,7 @@ def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> 
         "undecided": 700 + day,
         "cancelled": 800 + day,
         "denied": 4 + 30 * day,
+        "approved": 4 + 30 * day,
     }
     assert looks == {name: number + day for name, number in clients.items()}
     assert quotes == {"q": 2 + day, "used": None}

@@ -32,7 +32,7 @@ from payres.store.connections import connect_writer
 from payres.store.retention import (
     CLIENT_RETENTION,
     CLIENTS_PER_PURGE,
-    DENIED_GRANT_RETENTION,
+    DECIDED_GRANT_RETENTION,
     ENDED_TOKENS_KEPT,
     GRANT_RETENTION,
     GRANTS_PER_PURGE,
@@ -193,16 +193,23 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
     [
         (None, TIME_TO_DECIDE + GRANT_RETENTION),
         ("cancel", TIME_TO_DECIDE + GRANT_RETENTION),
-        ("deny", MINUTE + DENIED_GRANT_RETENTION),
-        ("approve", None),
-        ("approve, cancel", None),
+        ("deny", MINUTE + DECIDED_GRANT_RETENTION),
+        ("approve", MINUTE + DECIDED_GRANT_RETENTION),
+        ("approve, cancel", MINUTE + DECIDED_GRANT_RETENTION),
+        ("approve, continue", None),
+        ("approve, continue, cancel", None),
     ],
 )
-def test_request_for_consent_goes_unless_it_was_approved(tx: Transaction, end: str | None, stays: int | None) -> None:
-    grant_id = id_of(ask(tx, SHOP, START, SPENDING))
+def test_request_for_consent_goes_unless_it_was_approved_and_continued(
+    tx: Transaction, end: str | None, stays: int | None
+) -> None:
+    answer = ask(tx, SHOP, START, SPENDING)
+    grant_id = id_of(answer)
     for step in end.split(", ") if end else ():
         if step == "cancel":
             revoke_grant(work_at(tx, START + MINUTE), grant_id)
+        elif step == "continue":
+            continue_grant(work_at(tx, START + MINUTE, SETTINGS), grant_id, answer.continue_.access_token.value, None)
         else:
             decide(tx, grant_id, step == "approve", START + MINUTE)
     if stays is None:
@@ -319,13 +326,12 @@ class Story:
         match step:
             case "approve" | "deny":
                 decide(tx, grant_id, step == "approve", self.now)
-                if step == "approve":
-                    self.staying.add(grant_id)
             case "continue":
                 token = answer.continue_.access_token.value
                 issued = continue_grant(work_at(tx, self.now, SETTINGS), grant_id, token, None)
                 if issued.access_token:
                     self.tokens[grant_id] = (token_of(issued), self.now + TOKEN_LIFETIME)
+                    self.staying.add(grant_id)
             case "rotate" if grant_id in self.tokens:
                 self.tokens[grant_id] = (rotate(tx, self.tokens[grant_id][0], self.now), self.now + TOKEN_LIFETIME)
             case "revoke":
@@ -341,7 +347,7 @@ class Story:
 
 @given(STEPS)
 @bounds(max_examples=60)
-def test_grant_that_was_approved_or_used_is_never_forgotten(steps: list[tuple[str, int]]) -> None:
+def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tuple[str, int]]) -> None:
     with closing(opened()) as tx:
         story = Story(tx)
         for step in steps:
@@ -359,7 +365,7 @@ def test_grant_that_was_approved_or_used_is_never_forgotten(steps: list[tuple[st
         assert all(tokens.find_token(tx, story.tokens[grant_id][0]) for grant_id in usable)
         assert story.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
         assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-        purge_all(tx, story.now + DENIED_GRANT_RETENTION + TIME_TO_DECIDE)
+        purge_all(tx, story.now + DECIDED_GRANT_RETENTION + TIME_TO_DECIDE)
         assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == story.staying, "and nothing else"
 
 

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
-from payres.grants.consent import SESSION_VALUE
+from payres.grants.consent import COOKIE_VALUE
 from payres.identifiers import SystemIdentifiers
-from payres.routes.pages import session_cookie
+from payres.routes.cookies import browser_of
 from payres.urls import Urls
 
 SESSION = "aZ09_-" * 7 + "a"
@@ -39,13 +39,38 @@ def with_cookies(*lines: str, base: str = "http://pay.example") -> Request:
     ],
 )
 def test_session_cookie_is_found_among_others_and_nothing_else_is(lines: list[str], found: str | None) -> None:
-    assert session_cookie(with_cookies(*lines)) == found
+    assert browser_of(with_cookies(*lines)).session == found
 
 
 def test_session_cookie_over_https_has_its_prefix() -> None:
     cookies = f"payres_session={SESSION[::-1]}; __Host-payres_session={SESSION}"
-    assert session_cookie(with_cookies(cookies, base="https://pay.example")) == SESSION
+    assert browser_of(with_cookies(cookies, base="https://pay.example")).session == SESSION
 
 
-def test_session_cookie_takes_every_session_that_is_made() -> None:
-    assert all(re.fullmatch(SESSION_VALUE, SystemIdentifiers().secret().encode()) for _ in range(100))
+@pytest.mark.parametrize(
+    ("cookies", "known"),
+    [
+        (f"payres_known_1={SESSION}", {1: SESSION}),
+        (f"payres_known_12={SESSION}; payres_session={SESSION}; payres_known_1={SESSION[::-1]}", None),
+        (f"payres_known_1={SESSION[::-1]}; payres_known_1={SESSION}", {1: SESSION}),
+        (f"__Host-payres_known_1={SESSION}", {}),
+        (f"payres_known_={SESSION}", {}),
+        (f"payres_known_-1={SESSION}", {}),
+        (f"payres_known_1x={SESSION}", {}),
+        (f"payres_known_{'9' * 20}={SESSION}", {}),
+        (f"payres_known_1={SESSION}x", {}),
+        (f"xpayres_known_1={SESSION}", {}),
+    ],
+)
+def test_wallets_that_know_the_browser_are_read_each_from_its_cookie(
+    cookies: str, known: dict[int, str] | None
+) -> None:
+    expected = {12: SESSION, 1: SESSION[::-1]} if known is None else known
+    assert browser_of(with_cookies(cookies)).known == expected
+    secure = cookies.replace("__Host-", "").replace("payres_", "__Host-payres_")
+    if not cookies.startswith("__Host-"):
+        assert browser_of(with_cookies(secure, base="https://pay.example")).known == expected
+
+
+def test_cookies_take_every_secret_that_is_made() -> None:
+    assert all(re.fullmatch(COOKIE_VALUE, SystemIdentifiers().secret().encode()) for _ in range(100))

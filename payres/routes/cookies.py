@@ -1,0 +1,73 @@
+"""The cookies of the consent pages: the session of a signed-in owner, and of each wallet that knows this browser."""
+
+import re
+from functools import lru_cache
+from typing import Final, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.clock import SECOND
+from payres.grants.consent import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn
+from payres.routes.context import context_of
+from payres.store.sessions import BROWSER_LIFETIME
+
+# Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis).
+HOST_PREFIX: Final = "__Host-"
+SESSION: Final = "payres_session"
+KNOWN: Final = "payres_known_"
+
+
+def browser_of(request: Request) -> Browser:
+    """What the browser shows of itself; nothing of what cannot be a cookie of ours. The last of one name counts.
+
+    Read here and not by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
+    """
+    lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
+    found: dict[bytes, bytes] = dict(_cookies(_is_secure(request)).findall(b";".join(lines)))
+    session = found.pop(b"", None)
+    known = {int(wallet_id): value.decode("ascii") for wallet_id, value in found.items()}
+    return Browser(session.decode("ascii") if session else None, known)
+
+
+def set_signed_in(request: Request, response: Response, signed_in: SignedIn) -> None:
+    """Sets the cookies of a sign-in: the session's, and the one by which the wallet knows this browser from now on."""
+    # Lax, because the owner arrives by a link on the client's site and should still be signed in; forms that other
+    # sites send come without it. The other one is for our own sign-in form only.
+    _set(request, response, SESSION, signed_in.session, SESSION_LIFETIME, "lax")
+    _set(request, response, f"{KNOWN}{signed_in.wallet_id}", signed_in.known, BROWSER_LIFETIME, "strict")
+
+
+def set_signed_out(request: Request, response: Response) -> None:
+    """Deletes the session's cookie; the browser stays known."""
+    _set(request, response, SESSION, "", 0, "lax")
+
+
+@lru_cache
+def _cookies(secure: bool) -> re.Pattern[bytes]:
+    """Finds ours among `name=value; name=value` (RFC 6265bis), in time linear in their length.
+
+    The groups are the id of the wallet, empty for the session, and the value.
+    """
+    prefix = HOST_PREFIX.encode() if secure else b""
+    name = rb"%bpayres_(?:session|known_([0-9]{1,19}+))" % prefix
+    return re.compile(rb"(?:^|;)[ \t]*+%b=(%b)(?=[ \t]*+(?:;|$))" % (name, COOKIE_VALUE))
+
+
+def _set(
+    request: Request, response: Response, name: str, value: str, lifetime: int, same_site: Literal["lax", "strict"]
+) -> None:
+    secure = _is_secure(request)
+    response.set_cookie(
+        f"{HOST_PREFIX}{name}" if secure else name,
+        value,
+        max_age=lifetime // SECOND,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite=same_site,
+    )
+
+
+def _is_secure(request: Request) -> bool:
+    return context_of(request).urls.base.startswith("https:")

@@ -1,0 +1,123 @@
+"""Attacks on what others have: the bills of other clients, and the consent and the sign-in of wallet owners."""
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+
+import httpx2
+import msgspec
+import pytest
+
+from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
+from payres.operator import wallets
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+from tests.helpers import TIMEOUT, Json
+
+Refused = Callable[..., Json]
+
+
+def test_bill_completed_by_another_client(shared: Instance, refused: Refused) -> None:
+    """A key that nobody has seen gets `complete` without consent. It ends no bill of others, and reads none."""
+    bill = shared.client.create_incoming_payment(shared.wallet("bob"), metadata={"order": "secret"})["id"]
+    private_key = generate_private_key()
+    jwk = jwk_from_public_bytes("key-1", private_key.public_key().public_bytes_raw())
+    about = ("", private_key, jwk, shared.base_url, shared.clock, shared.approve)
+    with closing(Client(*about)) as thief:
+        for item in (
+            {"type": "incoming-payment", "actions": ["complete"]},
+            {"type": "incoming-payment", "actions": ["complete", "read-all"], "identifier": shared.wallet("bob")},
+        ):
+            token = thief.grant(item, client={"jwk": msgspec.to_builtins(jwk)})
+            answer = thief.post(f"{bill}/complete", None, token)
+            refused(answer, 404, "not_found")
+            assert "secret" not in answer.text
+            missing = thief.post(f"{bill[:-12]}{'0' * 12}/complete", None, token)
+            assert (missing.status_code, missing.text) == (answer.status_code, answer.text)
+    reading = shared.client.grant({"type": "incoming-payment", "actions": ["read", "complete"]})
+    assert shared.client.get(bill, reading).json()["completed"] is False
+    assert shared.client.post(f"{bill}/complete", None, reading).json()["completed"] is True
+
+
+PASSWORD, NEW_PASSWORD = "correct horse", "battery staple"
+
+
+class Owner:
+    """A wallet, and the browser that its owner signs in with."""
+
+    def __init__(self, instance: Instance, browser: httpx2.Client) -> None:
+        self.instance = instance
+        self.browser = browser
+        self.path = f"owner-{secrets.token_hex(4)}"
+        instance.create_wallet(self.path, password=PASSWORD)
+
+    def page(self, path: str | None = None) -> str:
+        """A consent page of this wallet or another."""
+        identifier = self.instance.wallet(path or self.path)
+        item = {"type": "outgoing-payment", "actions": ["create"], "identifier": identifier}
+        return str(self.instance.client.request_grant(item).json()["interact"]["redirect"])
+
+    def sign_in(self, password: str = PASSWORD, page: str | None = None) -> int:
+        """The status of the answer: 303 when it worked."""
+        return sign_in(self.browser, page or self.page(), password).status_code
+
+    def sign_out(self) -> None:
+        page = self.page()
+        [csrf] = re.findall(r'name="csrf" value="(\w+)"', self.browser.get(page).text)[:1]
+        assert self.browser.post(page, data={"choice": "sign-out", "csrf": csrf}).status_code == 303
+
+    def sign_in_to_a_second_wallet(self) -> None:
+        second = f"second-{secrets.token_hex(4)}"
+        self.instance.create_wallet(second, password=PASSWORD)
+        assert self.sign_in(page=self.page(second)) == 303
+
+    def get_a_new_password(self) -> None:
+        self.instance.write(partial(wallets.set_password, path=self.path, password=NEW_PASSWORD))
+
+
+def sign_in(browser: httpx2.Client, page: str, password: str, address: str | None = None) -> httpx2.Response:
+    headers = {"x-forwarded-for": address} if address else {}
+    return browser.post(page, data={"choice": "sign-in", "password": password}, headers=headers)
+
+
+def guess(page: str, stranger: httpx2.Client) -> None:
+    """As many wrong passwords as the wallet takes, each from an address of its own."""
+    guesses = [sign_in(stranger, page, "wrong", f"192.0.2.{n}") for n in range(MAX_WRONG_PASSWORDS_PER_WALLET)]
+    assert {answer.status_code for answer in guesses} == {401}
+    assert sign_in(stranger, page, PASSWORD, "192.0.2.99").status_code == 429, "it takes no more"
+
+
+@pytest.fixture
+def owner(shared: Instance) -> Iterator[Owner]:
+    with httpx2.Client(timeout=TIMEOUT, verify=False) as browser:
+        yield Owner(shared, browser)
+
+
+@pytest.mark.parametrize("then", [Owner.sign_out, Owner.sign_in_to_a_second_wallet, Owner.get_a_new_password])
+def test_owner_locked_out_of_a_browser_that_is_known(
+    owner: Owner, stranger: httpx2.Client, then: Callable[[Owner], None]
+) -> None:
+    """By twenty wrong passwords of others, who need nothing for it but a request for consent."""
+    assert owner.sign_in() == 303
+    then(owner)
+    guess(owner.page(), stranger)
+    password = NEW_PASSWORD if then is Owner.get_a_new_password else PASSWORD
+    assert owner.sign_in(password) == 303
+
+
+def test_browser_of_a_thief_after_a_new_password(owner: Owner, stranger: httpx2.Client) -> None:
+    """Who had the password has a browser that is known, and five guesses of its own, until the operator ends that."""
+    assert owner.sign_in() == 303
+    owner.instance.write(lambda work: wallets.set_password(work, owner.path, NEW_PASSWORD, forget_browsers=True))
+    guess(owner.page(), stranger)
+    assert owner.sign_in(NEW_PASSWORD) == 429
+
+
+def test_owner_locked_out_of_a_new_browser_until_the_operator_helps(owner: Owner, stranger: httpx2.Client) -> None:
+    guess(owner.page(), stranger)
+    assert owner.sign_in() == 429
+    owner.instance.write(lambda work: wallets.unlock(work, owner.path))
+    assert owner.sign_in() == 303
