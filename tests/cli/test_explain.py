@@ -150,6 +150,16 @@ def test_media_type_that_the_server_does_not_take_is_told(
     assert [cause["cause"] for cause in told["causes"]] == (["one_rule"] if reason else [])
 
 
+def test_encoded_body_that_the_server_does_not_take_is_told(payres: Command, files: Path) -> None:
+    request = raw_request("POST", "/quotes", b"{}")
+    for coding, reason in (("gzip", "unsupported_media_type"), ("identity", None)):
+        header = f"content-encoding: {coding}\r\nsignature:".encode()
+        (files / "request.txt").write_bytes(request.replace(b"signature:", header, 1).replace(b"Signature:", header, 1))
+        told = json.loads(explain(payres, "request.txt", "--jwk", "app.jwk", "--json").stdout)
+        assert told["reason"] == reason
+        assert {"name": "content-encoding", "value": coding} in told["headers"]
+
+
 def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:
     payres("wallet", "create", "app", "--asset", "USD", "--scale", "2")
     payres("key", "generate", "app", "--out", "other.pem", "--kid", "other")
