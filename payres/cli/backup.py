@@ -1,5 +1,6 @@
 """`payres backup` and `payres restore`: a verified copy of the database, and its way back."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,10 @@ from payres.operator import backups
 
 
 @click.command()
-@click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DEST", type=click.Path())
 @click.option("--force", is_flag=True, help="Replace DEST when it exists.")
 @with_session
-def backup(session: Session, destination: Path, force: bool) -> None:
+def backup(session: Session, destination: str, force: bool) -> None:
     """The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
     ledger check`. When DEST is a directory, the file in it is named by the time. The copy holds secrets: guard it like
     the database.
@@ -24,8 +25,10 @@ def backup(session: Session, destination: Path, force: bool) -> None:
     Example: payres backup /mnt/backups
     """
     database = Path(session.database())
+    if destination.endswith(os.sep) and not Path(destination).is_dir():
+        raise click.ClickException(f"There is no directory {destination}; make it first")
     with _sentences(f"{database} cannot be copied"):
-        made = backups.make_backup(database, destination, force, session.world.clock.now())
+        made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
     resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
     session.show(resource, f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB")
 

@@ -1,7 +1,9 @@
 """`payres wallet`: wallet addresses and the money in them."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial
+from getpass import GetPassWarning
 
 import click
 
@@ -143,9 +145,20 @@ def password(session: Session, path: str, password: str | None) -> None:
     \b
     Example: payres wallet password alice
     """
-    if password is None:  # the prompt goes to standard error: standard output belongs to the resource
-        password = str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+    password = _ask_for_password() if password is None else password
     _change(session, path, partial(wallets.set_password, password=password))
+
+
+def _ask_for_password() -> str:
+    """A password from the terminal, which does not show it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)  # of a password that would be shown
+        try:
+            # The prompt goes to standard error: standard output belongs to the resource.
+            return str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+        except GetPassWarning as error:
+            sentence = "There is no terminal to ask for the password on: give it with --password-file FILE, - for stdin"
+            raise click.ClickException(sentence) from error
 
 
 def _change(session: Session, path: str, unit: Callable[[Work, str], WalletRecord]) -> None:

@@ -1,5 +1,7 @@
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from click.testing import Result
 from payres.grants.passwords import verify_password
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
+from tests.helpers import TIMEOUT, free_of_settings
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
@@ -128,6 +131,28 @@ def test_password_is_asked_for_on_standard_error(payres: Command, database: Path
     assert json.loads(result.stdout)["canSignIn"] is True
     assert "secret" not in result.output
     assert signs_in(database, "secret")
+
+
+def test_password_cannot_be_asked_for_without_a_terminal(payres: Command, database: Path) -> None:
+    payres(*CREATE)
+    command = [sys.executable, "-m", "payres", "wallet", "password", "alice"]
+    for given in ("secret words\nsecret words\n", ""):
+        # A session of its own has no terminal, not even behind the back of its standard input.
+        found = subprocess.run(
+            command,
+            env=free_of_settings(),
+            input=given,
+            start_new_session=True,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        assert (found.returncode, found.stdout) == (1, "")
+        assert found.stderr == (
+            "Error: There is no terminal to ask for the password on: give it with --password-file FILE, - for stdin\n"
+        )
+    assert not signs_in(database, "secret words")
 
 
 @pytest.mark.parametrize("command", [CREATE, ("wallet", "password", "alice")])
