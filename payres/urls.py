@@ -1,5 +1,6 @@
 """URLs of wallets and resources: built from the public base URL, never from what a request claims in `Host`."""
 
+import ipaddress
 import re
 from functools import lru_cache
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
@@ -102,6 +103,14 @@ def _plain(url: str) -> str | None:
     if port is not None and port != DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
     return urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine alone: a loopback address, or `localhost` or a name below it (RFC 6761)."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
 def is_http_url(url: str) -> bool:

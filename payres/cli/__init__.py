@@ -61,6 +61,7 @@ def main(database: str | None) -> None:
     Begin with a wallet and a server:
 
     \b
+      payres init
       payres wallet create alice --asset USD --scale 2
       payres wallet deposit alice 100.00
       payres serve

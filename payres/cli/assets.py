@@ -60,7 +60,12 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
     \b
     Example: payres liquidity deposit EUR 2 1000.00
     """
-    _change(session, lambda work: assets.deposit_liquidity(work, code, scale, amount), create=True)
+
+    def unit(work: Work) -> AssetRecord:
+        session.warn(assets.other_scale_warning(work, code, scale))
+        return assets.deposit_liquidity(work, code, scale, amount)
+
+    _change(session, unit)
 
 
 @liquidity.command("withdraw")
@@ -99,7 +104,7 @@ def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
         assets.set_rate(work, base, counter, rate)
         return _describe_rate(work, RateRecord(base, counter, rate, work.now))
 
-    session.show(session.write(unit, create=True), f"1 {base} buys {rate} {counter}")
+    session.show(session.write(unit), f"1 {base} buys {rate} {counter}")
 
 
 @rate.command("remove")
@@ -146,7 +151,12 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
     \b
     Example: payres fee set USD 2 --fixed 0.10 --basis-points 50
     """
-    _change(session, lambda work: assets.set_fee(work, code, scale, fixed, basis_points), create=True)
+
+    def unit(work: Work) -> AssetRecord:
+        session.warn(assets.other_scale_warning(work, code, scale))
+        return assets.set_fee(work, code, scale, fixed, basis_points)
+
+    _change(session, unit)
 
 
 @fee.command("withdraw")
@@ -162,9 +172,9 @@ def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
     _change(session, lambda work: assets.withdraw_fees(work, code, scale, amount))
 
 
-def _change(session: Session, unit: Callable[[Work], AssetRecord], create: bool = False) -> None:
+def _change(session: Session, unit: Callable[[Work], AssetRecord]) -> None:
     """Runs the unit and prints the asset as it is then."""
-    resource = session.write(lambda work: _describe(work, unit(work)), create)
+    resource = session.write(lambda work: _describe(work, unit(work)))
     session.show(resource, _line(resource))
 
 

@@ -36,13 +36,18 @@ class Session:
         self.as_json = as_json
         self.world = world(settings)
 
-    def write(self, unit: Callable[[Work], T], create: bool = False) -> T:
-        """The unit's result, once its work is committed. With `create`, a missing database is made first."""
-        return self._run(unit, "BEGIN IMMEDIATE", create)
+    def write(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result, once its work is committed."""
+        return self._run(unit, "BEGIN IMMEDIATE")
+
+    def create_database(self) -> None:
+        """Makes the database when there is none."""
+        with self._connection(self.settings.database):
+            pass
 
     def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
-        return self._run(unit, "BEGIN", create=False)
+        return self._run(unit, "BEGIN")
 
     def show(self, resource: Resource, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
@@ -52,14 +57,19 @@ class Session:
         """Prints a list: as the member `name` of one JSON object, or a line each; `none` when it is empty."""
         self.show({name: resources}, "\n".join(map(line, resources)) or none)
 
-    def database(self) -> str:
-        """The path of the database, which must be there."""
-        path = self.settings.database
-        if not Path(path).exists():
+    def warn(self, sentence: str | None) -> None:
+        """Prints a warning, if there is one, on standard error: standard output belongs to the resource."""
+        if sentence is not None:
+            click.echo(f"Warning: {sentence}", err=True)
+
+    def database(self, otherwise: str = "name another with --database PATH") -> str:
+        """The path of the database, which must be there; `otherwise` is what the user can do besides `payres init`."""
+        path = Path(self.settings.database)
+        if not path.exists() or path.stat().st_size == 0:  # SQLite would make one of an empty file
             raise click.ClickException(
-                f"There is no database {path}. Make one with `payres init`, or name another with --database PATH"
+                f"There is no database at {path.absolute()}. Make one with `payres init`, or {otherwise}"
             )
-        return path
+        return self.settings.database
 
     def wallet_path(self, text: str) -> str:
         """The path of a wallet of this server, which may be given as its whole wallet address."""
@@ -70,14 +80,20 @@ class Session:
             raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
         return path
 
-    def _run(self, unit: Callable[[Work], T], begin: str, create: bool) -> T:
-        path = self.settings.database if create else self.database()
-        connection = None
-        try:
-            connection = connect_writer(path)  # makes or migrates the file as needed
+    def _run(self, unit: Callable[[Work], T], begin: str) -> T:
+        with self._connection(self.database()) as connection:
             connection.execute(begin)
             result = unit(Work(connection, self.world))
             connection.execute("COMMIT")
+        return result
+
+    @contextmanager
+    def _connection(self, path: str) -> Iterator[sqlite3.Connection]:
+        """A connection for the block, which makes or migrates the file as needed."""
+        connection = None
+        try:
+            connection = connect_writer(path)
+            yield connection
         except sqlite3.Error as error:
             busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
             reason = "another program holds it; try again" if busy else str(error)
@@ -85,7 +101,6 @@ class Session:
         finally:
             if connection is not None:
                 connection.close()  # which undoes what was not committed
-        return result
 
 
 def labelled(*rows: tuple[str, object]) -> str:

@@ -12,6 +12,7 @@ from payres.cli.secret_options import secret_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.operator import wallets
+from payres.operator.assets import other_scale_warning
 from payres.store import accounts
 from payres.store import wallets as wallet_store
 from payres.store.wallets import WalletRecord
@@ -37,19 +38,27 @@ def wallet() -> None:
     "TEXT",
     "What the owner signs in with. Here others can see it in ps; `payres wallet password` asks for it.",
 )
+@click.option("--create", "is_new", is_flag=True, help="Create the database first when there is none.")
 @with_session
-def create(session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None) -> None:
-    """Open a wallet and print its wallet address. The database is made when there is none.
+def create(
+    session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None, is_new: bool
+) -> None:
+    """Open a wallet and print its wallet address.
 
     \b
     Example: payres wallet create alice --asset USD --scale 2 --name Alice
     """
 
     def unit(work: Work) -> Resource:
+        session.warn(other_scale_warning(work, asset, scale))
         opened = wallets.create_wallet(work, session.wallet_path(path), asset, scale, name, password)
         return describe(work, opened)
 
-    resource = session.write(unit, create=True)
+    if is_new:
+        session.create_database()
+    else:
+        session.database("add --create, or name another with --database PATH")
+    resource = session.write(unit)
     session.show(resource, str(resource["walletAddress"]))
 
 

@@ -18,7 +18,7 @@ NEWEST = max(migrations())
 
 @pytest.fixture(autouse=True)
 def books(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
     payres("wallet", "deposit", "alice", "10.00")
 
 
@@ -63,7 +63,7 @@ def test_refusals_are_one_sentence(payres: Command) -> None:
     payres("backup", "backup.db")
     assert one_sentence(payres("backup", "backup.db")).startswith("Error: backup.db exists already")
     assert one_sentence(payres("backup", "x.db", "--database", "none.db")).startswith(
-        "Error: There is no database none"
+        f"Error: There is no database at {Path.cwd()}/none.db"
     )
     assert one_sentence(payres("restore", "none.db")) == "Error: There is no file none.db"
     assert one_sentence(payres("restore", "payres.db")) == "Error: payres.db is the database itself"

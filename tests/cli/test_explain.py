@@ -161,7 +161,7 @@ def test_encoded_body_that_the_server_does_not_take_is_told(payres: Command, fil
 
 
 def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:
-    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2", "--create")
     payres("key", "generate", "app", "--out", "other.pem", "--kid", "other")
     assert "valid keys: other" in explain(payres, "request.txt", "--wallet", "app").stdout
     payres("key", "add", "app", "--jwk", "app.jwk")
@@ -178,7 +178,7 @@ def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_keys_of_an_inactive_wallet_do_not_count(payres: Command) -> None:
-    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2", "--create")
     payres("key", "add", "app", "--jwk", "app.jwk")
     payres("wallet", "deactivate", "app")
     result = explain(payres, "request.txt", "--wallet", "app")

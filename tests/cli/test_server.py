@@ -52,7 +52,7 @@ def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_jso
 
 
 def test_init_again_leaves_everything_as_it_is(payres: Command, as_json: Json) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
     Path("payres.toml").write_text("port = 9000\n")
     answer = as_json("init")
     assert (answer["configWritten"], answer["databaseCreated"]) == (False, False)
@@ -171,7 +171,7 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
 
 
 def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: Json) -> None:
-    payres("wallet", "create", "alice", "--asset", "EUR", "--scale", "2", "--password", "mine")
+    payres("wallet", "create", "alice", "--asset", "EUR", "--scale", "2", "--password", "my password", "--create")
     with serving("--demo", "--json") as process:
         ready = announced(process)
     assert (ready["wallets"], ready["demoWallets"]) == (1, [])

@@ -17,7 +17,7 @@ from tests.helpers import TIMEOUT, free_of_settings
 Command = Callable[..., Result]
 Json = Callable[..., Any]
 
-CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 
 
 def signs_in(database: Path, password: str) -> bool:
@@ -64,6 +64,24 @@ def test_create_without_an_asset_is_a_usage_error(payres: Command, missing: str)
     result = payres(*CREATE[:position], *CREATE[position + 2 :])
     assert result.exit_code == 2
     assert missing in result.stderr
+
+
+def test_second_scale_of_a_currency_is_warned_about(payres: Command) -> None:
+    payres(*CREATE)
+    result = payres("wallet", "create", "bob", "--asset", "USD", "--scale", "9")
+    assert (result.exit_code, result.stdout) == (0, "http://127.0.0.1:8080/bob\n")
+    assert result.stderr.startswith("Warning: USD is in use with scale 2. With scale 9 it is another asset")
+    for command in (("liquidity", "deposit", "USD", "0", "1"), ("fee", "set", "USD", "1")):
+        assert payres(*command).stderr.startswith("Warning: USD is in use with scale")
+    assert payres("wallet", "create", "carol", "--asset", "USD", "--scale", "9").stderr == ""
+
+
+def test_currency_in_small_letters_is_refused(payres: Command, as_json: Json) -> None:
+    payres("init")
+    result = payres("wallet", "create", "alice", "--asset", "usd", "--scale", "2")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: Asset codes are written in upper case: give USD, not usd\n"
+    assert as_json("wallet", "list") == {"wallets": []}
 
 
 def test_wallet_address_follows_the_base_url(payres: Command, monkeypatch: pytest.MonkeyPatch) -> None:
