@@ -7,6 +7,7 @@ import click
 
 from payres import ledger
 from payres.amounts import format_decimal
+from payres.cli.groups import Group
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
 from payres.operator import assets
@@ -21,7 +22,7 @@ def asset_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("code")(click.argument("scale", type=click.IntRange(0, assets.MAX_SCALE))(command))
 
 
-@click.group()
+@click.group(cls=Group)
 def asset() -> None:
     pass
 
@@ -41,7 +42,7 @@ def list_assets(session: Session) -> None:
     session.show_list("assets", found, _line, "There are no assets yet; the first wallet makes one")
 
 
-@click.group()
+@click.group(cls=Group)
 def liquidity() -> None:
     """A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's currency;
     the sender's money goes into the liquidity in theirs.
@@ -83,7 +84,7 @@ def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> 
     _change(session, lambda work: assets.withdraw_liquidity(work, code, scale, amount))
 
 
-@click.group()
+@click.group(cls=Group)
 def rate() -> None:
     pass
 
@@ -133,7 +134,7 @@ def list_rates(session: Session) -> None:
     session.show_list("rates", found, _rate_line, "No rates are set; see `payres rate set`")
 
 
-@click.group()
+@click.group(cls=Group)
 def fee() -> None:
     pass
 

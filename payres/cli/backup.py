@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, with_session
 from payres.operator import backups
 
@@ -27,7 +28,7 @@ def backup(session: Session, destination: str, force: bool) -> None:
     database = Path(session.database())
     if destination.endswith(os.sep) and not Path(destination).is_dir():
         raise click.ClickException(f"There is no directory {destination}; make it first")
-    with _sentences(f"{database} cannot be copied"):
+    with _sentences(f"{database} cannot be copied", str(database)):
         made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
     resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
     session.show(resource, f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB")
@@ -44,7 +45,7 @@ def restore(session: Session, source: Path) -> None:
     Example: payres restore /mnt/backups/payres-20260131T093000Z.db
     """
     database = Path(session.settings.database)
-    with _sentences(f"{database} cannot be replaced"):
+    with _sentences(f"{database} cannot be replaced", str(database)):
         restored = backups.restore_backup(source, database, session.world.clock.now())
     resource = {
         "database": str(database),
@@ -59,10 +60,10 @@ def restore(session: Session, source: Path) -> None:
 
 
 @contextmanager
-def _sentences(failed: str) -> Iterator[None]:
+def _sentences(failed: str, database: str) -> Iterator[None]:
     try:
         yield
     except backups.BackupError as error:
         raise click.ClickException(str(error)) from error
     except sqlite3.Error as error:
-        raise click.ClickException(f"{failed}: {error}") from error
+        raise click.ClickException(f"{failed}: {explain_database_denial(error, database) or error}") from error

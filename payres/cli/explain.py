@@ -69,6 +69,10 @@ def explain(
     """
     if any(key is not None and key.name == file.name == "-" for key in (jwk, pem)):
         raise click.UsageError("The request and the key cannot both come from standard input")
+    if wallet is None and jwk is None and pem is None:
+        raise click.UsageError(
+            "Name the client's keys: --wallet PATH for all of its wallet here, --jwk FILE, or --pem FILE and --kid KID"
+        )
     if wallet is None:
         keys = [KnownKey(read_key(jwk, pem, kid))]
     elif jwk is not None or pem is not None or kid is not None:

@@ -7,6 +7,7 @@ import click
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.cli.groups import Group
 from payres.cli.secret_options import secret_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
@@ -19,7 +20,7 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
 
-@click.group()
+@click.group(cls=Group)
 def peer() -> None:
     """A peer is a server that payments go to and come from. What it owes us and we owe it is settled elsewhere, by bank
     say, and recorded with `payres peer deposit` and `payres peer withdraw`.

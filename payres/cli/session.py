@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 import msgspec
 
+from payres.cli.permissions import explain_database_denial, explain_denial
 from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
@@ -97,6 +98,7 @@ class Session:
         except sqlite3.Error as error:
             busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
             reason = "another program holds it; try again" if busy else str(error)
+            reason = explain_database_denial(error, path) or reason
             raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
         finally:
             if connection is not None:
@@ -132,10 +134,18 @@ def errors_in_sentences() -> Iterator[None]:
     try:
         yield
     except (DomainError, SettingsError, UnusableDatabase) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(str(error) + _denial(error.__cause__)) from error
     except FailStop as error:
         raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
     except BrokenPipeError:
         raise  # the reader of our output has closed it; click ends without a word
     except OSError as error:
-        raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror or error}") from error
+        sentence = f"{error.filename or 'The system'}: {error.strerror or error}"
+        raise click.ClickException(sentence + _denial(error)) from error
+
+
+def _denial(error: BaseException | None) -> str:
+    """What follows the sentence for an error when the system has denied a file; nothing for other errors."""
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"; {explain_denial(error.filename)}"
+    return ""

@@ -8,6 +8,7 @@ from getpass import GetPassWarning
 import click
 
 from payres.amounts import format_decimal
+from payres.cli.groups import Group
 from payres.cli.secret_options import secret_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
@@ -19,7 +20,7 @@ from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 
 
-@click.group()
+@click.group(cls=Group)
 def wallet() -> None:
     """PATH is what follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The whole wallet
     address works too.
@@ -140,6 +141,19 @@ def activate(session: Session, path: str) -> None:
     Example: payres wallet activate alice
     """
     _change(session, path, wallets.activate)
+
+
+@wallet.command()
+@click.argument("path")
+@click.argument("name")
+@with_session
+def rename(session: Session, path: str, name: str) -> None:
+    """Change the public name of a wallet. An empty NAME takes it away; the wallet address stays.
+
+    \b
+    Example: payres wallet rename alice "Alice Smith"
+    """
+    _change(session, path, partial(wallets.rename, public_name=name or None))
 
 
 @wallet.command()

@@ -160,6 +160,16 @@ def test_encoded_body_that_the_server_does_not_take_is_told(payres: Command, fil
         assert {"name": "content-encoding", "value": coding} in told["headers"]
 
 
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("arguments", [(), ("--kid", "app")])
+def test_keys_must_be_named_in_one_of_three_ways(payres: Command, arguments: tuple[str, ...]) -> None:
+    result = explain(payres, "request.txt", *arguments)
+    assert result.exit_code == 2
+    assert "--wallet PATH" in result.stderr
+    assert "--jwk FILE" in result.stderr
+    assert "--pem FILE" in result.stderr
+
+
 def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:
     payres("wallet", "create", "app", "--asset", "USD", "--scale", "2", "--create")
     payres("key", "generate", "app", "--out", "other.pem", "--kid", "other")

@@ -136,6 +136,19 @@ def test_list_of_no_wallets_says_so(payres: Command, as_json: Json) -> None:
     assert "no wallets yet" in payres("wallet", "list").stdout
 
 
+def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_json: Json) -> None:
+    payres(*CREATE, "--name", "Alice")
+    before = as_json("wallet", "show", "alice")
+    for name in ("Alice Smith", "Ålice"):
+        assert as_json("wallet", "rename", "alice", name) == before | {"publicName": name}
+    assert as_json("wallet", "rename", "http://127.0.0.1:8080/alice", "") == before | {"publicName": None}
+    for name in (" ", "two\nlines", "x" * 201):
+        result = payres("wallet", "rename", "alice", name)
+        assert (result.exit_code, result.stderr) == (1, "Error: A public name has 1 to 200 printable characters\n")
+    assert "There is no wallet bob" in payres("wallet", "rename", "bob", "Bob").stderr
+    assert as_json("wallet", "show", "alice")["publicName"] is None
+
+
 def test_deactivate_and_activate(payres: Command, as_json: Json) -> None:
     payres(*CREATE)
     assert as_json("wallet", "deactivate", "alice")["state"] == "inactive"
