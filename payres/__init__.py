@@ -1,3 +1,3 @@
 """payres: a wallet provider in a file, speaking Open Payments from one process on one SQLite database."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

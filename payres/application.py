@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -18,6 +19,7 @@ from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
+from payres.http.forwarded_host import ForwardedHost
 from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
@@ -41,7 +43,7 @@ from payres.store.database import Database
 from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret
 from payres.store.work import World, world
-from payres.urls import ROOT_WALLET_PATH
+from payres.urls import ROOT_WALLET_PATH, is_loopback
 
 # Many payments may go to one server at a time, and their senders would rather wait than try again.
 RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, queue_seconds=10.0)
@@ -66,6 +68,11 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
             Middleware(CrossOrigin),
             Middleware(Admission, rate_limits),
             Middleware(TrailingSlash),
+            *(
+                [Middleware(ForwardedHost, settings.base_url)]
+                if is_loopback(urlsplit(settings.base_url).hostname or "")
+                else []
+            ),
         ],
         exception_handlers={
             DomainError: exception_handlers.render_error,

@@ -8,6 +8,7 @@ from inspect import cleandoc
 import click
 
 from payres import __version__
+from payres.cli.groups import Group
 
 # The module of each, and the first line of its help: `payres --help` answers without loading a single one of them.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -28,7 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported by name: the attribute of that name in a module of this package."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -61,6 +62,7 @@ def main(database: str | None) -> None:
     Begin with a wallet and a server:
 
     \b
+      payres init
       payres wallet create alice --asset USD --scale 2
       payres wallet deposit alice 100.00
       payres serve

@@ -7,6 +7,7 @@ import click
 
 from payres import ledger
 from payres.amounts import format_decimal
+from payres.cli.groups import Group
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time
 from payres.operator import assets
@@ -21,7 +22,7 @@ def asset_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("code")(click.argument("scale", type=click.IntRange(0, assets.MAX_SCALE))(command))
 
 
-@click.group()
+@click.group(cls=Group)
 def asset() -> None:
     pass
 
@@ -41,7 +42,7 @@ def list_assets(session: Session) -> None:
     session.show_list("assets", found, _line, "There are no assets yet; the first wallet makes one")
 
 
-@click.group()
+@click.group(cls=Group)
 def liquidity() -> None:
     """A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's currency;
     the sender's money goes into the liquidity in theirs.
@@ -60,7 +61,12 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
     \b
     Example: payres liquidity deposit EUR 2 1000.00
     """
-    _change(session, lambda work: assets.deposit_liquidity(work, code, scale, amount), create=True)
+
+    def unit(work: Work) -> AssetRecord:
+        session.warn(assets.other_scale_warning(work, code, scale))
+        return assets.deposit_liquidity(work, code, scale, amount)
+
+    _change(session, unit)
 
 
 @liquidity.command("withdraw")
@@ -78,7 +84,7 @@ def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> 
     _change(session, lambda work: assets.withdraw_liquidity(work, code, scale, amount))
 
 
-@click.group()
+@click.group(cls=Group)
 def rate() -> None:
     pass
 
@@ -99,7 +105,7 @@ def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
         assets.set_rate(work, base, counter, rate)
         return _describe_rate(work, RateRecord(base, counter, rate, work.now))
 
-    session.show(session.write(unit, create=True), f"1 {base} buys {rate} {counter}")
+    session.show(session.write(unit), f"1 {base} buys {rate} {counter}")
 
 
 @rate.command("remove")
@@ -128,7 +134,7 @@ def list_rates(session: Session) -> None:
     session.show_list("rates", found, _rate_line, "No rates are set; see `payres rate set`")
 
 
-@click.group()
+@click.group(cls=Group)
 def fee() -> None:
     pass
 
@@ -146,7 +152,12 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
     \b
     Example: payres fee set USD 2 --fixed 0.10 --basis-points 50
     """
-    _change(session, lambda work: assets.set_fee(work, code, scale, fixed, basis_points), create=True)
+
+    def unit(work: Work) -> AssetRecord:
+        session.warn(assets.other_scale_warning(work, code, scale))
+        return assets.set_fee(work, code, scale, fixed, basis_points)
+
+    _change(session, unit)
 
 
 @fee.command("withdraw")
@@ -162,9 +173,9 @@ def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
     _change(session, lambda work: assets.withdraw_fees(work, code, scale, amount))
 
 
-def _change(session: Session, unit: Callable[[Work], AssetRecord], create: bool = False) -> None:
+def _change(session: Session, unit: Callable[[Work], AssetRecord]) -> None:
     """Runs the unit and prints the asset as it is then."""
-    resource = session.write(lambda work: _describe(work, unit(work)), create)
+    resource = session.write(lambda work: _describe(work, unit(work)))
     session.show(resource, _line(resource))
 
 

@@ -1,5 +1,6 @@
 """`payres backup` and `payres restore`: a verified copy of the database, and its way back."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,15 +8,16 @@ from pathlib import Path
 
 import click
 
+from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, with_session
 from payres.operator import backups
 
 
 @click.command()
-@click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
+@click.argument("destination", metavar="DEST", type=click.Path())
 @click.option("--force", is_flag=True, help="Replace DEST when it exists.")
 @with_session
-def backup(session: Session, destination: Path, force: bool) -> None:
+def backup(session: Session, destination: str, force: bool) -> None:
     """The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
     ledger check`. When DEST is a directory, the file in it is named by the time. The copy holds secrets: guard it like
     the database.
@@ -24,8 +26,10 @@ def backup(session: Session, destination: Path, force: bool) -> None:
     Example: payres backup /mnt/backups
     """
     database = Path(session.database())
-    with _sentences(f"{database} cannot be copied"):
-        made = backups.make_backup(database, destination, force, session.world.clock.now())
+    if destination.endswith(os.sep) and not Path(destination).is_dir():
+        raise click.ClickException(f"There is no directory {destination}; make it first")
+    with _sentences(f"{database} cannot be copied", str(database)):
+        made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
     resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
     session.show(resource, f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB")
 
@@ -41,7 +45,7 @@ def restore(session: Session, source: Path) -> None:
     Example: payres restore /mnt/backups/payres-20260131T093000Z.db
     """
     database = Path(session.settings.database)
-    with _sentences(f"{database} cannot be replaced"):
+    with _sentences(f"{database} cannot be replaced", str(database)):
         restored = backups.restore_backup(source, database, session.world.clock.now())
     resource = {
         "database": str(database),
@@ -56,10 +60,10 @@ def restore(session: Session, source: Path) -> None:
 
 
 @contextmanager
-def _sentences(failed: str) -> Iterator[None]:
+def _sentences(failed: str, database: str) -> Iterator[None]:
     try:
         yield
     except backups.BackupError as error:
         raise click.ClickException(str(error)) from error
     except sqlite3.Error as error:
-        raise click.ClickException(f"{failed}: {error}") from error
+        raise click.ClickException(f"{failed}: {explain_database_denial(error, database) or error}") from error

@@ -10,6 +10,7 @@ from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time, parse_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
+from payres.http.request_head import is_encoded
 from payres.http.responses import JSON
 from payres.operator.wallets import require_wallet
 from payres.signatures.base import Message, field_value, header_fields
@@ -21,7 +22,19 @@ from payres.store import wallets as wallet_store
 from payres.store.work import Work
 
 # Besides the headers that a signature covers, only these can make a difference to it.
-RELEVANT = {"host", "authorization", "content-type", "content-length", "content-digest", "digest", "date", "forwarded"}
+RELEVANT = {
+    *(
+        "host",
+        "authorization",
+        "content-type",
+        "content-length",
+        "content-encoding",
+        "content-digest",
+        "digest",
+        "date",
+    ),
+    "forwarded",
+}
 SIGNED = {"signature-input", "signature"}
 # Opened when it is read, so that a misspelt second file does not leave the first one open.
 INPUT = click.File("rb", lazy=True)
@@ -56,6 +69,10 @@ def explain(
     """
     if any(key is not None and key.name == file.name == "-" for key in (jwk, pem)):
         raise click.UsageError("The request and the key cannot both come from standard input")
+    if wallet is None and jwk is None and pem is None:
+        raise click.UsageError(
+            "Name the client's keys: --wallet PATH for all of its wallet here, --jwk FILE, or --pem FILE and --kid KID"
+        )
     if wallet is None:
         keys = [KnownKey(read_key(jwk, pem, kid))]
     elif jwk is not None or pem is not None or kid is not None:
@@ -88,6 +105,8 @@ def endpoint_errors(message: Message) -> list[Verdict]:
     if not accepts(_header(message, b"accept")):
         says = f"Accept rules out {JSON}, which is all that the server answers with."
         errors.append(Verdict("not_acceptable", says))
+    if message.body and is_encoded(_header(message, b"content-encoding")):
+        errors.append(Verdict("unsupported_media_type", "Send the body as it is, without a Content-Encoding."))
     media_type = _header(message, b"content-type").partition(";")[0].strip().lower()
     if message.body and endpoint.takes_json and media_type != JSON:
         errors.append(Verdict("unsupported_media_type", f"Send the body as Content-Type: {JSON}."))

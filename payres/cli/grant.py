@@ -4,19 +4,20 @@ import click
 import msgspec
 
 from payres.amounts import Asset, format_decimal
+from payres.cli.groups import Group
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.grants import consent, tokens
 from payres.store import clients, grants, wallets
-from payres.store.grants import GrantRecord
+from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.work import Work
 from payres.urls import canonical
 
-STATES = ("pending", "approved", "issued", "denied", "revoked")
+STATES = ("pending", "expired", "approved", "issued", "denied", "revoked")
 
 
-@click.group()
+@click.group(cls=Group)
 def grant() -> None:
     """REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`)."""
 
@@ -28,18 +29,15 @@ def grant() -> None:
 )
 @with_session
 def list_all(session: Session, state: str | None, limit: int) -> None:
-    """List grants, newest first.
+    """List grants, newest first, with owners and amounts.
 
     \b
     Example: payres grant list --state pending
     """
-    found = session.read(lambda work: [_describe(work, one) for one in grants.list_grants(work, state, limit)])
-    session.show_list(
-        "grants",
-        found,
-        lambda grant: f"{grant['id']}  {grant['state']:8}  {grant['createdAt']}  {grant['client']}",
-        "There are no grants",
+    found = session.read(
+        lambda work: [_describe(work, one) for one in grants.list_grants(work, state, limit, work.now)]
     )
+    session.show_list("grants", found, _line, "There are no grants")
 
 
 @grant.command()
@@ -128,30 +126,36 @@ def _find(work: Work, ref: str) -> GrantRecord:
 
 def _describe(work: Work, record: GrantRecord) -> Resource:
     owner = record.wallet_address_id
+    interaction = grants.interaction_of_grant(work, record.id)
+    is_expired = record.state == "pending" and interaction is not None and work.now >= interaction.expires_at
     return {
         "id": record.id,
-        "state": record.state,
+        "state": "expired" if is_expired else record.state,
         "client": clients.client_by_id(work, record.client_id).identity,
         "clientName": record.client_name,
         "walletAddress": None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
         "access": msgspec.json.decode(record.access),
         "subject": msgspec.json.decode(record.subject) if record.subject else None,
-        "interaction": _describe_interaction(work, record.id),
+        "interaction": None if interaction is None else _describe_interaction(work, interaction),
         "createdAt": format_time(record.created_at),
         "endedAt": None if record.ended_at is None else format_time(record.ended_at),
     }
 
 
-def _describe_interaction(work: Work, grant_id: str) -> Resource | None:
-    found = grants.interaction_of_grant(work, grant_id)
-    if found is None:
-        return None
+def _describe_interaction(work: Work, found: InteractionRecord) -> Resource:
     return {
         "redirect": f"{work.urls.resource('interact', found.id)}/{found.nonce}",
         "finish": found.finish_uri,
         "expiresAt": format_time(found.expires_at),
         "decidedAt": None if found.decided_at is None else format_time(found.decided_at),
     }
+
+
+def _line(grant: Resource) -> str:
+    parties = f"{grant['client']} asks {grant['walletAddress']}" if grant["walletAddress"] else grant["client"]
+    wanted = [_limits(item) or "any amount" for item in grant["access"] if _spends(item)] or ["to spend nothing"]
+    until = f", until {grant['interaction']['expiresAt']}" if grant["state"] == "pending" else ""
+    return f"{grant['id']}  {grant['state']:8}  {grant['createdAt']}  {parties}: {'; '.join(wanted)}{until}"
 
 
 def _text(grant: Resource) -> str:
@@ -169,10 +173,20 @@ def _text(grant: Resource) -> str:
 
 
 def _access_line(item: Resource) -> str:
-    limits = item.get("limits", {})
     parts = [f"{item['type']}: {', '.join(item['actions'])}"]
     if "identifier" in item:
         parts.append(f"for {item['identifier']}")
+    return ", ".join(filter(None, [*parts, _limits(item)]))
+
+
+def _spends(item: Resource) -> bool:
+    return item["type"] == "outgoing-payment" and "create" in item["actions"]
+
+
+def _limits(item: Resource) -> str:
+    """How far the item lets the client spend, in words; empty when it has no limits."""
+    limits = item.get("limits", {})
+    parts = []
     for field, words in (("debitAmount", "sending at most"), ("receiveAmount", "delivering at most")):
         if field in limits:
             parts.append(f"{words} {_amount(limits[field])}")

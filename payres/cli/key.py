@@ -7,6 +7,7 @@ from typing import IO
 import click
 import msgspec
 
+from payres.cli.groups import Group
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.errors import InvalidRequest
@@ -25,7 +26,7 @@ from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.work import Work
 
 
-@click.group()
+@click.group(cls=Group)
 def key() -> None:
     """A client is known by a wallet address and signs its requests with a private key. The server takes a signature
     when the public half is stored with that wallet address, under the key id (kid) that the signature names.

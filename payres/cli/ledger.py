@@ -2,12 +2,13 @@
 
 import click
 
+from payres.cli.groups import Group
 from payres.cli.session import Session, with_session
 from payres.operator import invariants
 from payres.operator.invariants import Finding
 
 
-@click.group()
+@click.group(cls=Group)
 def ledger() -> None:
     pass
 

@@ -7,6 +7,7 @@ import click
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.cli.groups import Group
 from payres.cli.secret_options import secret_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
@@ -19,7 +20,7 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
 
-@click.group()
+@click.group(cls=Group)
 def peer() -> None:
     """A peer is a server that payments go to and come from. What it owes us and we owe it is settled elsewhere, by bank
     say, and recorded with `payres peer deposit` and `payres peer withdraw`.
@@ -64,11 +65,12 @@ def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
             )
 
     def unit(work: Work) -> PeerRecord:
+        session.warn(assets.other_scale_warning(work, agreed["asset_code"], agreed["asset_scale"]))
         asset = assets.open_asset(work, agreed["asset_code"], agreed["asset_scale"])
         limit = movements.require_amount(credit_limit, asset, least=0)
         return peers.add_peer(work, NewPeer(credit_limit=limit, **agreed))
 
-    _change(session, unit, create=True)
+    _change(session, unit)
     _warn_of_plain_http(session, agreed["url"])
 
 
@@ -186,9 +188,9 @@ def remove(session: Session, name: str) -> None:
     session.show(session.write(unit), f"The peer {name} is removed")
 
 
-def _change(session: Session, unit: Callable[[Work], PeerRecord], create: bool = False) -> None:
+def _change(session: Session, unit: Callable[[Work], PeerRecord]) -> None:
     """Runs the unit and prints the peer as it is then."""
-    resource = session.write(lambda work: _describe(work, unit(work)), create)
+    resource = session.write(lambda work: _describe(work, unit(work)))
     session.show(resource, _text(resource))
 
 
@@ -249,6 +251,4 @@ def _text(peer: Resource) -> str:
 
 def _warn_of_plain_http(session: Session, url: str | None) -> None:
     if url is not None and url.lower().startswith("http:") and not session.settings.allow_private_hosts:
-        click.echo(
-            "Mind: packets are sent to https URLs at public addresses only, unless allow_private_hosts is on", err=True
-        )
+        session.warn("Packets are sent to https URLs at public addresses only, unless allow_private_hosts is on")

@@ -39,7 +39,7 @@ def init(session: Session) -> None:
     """
     database = session.settings.database
     is_new = not Path(database).exists()
-    session.write(lambda tx: None, create=True)
+    session.create_database()
     is_written = _write_config(Path(CONFIG), database)
     resource = {"config": CONFIG, "configWritten": is_written, "database": database, "databaseCreated": is_new}
     lines = [
@@ -142,9 +142,10 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 def _announce(session: Session, demo: bool) -> None:
     from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
 
+    session.create_database()
     if demo:
-        session.write(open_demo_wallets, create=True)
-    wallets = session.write(count_wallets, create=True)
+        session.write(open_demo_wallets)
+    wallets = session.read(count_wallets)
     settings = session.settings
     resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": wallets}
     lines = [f"payres {__version__} serves {settings.base_url} from {settings.database} (wallets: {wallets})"]

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 import msgspec
 
+from payres.cli.permissions import explain_database_denial, explain_denial
 from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_writer
@@ -36,13 +37,18 @@ class Session:
         self.as_json = as_json
         self.world = world(settings)
 
-    def write(self, unit: Callable[[Work], T], create: bool = False) -> T:
-        """The unit's result, once its work is committed. With `create`, a missing database is made first."""
-        return self._run(unit, "BEGIN IMMEDIATE", create)
+    def write(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result, once its work is committed."""
+        return self._run(unit, "BEGIN IMMEDIATE")
+
+    def create_database(self) -> None:
+        """Makes the database when there is none."""
+        with self._connection(self.settings.database):
+            pass
 
     def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
-        return self._run(unit, "BEGIN", create=False)
+        return self._run(unit, "BEGIN")
 
     def show(self, resource: Resource, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
@@ -52,14 +58,19 @@ class Session:
         """Prints a list: as the member `name` of one JSON object, or a line each; `none` when it is empty."""
         self.show({name: resources}, "\n".join(map(line, resources)) or none)
 
-    def database(self) -> str:
-        """The path of the database, which must be there."""
-        path = self.settings.database
-        if not Path(path).exists():
+    def warn(self, sentence: str | None) -> None:
+        """Prints a warning, if there is one, on standard error: standard output belongs to the resource."""
+        if sentence is not None:
+            click.echo(f"Warning: {sentence}", err=True)
+
+    def database(self, otherwise: str = "name another with --database PATH") -> str:
+        """The path of the database, which must be there; `otherwise` is what the user can do besides `payres init`."""
+        path = Path(self.settings.database)
+        if not path.exists() or path.stat().st_size == 0:  # SQLite would make one of an empty file
             raise click.ClickException(
-                f"There is no database {path}. Make one with `payres init`, or name another with --database PATH"
+                f"There is no database at {path.absolute()}. Make one with `payres init`, or {otherwise}"
             )
-        return path
+        return self.settings.database
 
     def wallet_path(self, text: str) -> str:
         """The path of a wallet of this server, which may be given as its whole wallet address."""
@@ -70,22 +81,28 @@ class Session:
             raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
         return path
 
-    def _run(self, unit: Callable[[Work], T], begin: str, create: bool) -> T:
-        path = self.settings.database if create else self.database()
-        connection = None
-        try:
-            connection = connect_writer(path)  # makes or migrates the file as needed
+    def _run(self, unit: Callable[[Work], T], begin: str) -> T:
+        with self._connection(self.database()) as connection:
             connection.execute(begin)
             result = unit(Work(connection, self.world))
             connection.execute("COMMIT")
+        return result
+
+    @contextmanager
+    def _connection(self, path: str) -> Iterator[sqlite3.Connection]:
+        """A connection for the block, which makes or migrates the file as needed."""
+        connection = None
+        try:
+            connection = connect_writer(path)
+            yield connection
         except sqlite3.Error as error:
             busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
             reason = "another program holds it; try again" if busy else str(error)
+            reason = explain_database_denial(error, path) or reason
             raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
         finally:
             if connection is not None:
                 connection.close()  # which undoes what was not committed
-        return result
 
 
 def labelled(*rows: tuple[str, object]) -> str:
@@ -117,10 +134,18 @@ def errors_in_sentences() -> Iterator[None]:
     try:
         yield
     except (DomainError, SettingsError, UnusableDatabase) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(str(error) + _denial(error.__cause__)) from error
     except FailStop as error:
         raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
     except BrokenPipeError:
         raise  # the reader of our output has closed it; click ends without a word
     except OSError as error:
-        raise click.ClickException(f"{error.filename or 'The system'}: {error.strerror or error}") from error
+        sentence = f"{error.filename or 'The system'}: {error.strerror or error}"
+        raise click.ClickException(sentence + _denial(error)) from error
+
+
+def _denial(error: BaseException | None) -> str:
+    """What follows the sentence for an error when the system has denied a file; nothing for other errors."""
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return f"; {explain_denial(error.filename)}"
+    return ""

@@ -1,22 +1,26 @@
 """`payres wallet`: wallet addresses and the money in them."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial
+from getpass import GetPassWarning
 
 import click
 
 from payres.amounts import format_decimal
+from payres.cli.groups import Group
 from payres.cli.secret_options import secret_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
 from payres.operator import wallets
+from payres.operator.assets import other_scale_warning
 from payres.store import accounts
 from payres.store import wallets as wallet_store
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 
 
-@click.group()
+@click.group(cls=Group)
 def wallet() -> None:
     """PATH is what follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The whole wallet
     address works too.
@@ -35,19 +39,27 @@ def wallet() -> None:
     "TEXT",
     "What the owner signs in with. Here others can see it in ps; `payres wallet password` asks for it.",
 )
+@click.option("--create", "is_new", is_flag=True, help="Create the database first when there is none.")
 @with_session
-def create(session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None) -> None:
-    """Open a wallet and print its wallet address. The database is made when there is none.
+def create(
+    session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None, is_new: bool
+) -> None:
+    """Open a wallet and print its wallet address.
 
     \b
     Example: payres wallet create alice --asset USD --scale 2 --name Alice
     """
 
     def unit(work: Work) -> Resource:
+        session.warn(other_scale_warning(work, asset, scale))
         opened = wallets.create_wallet(work, session.wallet_path(path), asset, scale, name, password)
         return describe(work, opened)
 
-    resource = session.write(unit, create=True)
+    if is_new:
+        session.create_database()
+    else:
+        session.database("add --create, or name another with --database PATH")
+    resource = session.write(unit)
     session.show(resource, str(resource["walletAddress"]))
 
 
@@ -133,6 +145,19 @@ def activate(session: Session, path: str) -> None:
 
 @wallet.command()
 @click.argument("path")
+@click.argument("name")
+@with_session
+def rename(session: Session, path: str, name: str) -> None:
+    """Change the public name of a wallet. An empty NAME takes it away; the wallet address stays.
+
+    \b
+    Example: payres wallet rename alice "Alice Smith"
+    """
+    _change(session, path, partial(wallets.rename, public_name=name or None))
+
+
+@wallet.command()
+@click.argument("path")
 @secret_option(
     "password", None, file_help="A file whose first line is the new password, - for stdin; asked for when left out."
 )
@@ -146,8 +171,7 @@ def password(session: Session, path: str, password: str | None, forget_browsers:
     \b
     Example: payres wallet password alice
     """
-    if password is None:  # the prompt goes to standard error: standard output belongs to the resource
-        password = str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+    password = _ask_for_password() if password is None else password
     _change(session, path, partial(wallets.set_password, password=password, forget_browsers=forget_browsers))
 
 
@@ -161,6 +185,18 @@ def unlock(session: Session, path: str) -> None:
     Example: payres wallet unlock alice
     """
     _change(session, path, wallets.unlock)
+
+
+def _ask_for_password() -> str:
+    """A password from the terminal, which does not show it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)  # of a password that would be shown
+        try:
+            # The prompt goes to standard error: standard output belongs to the resource.
+            return str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+        except GetPassWarning as error:
+            sentence = "There is no terminal to ask for the password on: give it with --password-file FILE, - for stdin"
+            raise click.ClickException(sentence) from error
 
 
 def _change(session: Session, path: str, unit: Callable[[Work, str], WalletRecord]) -> None:

@@ -16,8 +16,8 @@ MAX_SCALE = 255
 
 
 def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
-    """The asset, made on first use. Raises InvalidRequest for what Open Payments cannot carry."""
-    require_code(code)
+    """The asset, made on first use. Raises InvalidRequest for a code in small letters, or one nobody could send."""
+    _check_code(work, code)
     if not 0 <= scale <= MAX_SCALE:
         raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
     return assets.ensure_asset(work, code, scale)
@@ -31,15 +31,16 @@ def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     return asset
 
 
-def require_code(code: str) -> str:
-    """`code` itself. It should be of ISO 4217, such as USD; any 1 to 32 printable ASCII characters will do."""
-    if not 1 <= len(code) <= MAX_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
-        raise InvalidRequest(
-            f"{code!r} cannot be an asset code: use 1 to {MAX_CODE_LENGTH} printable ASCII characters without spaces,"
-            " such as USD",
-            field="asset",
-        )
-    return code
+def other_scale_warning(work: Work, code: str, scale: int) -> str | None:
+    """What the operator should know before an asset is made whose code is in use with other scales; or None."""
+    scales = [asset.scale for asset in assets.list_assets(work) if asset.code == code]
+    if not scales or scale in scales:
+        return None
+    used = " and ".join(map(str, scales))
+    return (
+        f"{code} is in use with scale {used}. With scale {scale} it is another asset: a payment between the two is an"
+        " exchange, which needs liquidity in the receiver's"
+    )
 
 
 def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) -> AssetRecord:
@@ -61,7 +62,9 @@ def set_rate(work: Work, base: str, counter: str, rate: str) -> None:
 
     It holds for quotes made from now on, before any rate of the rates service. Raises InvalidRequest.
     """
-    if require_code(base) == require_code(counter):
+    _check_code(work, base)
+    _check_code(work, counter)
+    if base == counter:
         raise InvalidRequest(f"{base} and {counter} are one currency, whose rate is always 1", field="counter")
     try:
         parse_rate(rate)
@@ -91,6 +94,23 @@ def withdraw_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRec
 def withdraw_fees(work: Work, code: str, scale: int, text: str) -> AssetRecord:
     """Takes collected fees out. Raises NotFound, InvalidAmount, InsufficientFunds."""
     return _withdraw(work, code, scale, text, "fees", f"The fees account in {code} with scale {scale}")
+
+
+def _check_code(work: Work, code: str) -> None:
+    """Raises InvalidRequest for what is no asset code, and for one that is misspelt unless it is in use already.
+
+    It should be of ISO 4217, such as USD; any 1 to 32 printable ASCII characters will do, such as USDC.e, but not in
+    small letters alone, nor three letters that are not all capitals.
+    """
+    if not 1 <= len(code) <= MAX_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
+        raise InvalidRequest(
+            f"{code!r} cannot be an asset code: use 1 to {MAX_CODE_LENGTH} printable ASCII characters without spaces,"
+            " such as USD",
+            field="asset",
+        )
+    is_misspelt = code.islower() or (len(code) == 3 and code.isalpha() and not code.isupper())
+    if is_misspelt and all(asset.code != code for asset in assets.list_assets(work)):
+        raise InvalidRequest(f"Asset codes are written in upper case: give {code.upper()}, not {code}", field="asset")
 
 
 def _withdraw(work: Work, code: str, scale: int, text: str, kind: str, holder: str) -> AssetRecord:

@@ -113,6 +113,8 @@ def _require_free(database: Path, target: Path, overwrite: bool) -> None:
 
 
 def _require_replaceable(source: Path, database: Path) -> None:
+    if source.is_dir():
+        raise BackupError(f"{source} is a directory; name one of the backups in it")
     if not source.is_file():
         raise BackupError(f"There is no file {source}")
     if not database.exists():

@@ -69,6 +69,15 @@ def withdraw(work: Work, path: str, text: str) -> WalletRecord:
     return wallet
 
 
+def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
+    """Gives the wallet another public name, or none. Raises NotFound, InvalidRequest."""
+    wallet = require_wallet(work, path)
+    if public_name is not None:
+        _check_name(public_name)
+    wallets.set_public_name(work, wallet.id, public_name)
+    return require_wallet(work, path)
+
+
 def deactivate(work: Work, path: str) -> WalletRecord:
     """Takes the wallet address off the net; money and history stay. Raises NotFound."""
     return _change_state(work, path, "inactive")

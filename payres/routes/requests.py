@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import http_sf
@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from payres.errors import InvalidRequest
 from payres.http.error_responses import ErrorResponse
+from payres.http.request_head import body_bytes, is_encoded
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES
 from payres.routes.context import context_of
@@ -21,9 +22,16 @@ BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)
 
 
 async def read_body(request: Request, most: int | None = None) -> bytes:
-    """The raw body. Raises 413 for one longer than the settings allow, or than `most` bytes if that is less."""
+    """The raw body. Raises 413 for one longer than the settings allow, or than `most` bytes if that is less, and 415
+    for one that is compressed.
+
+    A body that is declared too long is neither asked for (with 100 Continue) nor waited for.
+    """
     limit = context_of(request).settings.max_body_bytes
     limit = limit if most is None else min(limit, most)
+    if (body_bytes(request.scope["headers"]) or 0) > limit:
+        # A client that awaits 100 Continue may send the body or not: nobody knows where its next request begins.
+        raise _too_large(limit, {"Connection": "close"} if "expect" in request.headers else None)
     body, more = bytearray(), True
     while more:
         message = await request.receive()  # Request.stream is a generator and costs as much again as what it reads
@@ -31,8 +39,15 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
             raise InvalidRequest("The body ended before all of it had come", field="body")
         body += message.get("body", b"")
         if len(body) > limit:
-            raise ErrorResponse(413, "too_large", f"The body is longer than the {limit} bytes that this server takes")
+            raise _too_large(limit)
         more = message.get("more_body", False)
+    if body and is_encoded(request.headers.get("content-encoding", "")):
+        raise ErrorResponse(
+            415,
+            "unsupported_media_type",
+            "Send the body as it is, without a Content-Encoding",
+            headers={"Accept-Encoding": "identity"},
+        )
     return bytes(body)
 
 
@@ -104,6 +119,11 @@ def page_query(request: Request) -> PageQuery:
     if last:
         return PageQuery(last, cursor, "newer")
     return PageQuery(first or DEFAULT_PAGE, cursor, "older")
+
+
+def _too_large(limit: int, headers: Mapping[str, str] | None = None) -> ErrorResponse:
+    sentence = f"The body is longer than the {limit} bytes that this server takes"
+    return ErrorResponse(413, "too_large", sentence, headers=headers)
 
 
 def _structured_string(value: bytes) -> str:

@@ -1,7 +1,7 @@
 """A raw HTTP/1.1 request (RFC 9112), as captured in a file: read leniently, with a remark on what is odd."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -13,6 +13,11 @@ _VERSION = re.compile(rb"HTTP/[0-9](\.[0-9])?")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\r?\n")
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_SPOKEN = (b"HTTP/1.1", b"HTTP/1.0")
+_BARE_LINE_END = re.compile(rb"(?<!\r)\n")
+# Everything below the space but for the tab and the ends of lines, and DEL (RFC 9110 section 5.5).
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
+_REJECTED = ", which the server answers with a plain 400."
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 Headers = Sequence[tuple[str, bytes]]
@@ -55,11 +60,7 @@ def read_capture(data: bytes) -> Capture:
     method, target, more = _request_line(_LINE_END.split(head, maxsplit=1)[0])
     headers = _headers(head)
     body, remarks = _body(headers, rest)
-    # Both are answered by the HTTP server before the application, so before any signature is looked at.
-    if any(b"\n" in value for _, value in headers):
-        more.append("A header is folded over several lines, which the server answers with a plain 400.")
-    if method != method.upper():
-        more.append("The method is not in capitals, which the server answers with a plain 400.")
+    more += _rejected(data[: end.end()] if end else data, method, headers)
     if end is None:
         remarks.insert(0, "No blank line ends the headers, so the request has no body.")
     return Capture(method, target, headers, body, (*more, *remarks))
@@ -76,9 +77,29 @@ def _request_line(line: bytes) -> tuple[str, str, list[str]]:
     if not target.startswith("/") and not _ORIGIN.match(target):
         raise ValueError(f"The request's target must begin with / or be an http URL, and is {shown(target)}")
     remarks = [] if whole else ["The first line does not end in HTTP/1.1."]
+    if whole and words[2] not in _SPOKEN:
+        version = words[2].decode("ascii")
+        remarks.append(
+            f"The first line says {version}; the server speaks HTTP/1.1 only, so either a proxy translates this request"
+            " or the server answers it with a plain 400."
+        )
     if _ORIGIN.match(target):
         remarks.append("The first line holds a whole URL; the server takes its path and query, and not its host.")
     return words[0].decode("ascii"), target, remarks
+
+
+def _rejected(head: bytes, method: str, headers: Headers) -> Iterator[str]:
+    """What the HTTP server answers before the application, so before any signature is looked at."""
+    if any(b"\n" in value for _, value in headers):
+        yield f"A header is folded over several lines{_REJECTED}"
+    if method != method.upper():
+        yield f"The method is not in capitals{_REJECTED}"
+    if _BARE_LINE_END.search(head):
+        yield f"Lines end in LF alone; if they were sent so and not with CR LF, they are not HTTP/1.1{_REJECTED}"
+    if _CONTROL.search(head):
+        yield f"The head has a control character such as NUL{_REJECTED}"
+    if not head.partition(b"\n")[0].isascii():
+        yield f"The first line has characters beyond ASCII{_REJECTED}"
 
 
 def _headers(head: bytes) -> list[tuple[str, bytes]]:

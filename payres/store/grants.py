@@ -57,6 +57,7 @@ class SpendingRecord(msgspec.Struct, frozen=True):
 
 
 GRANTS = Table(GrantRecord, '"grant"')
+WITH_INTERACTION = Table(GrantRecord, '"grant" g JOIN interaction i ON i.grant_id = g.id', prefix="g.")
 INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
 
@@ -69,11 +70,14 @@ def find_grant(tx: Transaction, grant_id: str) -> GrantRecord | None:
     return GRANTS.find(tx, "WHERE id = ?", grant_id)
 
 
-def list_grants(tx: Transaction, state: str | None, limit: int) -> Sequence[GrantRecord]:
-    """Newest first; in one state, or in all."""
+def list_grants(tx: Transaction, state: str | None, limit: int, now: int) -> Sequence[GrantRecord]:
+    """Newest first; in one state, or in all. Of those that nobody has decided on, `expired` are out of time."""
     if state is None:
         return GRANTS.list(tx, "ORDER BY id DESC LIMIT ?", limit)
-    return GRANTS.list(tx, "WHERE state = ? ORDER BY id DESC LIMIT ?", state, limit)
+    if state not in ("pending", "expired"):
+        return GRANTS.list(tx, "WHERE state = ? ORDER BY id DESC LIMIT ?", state, limit)
+    in_time = "i.expires_at > ?" if state == "pending" else "i.expires_at <= ?"
+    return WITH_INTERACTION.list(tx, f"WHERE g.state = 'pending' AND {in_time} ORDER BY g.id DESC LIMIT ?", now, limit)
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:

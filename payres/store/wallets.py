@@ -109,6 +109,10 @@ def set_state(tx: Transaction, wallet_id: int, state: str) -> None:
     tx.execute("UPDATE wallet_address SET state = ? WHERE id = ?", (state, wallet_id))
 
 
+def set_public_name(tx: Transaction, wallet_id: int, public_name: str | None) -> None:
+    tx.execute("UPDATE wallet_address SET public_name = ? WHERE id = ?", (public_name, wallet_id))
+
+
 def set_password_hash(tx: Transaction, wallet_id: int, password_hash: str) -> None:
     tx.execute("UPDATE wallet_address SET password_hash = ? WHERE id = ?", (password_hash, wallet_id))
 

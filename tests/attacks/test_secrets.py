@@ -21,7 +21,7 @@ from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.attacks.conftest import process
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, wait_until
 
 PASSWORD = "correct horse battery"
 # As cheap to check as Argon2 allows, so that the tests need not wait for it.
@@ -204,13 +204,11 @@ def visible(pid: int) -> str:
 def test_secrets_are_not_in_the_arguments_of_processes(tmp_path: Path) -> None:
     """A password can be given without ever being an argument, as can the tokens of a peer."""
     database = str(tmp_path / "payres.db")
-    opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--database", database]
+    opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create", "--database", database]
     assert CliRunner().invoke(main, opening).exit_code == 0
-    with process("wallet", "password", "alice", "--database", database) as asking:
-        assert asking.stderr is not None
-        asking.stderr.read(1)  # it asks, so by now it runs under its own name
+    with process("wallet", "password", "alice", "--password-file", "-", "--database", database) as asking:
+        wait_until(lambda: "wallet\0password\0alice" in visible(asking.pid))
         shown = visible(asking.pid)
-        out, error = asking.communicate(f"{PASSWORD}\n{PASSWORD}\n", TIMEOUT)
+        out, error = asking.communicate(f"{PASSWORD}\n", TIMEOUT)
     assert asking.returncode == 0, error
-    assert "wallet\0password\0alice" in shown
     assert PASSWORD not in shown + out + error

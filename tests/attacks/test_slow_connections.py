@@ -51,7 +51,7 @@ def files_enough() -> Iterator[None]:
 def address(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """A server in a process of its own, with a wallet; its arguments tell nothing that is a secret."""
     database = str(tmp_path / "payres.db")
-    opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--database", database]
+    opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create", "--database", database]
     assert CliRunner().invoke(main, opening).exit_code == 0
     with process("serve", "--port", "0", "--json", "--database", database) as server:
         parts = urlsplit(announced(server)["baseUrl"])

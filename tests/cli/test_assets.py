@@ -13,6 +13,11 @@ Command = Callable[..., Result]
 Json = Callable[..., Any]
 
 
+@pytest.fixture(autouse=True)
+def made(payres: Command) -> None:
+    payres("init")
+
+
 def test_liquidity_goes_in_and_out(as_json: Json) -> None:
     assert as_json("liquidity", "deposit", "EUR", "2", "1000.00")["liquidity"] == "1000.00"
     assert as_json("liquidity", "withdraw", "EUR", "2", "250.00")["liquidity"] == "750.00"
@@ -61,7 +66,6 @@ def test_rate_remove(payres: Command, as_json: Json) -> None:
 
 
 def test_rate_list_of_none_says_so(payres: Command) -> None:
-    payres("init")
     assert "No rates are set" in payres("rate", "list").stdout
 
 
@@ -107,5 +111,4 @@ def test_fee_withdraw_takes_no_more_than_was_collected(payres: Command, database
 
 
 def test_asset_list_of_none_says_so(payres: Command) -> None:
-    payres("init")
     assert "no assets yet" in payres("asset", "list").stdout

@@ -18,7 +18,7 @@ NEWEST = max(migrations())
 
 @pytest.fixture(autouse=True)
 def books(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
     payres("wallet", "deposit", "alice", "10.00")
 
 
@@ -63,10 +63,15 @@ def test_refusals_are_one_sentence(payres: Command) -> None:
     payres("backup", "backup.db")
     assert one_sentence(payres("backup", "backup.db")).startswith("Error: backup.db exists already")
     assert one_sentence(payres("backup", "x.db", "--database", "none.db")).startswith(
-        "Error: There is no database none"
+        f"Error: There is no database at {Path.cwd()}/none.db"
     )
     assert one_sentence(payres("restore", "none.db")) == "Error: There is no file none.db"
     assert one_sentence(payres("restore", "payres.db")) == "Error: payres.db is the database itself"
+    Path("backups").mkdir()
+    for name in ("backups", "backups/"):
+        assert one_sentence(payres("restore", name)) == "Error: backups is a directory; name one of the backups in it"
+    assert one_sentence(payres("backup", "missing/")) == "Error: There is no directory missing/; make it first"
+    assert not Path("missing").exists()
     assert payres("backup").exit_code == payres("restore").exit_code == 2
     Path("payres.db").write_text("not a database, but long enough to be taken for one" * 10)
     assert one_sentence(payres("backup", "x.db")) == "Error: payres.db cannot be copied: file is not a database"

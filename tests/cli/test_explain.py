@@ -150,8 +150,28 @@ def test_media_type_that_the_server_does_not_take_is_told(
     assert [cause["cause"] for cause in told["causes"]] == (["one_rule"] if reason else [])
 
 
+def test_encoded_body_that_the_server_does_not_take_is_told(payres: Command, files: Path) -> None:
+    request = raw_request("POST", "/quotes", b"{}")
+    for coding, reason in (("gzip", "unsupported_media_type"), ("identity", None)):
+        header = f"content-encoding: {coding}\r\nsignature:".encode()
+        (files / "request.txt").write_bytes(request.replace(b"signature:", header, 1).replace(b"Signature:", header, 1))
+        told = json.loads(explain(payres, "request.txt", "--jwk", "app.jwk", "--json").stdout)
+        assert told["reason"] == reason
+        assert {"name": "content-encoding", "value": coding} in told["headers"]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("arguments", [(), ("--kid", "app")])
+def test_keys_must_be_named_in_one_of_three_ways(payres: Command, arguments: tuple[str, ...]) -> None:
+    result = explain(payres, "request.txt", *arguments)
+    assert result.exit_code == 2
+    assert "--wallet PATH" in result.stderr
+    assert "--jwk FILE" in result.stderr
+    assert "--pem FILE" in result.stderr
+
+
 def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:
-    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2", "--create")
     payres("key", "generate", "app", "--out", "other.pem", "--kid", "other")
     assert "valid keys: other" in explain(payres, "request.txt", "--wallet", "app").stdout
     payres("key", "add", "app", "--jwk", "app.jwk")
@@ -168,7 +188,7 @@ def test_keys_of_a_wallet_are_tried(payres: Command, files: Path) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_keys_of_an_inactive_wallet_do_not_count(payres: Command) -> None:
-    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "app", "--asset", "USD", "--scale", "2", "--create")
     payres("key", "add", "app", "--jwk", "app.jwk")
     payres("wallet", "deactivate", "app")
     result = explain(payres, "request.txt", "--wallet", "app")

@@ -89,6 +89,44 @@ def test_list_filters_by_state(payres: Command, as_json: Json, asked: Asked) -> 
     assert payres("grant", "list", "--state", "odd").exit_code == 2
 
 
+def test_list_tells_who_asks_whom_for_how_much_and_until_when(payres: Command, as_json: Json, asked: Asked) -> None:
+    [line] = payres("grant", "list").stdout.splitlines()
+    assert line.startswith(f"{asked.id}  pending ")
+    assert (
+        f"{BASE}/shop asks {BASE}/alice: sending at most 25.00 USD, in each window of R12/2096-01-01T00:00:00Z/P1M, to"
+        f" {BASE}/incoming-payments/1, until "
+    ) in line
+    assert line.endswith(as_json("grant", "show", asked.id)["interaction"]["expiresAt"])
+
+
+@pytest.mark.parametrize(
+    ("access", "words"),
+    [
+        ([{"type": "quote", "actions": ["create"]}], "to spend nothing"),
+        ([{"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"}], "to spend nothing"),
+        ([{"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"}], "any amount"),
+    ],
+)
+def test_list_tells_spending_without_limits_from_none(
+    payres: Command, asked: Asked, tx: Work, access: Any, words: str
+) -> None:
+    tx.execute('UPDATE "grant" SET access = ?', (json.dumps(access),))
+    assert f": {words}, until " in payres("grant", "list").stdout
+
+
+def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_json: Json, tx: Work) -> None:
+    expired = Asked(tx, None, lifetime=0)
+
+    def listed(*options: str) -> list[str]:
+        return [grant["id"] for grant in as_json("grant", "list", *options)["grants"]]
+
+    assert (listed("--state", "pending"), listed("--state", "expired"), listed()) == ([], [expired.id], [expired.id])
+    assert as_json("grant", "show", expired.id)["state"] == "expired"
+    [line] = payres("grant", "list").stdout.splitlines()
+    assert f"{expired.id}  expired " in line
+    assert "until" not in line
+
+
 def test_approve_prints_the_finish_url(as_json: Json, asked: Asked, tx: Transaction) -> None:
     answer = as_json("grant", "approve", asked.redirect)
     assert answer["grant"]["state"] == "approved"
@@ -125,7 +163,7 @@ def test_late_decision_is_refused(payres: Command, as_json: Json, tx: Work) -> N
     result = payres("grant", "approve", asked.id)
     assert result.exit_code == 1
     assert "expired" in result.stderr
-    assert as_json("grant", "show", asked.id)["state"] == "pending"
+    assert as_json("grant", "show", asked.id)["state"] == "expired"
 
 
 def test_grant_without_interaction_needs_no_decision(payres: Command, tx: Transaction) -> None:

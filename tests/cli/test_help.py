@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from click.testing import Result
 
 from payres import __version__
 from payres.cli import COMMANDS, main
+from payres.cli.groups import TAKE_AWAY
 
 Command = Callable[..., Result]
 
@@ -48,10 +50,53 @@ def test_main_help_says_what_the_command_says(name: str, payres: Command) -> Non
     )
 
 
-def test_unknown_command_is_a_usage_error(payres: Command) -> None:
-    result = payres("walet")
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("walet", "wallet"),
+        ("sevre", "serve"),
+        ("wallet lsit", "wallet list"),
+        ("wallet ls", "wallet list"),
+        ("wallet renme", "wallet rename"),
+        ("wallet actvate", "wallet activate"),
+        ("grant aprove", "grant approve"),
+        ("peer ad", "peer add"),
+        ("nonsense", None),
+        ("wallet deactivte", None),
+        ("wallet withdrew", None),
+        ("peer remov", None),
+        ("key revok", None),
+        ("grant dney", None),
+        ("restor", None),
+    ],
+)
+def test_mistyped_command_is_a_usage_error_that_says_what_was_meant(
+    payres: Command, typed: str, meant: str | None
+) -> None:
+    result = payres(*typed.split())
     assert result.exit_code == 2
-    assert "No such command 'walet'" in result.stderr
+    *_, line = result.stderr.splitlines()
+    assert f"No such command '{typed.split()[-1]}'" in line
+    if meant is None:
+        assert line.endswith("--help` lists the commands")
+    else:
+        assert line.endswith(f" {meant}`?")
+
+
+def test_no_mistake_leads_to_a_command_that_takes_something_away(payres: Command) -> None:
+    """Each command with one letter missing or two exchanged."""
+    for name in [*COMMANDS, *ALL]:
+        *group, command = name.split()
+        missing = [command[:at] + command[at + 1 :] for at in range(len(command))]
+        exchanged = [command[:at] + command[at + 1] + command[at] + command[at + 2 :] for at in range(len(command) - 1)]
+        for typed in {*missing, *exchanged} - {command, ""}:
+            line = payres(*group, typed).stderr.splitlines()[-1]
+            found = re.search(r"Did you mean `\w+ (.+)`\?$", line)
+            assert found is not None or line.endswith("lists the commands"), line
+            if found is not None:
+                assert found[1].split()[-1] not in TAKE_AWAY
+                assert command not in TAKE_AWAY or found[1] != name
+            assert found is not None or command in TAKE_AWAY, line
 
 
 def test_version(payres: Command) -> None:

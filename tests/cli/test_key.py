@@ -17,7 +17,7 @@ Json = Callable[..., Any]
 
 @pytest.fixture
 def alice(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 
 
 @pytest.mark.usefixtures("alice")

@@ -14,7 +14,7 @@ Json = Callable[..., Any]
 
 @pytest.fixture
 def books(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
     payres("wallet", "deposit", "alice", "10.00")
 
 
@@ -52,5 +52,5 @@ def test_check_waits_for_nobody_who_writes(payres: Command, tx: Transaction) -> 
 def test_check_without_a_database_makes_none(payres: Command, database: Path) -> None:
     result = payres("ledger", "check")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "There is no database payres.db. Make one with `payres init`" in result.stderr
+    assert f"There is no database at {database}. Make one with `payres init`" in result.stderr
     assert not database.exists()

@@ -19,7 +19,12 @@ OUT, IN = "outgoing-0123456789abcdef", "incoming-0123456789abcdef"
 LINK = ("--ilp-address", "test.first-bank", "--asset", "USD", "--scale", "2", "--url", "https://first-bank.example/ilp")
 TOKENS = ("--outgoing-token", OUT, "--incoming-token", IN)
 ADD = ("peer", "add", "first-bank", *LINK, *TOKENS)
-MIND = "Mind: packets are sent to https URLs"
+WARNING = "Warning: Packets are sent to https URLs"
+
+
+@pytest.fixture(autouse=True)
+def made(payres: Command) -> None:
+    payres("init")
 
 
 def refused(result: Result, exit_code: int = 1) -> str:
@@ -108,7 +113,6 @@ def test_show_tells_what_the_server_noted(payres: Command, as_json: Json, tx: Tr
 
 
 def test_list_of_none_says_so(payres: Command, as_json: Json) -> None:
-    payres("init")
     assert "no peers yet" in payres("peer", "list").stdout
     assert as_json("peer", "list") == {"peers": []}
 
@@ -202,7 +206,6 @@ def test_add_refuses_in_one_sentence(
     (database.parent / "spaced").write_text(f"{IN} \n")
     (database.parent / "accented").write_text(f"{IN}é", encoding="utf-8")
     (database.parent / "binary").write_bytes(f"{IN}\xff".encode("latin-1"))
-    payres("init")
     assert sentence in refused(payres("peer", "add", "first-bank", *LINK, *options), exit_code)
     assert json.loads(payres("peer", "list", "--json").stdout) == {"peers": []}
 
@@ -210,13 +213,13 @@ def test_add_refuses_in_one_sentence(
 def test_plain_http_is_minded_unless_private_hosts_are_allowed(
     payres: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert MIND not in payres(*ADD).stderr
+    assert WARNING not in payres(*ADD).stderr
     plain = ("peer", "change", "first-bank", "--url", "http://127.0.0.1:1/ilp", "--json")
     result = payres(*plain)
-    assert MIND in result.stderr
+    assert WARNING in result.stderr
     assert json.loads(result.stdout)["url"] == "http://127.0.0.1:1/ilp"
     monkeypatch.setenv("PAYRES_ALLOW_PRIVATE_HOSTS", "true")
-    assert MIND not in payres(*plain).stderr
+    assert WARNING not in payres(*plain).stderr
 
 
 def test_tokens_are_neither_shown_nor_in_the_files(payres: Command, database: Path, tx: Transaction) -> None:

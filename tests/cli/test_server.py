@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from click.testing import Result
 
+from payres import __version__
 from payres.settings import Settings, load_settings
 from tests.helpers import TIMEOUT, announced, child, free_of_settings, is_refused, read_to_end, wait_until
 
@@ -51,7 +52,7 @@ def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_jso
 
 
 def test_init_again_leaves_everything_as_it_is(payres: Command, as_json: Json) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
     Path("payres.toml").write_text("port = 9000\n")
     answer = as_json("init")
     assert (answer["configWritten"], answer["databaseCreated"]) == (False, False)
@@ -161,7 +162,7 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
         with serving("--demo") as process:
             assert process.stdout is not None
             text = [process.stdout.readline() for _ in range(6)]
-        assert text[0].startswith("payres 0.1.0 serves http://127.0.0.1:")
+        assert text[0].startswith(f"payres {__version__} serves http://127.0.0.1:")
         assert text[2].endswith("/alice  1000.00 USD, password alice-demo\n")
         assert text[3].endswith("/bob  0.00 USD, password bob-demo\n")
         assert text[4].startswith("Sign in for consent: ")
@@ -170,7 +171,7 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
 
 
 def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: Json) -> None:
-    payres("wallet", "create", "alice", "--asset", "EUR", "--scale", "2", "--password", "mine")
+    payres("wallet", "create", "alice", "--asset", "EUR", "--scale", "2", "--password", "my password", "--create")
     with serving("--demo", "--json") as process:
         ready = announced(process)
     assert (ready["wallets"], ready["demoWallets"]) == (1, [])

@@ -12,7 +12,7 @@ from payres.store.work import Transaction
 Command = Callable[..., Result]
 Json = Callable[..., Any]
 
-CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 
 
 def one_sentence(result: Result) -> str:
@@ -48,6 +48,48 @@ def test_flag_counts_before_environment_before_file(
     payres(*CREATE, "--database", "flag.db")
     assert Path("flag.db").exists()
     assert not database.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        CREATE[:-1],
+        ("wallet", "list"),
+        ("wallet", "deposit", "alice", "1.00"),
+        ("key", "list", "alice"),
+        ("grant", "list"),
+        ("asset", "list"),
+        ("liquidity", "deposit", "EUR", "2", "1.00"),
+        ("rate", "set", "USD", "EUR", "0.9"),
+        ("fee", "set", "USD", "2"),
+        (
+            *("peer", "add", "first", "--ilp-address", "test.first", "--asset", "USD", "--scale", "2"),
+            *("--url", "https://first.example/ilp", "--outgoing-token", "a" * 20, "--incoming-token", "b" * 20),
+        ),
+        ("ledger", "check"),
+        ("backup", "copy.db"),
+        ("explain", "--wallet", "alice"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("empty", [False, True])
+def test_only_what_is_told_to_creates_a_database(
+    payres: Command, database: Path, arguments: tuple[str, ...], empty: bool
+) -> None:
+    """A mistyped path, or a command in the wrong directory, must not look like a server without wallets."""
+    if empty:
+        database.touch()
+    sentence = one_sentence(payres(*arguments))
+    assert sentence.startswith(f"Error: There is no database at {database}. Make one with `payres init`")
+    assert ("--create" in sentence) == (arguments[:2] == ("wallet", "create"))
+    assert [file.name for file in database.parent.iterdir()] == (["payres.db"] if empty else [])
+    assert not empty or database.stat().st_size == 0
+
+
+def test_wallet_create_creates_a_database_when_told_to(payres: Command, database: Path) -> None:
+    for path in ("alice", "bob"):
+        assert payres("wallet", "create", path, "--asset", "USD", "--scale", "2", "--create").exit_code == 0
+    assert len(payres("wallet", "list", "--database", str(database)).stdout.splitlines()) == 2
 
 
 def test_bad_setting_is_one_sentence(payres: Command, monkeypatch: pytest.MonkeyPatch) -> None:

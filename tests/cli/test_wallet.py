@@ -1,5 +1,7 @@
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,12 @@ from payres.store import sessions
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 from payres.store.work import Work
+from tests.helpers import TIMEOUT, free_of_settings
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
 
-CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 
 
 def signs_in(database: Path, password: str) -> bool:
@@ -65,6 +68,24 @@ def test_create_without_an_asset_is_a_usage_error(payres: Command, missing: str)
     result = payres(*CREATE[:position], *CREATE[position + 2 :])
     assert result.exit_code == 2
     assert missing in result.stderr
+
+
+def test_second_scale_of_a_currency_is_warned_about(payres: Command) -> None:
+    payres(*CREATE)
+    result = payres("wallet", "create", "bob", "--asset", "USD", "--scale", "9")
+    assert (result.exit_code, result.stdout) == (0, "http://127.0.0.1:8080/bob\n")
+    assert result.stderr.startswith("Warning: USD is in use with scale 2. With scale 9 it is another asset")
+    for command in (("liquidity", "deposit", "USD", "0", "1"), ("fee", "set", "USD", "1")):
+        assert payres(*command).stderr.startswith("Warning: USD is in use with scale")
+    assert payres("wallet", "create", "carol", "--asset", "USD", "--scale", "9").stderr == ""
+
+
+def test_currency_in_small_letters_is_refused(payres: Command, as_json: Json) -> None:
+    payres("init")
+    result = payres("wallet", "create", "alice", "--asset", "usd", "--scale", "2")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: Asset codes are written in upper case: give USD, not usd\n"
+    assert as_json("wallet", "list") == {"wallets": []}
 
 
 def test_wallet_address_follows_the_base_url(payres: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +140,19 @@ def test_list_of_no_wallets_says_so(payres: Command, as_json: Json) -> None:
     assert "no wallets yet" in payres("wallet", "list").stdout
 
 
+def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_json: Json) -> None:
+    payres(*CREATE, "--name", "Alice")
+    before = as_json("wallet", "show", "alice")
+    for name in ("Alice Smith", "Ålice"):
+        assert as_json("wallet", "rename", "alice", name) == before | {"publicName": name}
+    assert as_json("wallet", "rename", "http://127.0.0.1:8080/alice", "") == before | {"publicName": None}
+    for name in (" ", "two\nlines", "x" * 201):
+        result = payres("wallet", "rename", "alice", name)
+        assert (result.exit_code, result.stderr) == (1, "Error: A public name has 1 to 200 printable characters\n")
+    assert "There is no wallet bob" in payres("wallet", "rename", "bob", "Bob").stderr
+    assert as_json("wallet", "show", "alice")["publicName"] is None
+
+
 def test_deactivate_and_activate(payres: Command, as_json: Json) -> None:
     payres(*CREATE)
     assert as_json("wallet", "deactivate", "alice")["state"] == "inactive"
@@ -132,6 +166,28 @@ def test_password_is_asked_for_on_standard_error(payres: Command, database: Path
     assert json.loads(result.stdout)["canSignIn"] is True
     assert "secret" not in result.output
     assert signs_in(database, "secret")
+
+
+def test_password_cannot_be_asked_for_without_a_terminal(payres: Command, database: Path) -> None:
+    payres(*CREATE)
+    command = [sys.executable, "-m", "payres", "wallet", "password", "alice"]
+    for given in ("secret words\nsecret words\n", ""):
+        # A session of its own has no terminal, not even behind the back of its standard input.
+        found = subprocess.run(
+            command,
+            env=free_of_settings(),
+            input=given,
+            start_new_session=True,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        assert (found.returncode, found.stdout) == (1, "")
+        assert found.stderr == (
+            "Error: There is no terminal to ask for the password on: give it with --password-file FILE, - for stdin\n"
+        )
+    assert not signs_in(database, "secret words")
 
 
 @pytest.mark.parametrize("command", [CREATE, ("wallet", "password", "alice")])

@@ -69,7 +69,7 @@ class Server:
 
     def open_wallet(self, path: str, asset: str, deposit: int = 0) -> None:
         """A wallet with some money, in whole units."""
-        self.command("wallet", "create", path, "--asset", asset, "--scale", "2", "--name", path.title())
+        self.command("wallet", "create", path, "--asset", asset, "--scale", "2", "--name", path.title(), "--create")
         if deposit:
             self.command("wallet", "deposit", path, f"{deposit}.00")
 

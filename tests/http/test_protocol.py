@@ -239,6 +239,32 @@ def test_body_may_be_longer_than_a_header_section(connection: socket.socket) -> 
     assert received.startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.parametrize("expect", [b"", b"expect: 100-continue\r\n"])
+@pytest.mark.parametrize("path", [b"/quotes", b"/", b"/token/1", b"/interact/1/1"])
+def test_body_that_is_declared_too_long_is_refused_by_its_length_alone(
+    shared: Instance, connection: socket.socket, path: bytes, expect: bytes
+) -> None:
+    """None of it is asked for or waited for."""
+    form = b"application/x-www-form-urlencoded" if path.startswith(b"/interact") else b"application/json"
+    length = shared.context.settings.max_body_bytes + 1
+    connection.sendall(b"POST %b HTTP/1.1\r\nhost: h\r\ncontent-type: %b\r\n%b" % (path, form, expect))
+    connection.sendall(b"content-length: %d\r\n\r\n" % length)
+    begun = connection.recv(65536)
+    assert begun.startswith(b"HTTP/1.1 413 ")
+    assert (b"connection: close" in begun) == bool(expect)
+
+
+def test_next_request_is_read_after_a_body_that_was_declared_too_long(
+    shared: Instance, connection: socket.socket
+) -> None:
+    content = b" " * (shared.context.settings.max_body_bytes + 1)
+    connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(content) + content + GET)
+    received = b""
+    while b"HTTP/1.1 200 " not in received:
+        received += connection.recv(65536)
+    assert received.startswith(b"HTTP/1.1 413 ")
+
+
 def test_trailers_are_no_headers(shared: Instance, connection: socket.socket) -> None:
     """What came after the body was not there when the request was judged."""
     trailer = b"authorization: GNAP token\r\naccept: text/plain\r\n"

@@ -70,7 +70,6 @@ LIST = ("list-incoming-payments", "list-outgoing-payments")
 CONTINUE = ("post-continue", "delete-continue")
 TOKEN = ("post-token", "delete-token")
 SIGNED = (*CREATE, *READ, *LIST, "complete-incoming-payment", "post-request", *CONTINUE, *TOKEN)
-WITH_BODY = (*CREATE, "complete-incoming-payment", "post-request", "post-continue")
 PUBLIC = ("get-wallet-address", "get-wallet-address-keys")
 DID = "get-wallet-address-did-document"
 
@@ -163,7 +162,11 @@ DEVIATIONS = (
         "The Accept header rules out JSON, which is the only media type",
     ),
     Deviation(
-        WITH_BODY, 415, "unsupported_media_type", "The body must be JSON and say so; the documents take it for granted"
+        SIGNED,
+        415,
+        "unsupported_media_type",
+        "A body must be sent as it is, without a Content-Encoding, and where one is needed it must be JSON and say so; "
+        "the documents take it for granted",
     ),
     Deviation(
         CREATE,

@@ -173,8 +173,8 @@ def as_image(payres: Instance, asked: Asked) -> httpx2.Response:
     return payres.client.request(asked.method, asked.path, asked.body, asked.token, {"accept": "image/png"})
 
 
-def as_text(payres: Instance, asked: Asked) -> httpx2.Response:
-    headers = {"content-type": "text/plain"}
+def compressed(payres: Instance, asked: Asked) -> httpx2.Response:
+    headers = {"content-encoding": "gzip"}
     return payres.client.request(asked.method, asked.path, asked.body or {}, asked.token, headers)
 
 
@@ -229,7 +229,7 @@ PROVOKE: dict[tuple[int, str], Callable[[Instance, Asked], httpx2.Response]] = {
     (408, "too_slow"): slowly,
     (409, "wrong_state"): too_late,
     (413, "too_large"): with_long_body,
-    (415, "unsupported_media_type"): as_text,
+    (415, "unsupported_media_type"): compressed,
     (422, "idempotency_key_reused"): under_a_used_key,
     (429, "too_many_requests"): as_it_is,
     (431, "too_large"): with_long_headers,

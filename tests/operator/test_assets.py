@@ -28,6 +28,38 @@ def test_open_asset_makes_each_code_and_scale_once(tx: Work) -> None:
     assert assets.open_asset(tx, "USD", 9).id != assets.open_asset(tx, "USD", 2).id
 
 
+@pytest.mark.parametrize("code", ["usd", "Usd", "usdc", "usdc.e", "x"])
+def test_small_letters_are_refused_unless_they_are_in_use(tx: Work, code: str) -> None:
+    """`usd` would be another currency than USD, which no receiver elsewhere has."""
+    for make in (
+        lambda: assets.open_asset(tx, code, 2),
+        lambda: assets.set_fee(tx, code, 2, "0.10", 0),
+        lambda: assets.deposit_liquidity(tx, code, 2, "1.00"),
+        lambda: assets.set_rate(tx, code, "EUR", "0.9"),
+        lambda: assets.set_rate(tx, "EUR", code, "0.9"),
+    ):
+        with pytest.raises(DomainError, match=f"give {code.upper()}, not {code}") as refusal:
+            make()
+        assert error_response(refusal.value).status == 400
+    assert asset_store.list_assets(tx) == []
+    asset_store.ensure_asset(tx, code, 2)  # as an earlier version made it
+    assert assets.set_fee(tx, code, 2, "0.10", 0).fee_fixed == 10
+    assets.set_rate(tx, code, "EUR", "0.9")
+
+
+def test_another_scale_of_a_code_in_use_is_worth_a_warning(tx: Work) -> None:
+    assert assets.other_scale_warning(tx, "USD", 2) is None
+    assets.open_asset(tx, "USD", 2)
+    assert assets.other_scale_warning(tx, "USD", 2) is None
+    assert assets.other_scale_warning(tx, "EUR", 9) is None
+    warning = assets.other_scale_warning(tx, "USD", 9)
+    assert warning is not None
+    assert "USD is in use with scale 2. With scale 9 it is another asset" in warning
+    assets.open_asset(tx, "USD", 9)
+    assert "scale 2 and 9" in (assets.other_scale_warning(tx, "USD", 0) or "")
+    assert assets.other_scale_warning(tx, "USD", 9) is None
+
+
 def test_set_fee_reads_the_fixed_part_in_units(tx: Work) -> None:
     asset = assets.set_fee(tx, "USD", 2, "0.10", 50)
     assert (asset.fee_fixed, asset.fee_basis_points) == (10, 50)

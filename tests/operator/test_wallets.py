@@ -80,7 +80,7 @@ def test_create_wallet_refuses_what_is_no_asset_code(tx: Work, code: str) -> Non
         wallets.create_wallet(tx, "alice", code, 2, None, None)
 
 
-@pytest.mark.parametrize("code", ["USD", "x", "USDC.e", "!" * 32])
+@pytest.mark.parametrize("code", ["USD", "X", "USDC.e", "!" * 32])
 def test_create_wallet_takes_any_printable_asset_code(tx: Work, code: str) -> None:
     assert wallets.create_wallet(tx, "alice", code, 0, None, None).asset_code == code
 

@@ -1,3 +1,4 @@
+import gzip
 import logging
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -139,6 +140,30 @@ def test_long_body_is_refused(
 
     content = pieces() if chunked else b" " * (size + 1)
     refused(stranger.post(shared.base_url + path, content=content, headers=JSON), 413, "too_large")
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "GZIP", "identity, gzip", "none"])
+@pytest.mark.parametrize("path", ["/", "/quotes", "/incoming-payments/1/complete", "/continue/1"])
+def test_encoded_body_is_refused(
+    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, coding: str
+) -> None:
+    headers = JSON | {"content-encoding": coding}
+    answer = stranger.post(shared.base_url + path, content=gzip.compress(b"{}"), headers=headers)
+    refused(answer, 415, "unsupported_media_type")
+    assert answer.headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("coding", ["identity", "Identity", ""])
+def test_identity_is_no_encoding(shared: Instance, coding: str) -> None:
+    token = shared.client.grant({"type": "incoming-payment", "actions": ["create"]})
+    body = {"walletAddress": shared.wallet("bob")}
+    answer = shared.client.request("POST", "/incoming-payments", body, token, {"content-encoding": coding})
+    assert answer.status_code == 201
+
+
+def test_encoding_of_no_body_does_not_matter(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+    headers = {"content-encoding": "gzip"}
+    refused(stranger.post(f"{shared.base_url}/quotes", headers=headers), 401, "invalid_token")
 
 
 def test_longest_body_is_taken(shared: Instance) -> None:

@@ -2,10 +2,13 @@
 
 import re
 
+import httptools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres.http.error_responses import ErrorResponse
+from payres.http.request_head import ambiguity
 from payres.signatures.capture import read_capture
 
 BASE = "https://pay.example"
@@ -23,7 +26,7 @@ def test_request_is_read_with_either_line_end(end: str) -> None:
     )
     assert (capture.method, capture.target, capture.body) == ("POST", "/quotes?a=1", b"{\r\n}")
     assert capture.headers == [("Host", b"pay.example"), ("X-Note", b"a b"), ("Content-Length", b"4")]
-    assert capture.remarks == ()
+    assert "LF alone" in "".join(capture.remarks) if end == "\n" else capture.remarks == ()
     message = capture.message(f"{BASE}/")
     assert (message.method, message.target_uri, message.body) == ("POST", f"{BASE}/quotes?a=1", b"{\r\n}")
     assert message.headers == [(b"host", b"pay.example"), (b"x-note", b"a b"), (b"content-length", b"4")]
@@ -82,12 +85,61 @@ def test_body_is_as_long_as_the_headers_say(headers: list[str], rest: bytes, bod
 
 
 def test_what_is_before_and_missing_after_is_forgiven() -> None:
-    capture = read_capture(b"\xef\xbb\xbf\r\nGET /a HTTP/1.1\nHost: b")
+    capture = read_capture(b"\xef\xbb\xbf\r\nGET /a HTTP/1.1\r\nHost: b")
     assert (capture.method, capture.headers, capture.body) == ("GET", [("Host", b"b")], b"")
     assert capture.remarks == ("No blank line ends the headers, so the request has no body.",)
-    assert read_capture(b"GET /a\n\n").remarks == ("The first line does not end in HTTP/1.1.",)
+    assert read_capture(b"GET /a\r\n\r\n").remarks == ("The first line does not end in HTTP/1.1.",)
     assert "not in capitals" in read_capture(b"get /a HTTP/1.1\n\n").remarks[0]
     assert "not its host" in read_capture(b"GET http://a.example/ HTTP/1.1\n\n").remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("raw", "remark"),
+    [
+        (b"GET /a HTTP/1.1\nHost: b\n\n", "Lines end in LF alone"),
+        (b"GET /a HTTP/1.1\r\nHost: b\nX: c\r\n\r\n", "Lines end in LF alone"),
+        (b"GET /a HTTP/1.1\r\nHost: b\n\r\n", "Lines end in LF alone"),
+        (b"GET /a HTTP/2\r\nHost: b\r\n\r\n", "says HTTP/2; the server speaks HTTP/1.1 only"),
+        (b"GET /a HTTP/2.0\r\nHost: b\r\n\r\n", "says HTTP/2.0"),
+        (b"GET /a HTTP/1.2\r\nHost: b\r\n\r\n", "says HTTP/1.2"),
+        (b"GET /a HTTP/1.1\r\nHost: b\r\nX: a\0b\r\n\r\n", "control character"),
+        (b"GET /a HTTP/1.1\r\nHost: b\r\nX: a\rb\r\n\r\n", "control character"),
+        (b"GET /a\x7f HTTP/1.1\r\nHost: b\r\n\r\n", "control character"),
+        ("GET /é HTTP/1.1\r\nHost: b\r\n\r\n".encode(), "beyond ASCII"),
+    ],
+)
+def test_what_the_server_rejects_before_it_looks_at_the_signature_is_remarked(raw: bytes, remark: str) -> None:
+    [found] = read_capture(raw).remarks
+    assert remark in found
+    with pytest.raises(ErrorResponse) if b"HTTP/2.0" in raw else pytest.raises(httptools.HttpParserError):
+        parse_as_the_server(raw)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_what_the_server_takes_is_not_remarked(version: str) -> None:
+    raw = f"GET /a?b HTTP/{version}\r\nHost: b\r\nX:\ta\tb é \r\n\r\n".encode()
+    assert read_capture(raw).remarks == ()
+    parse_as_the_server(raw)
+
+
+class Head:
+    """What httptools finds in a head."""
+
+    def __init__(self) -> None:
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+
+def parse_as_the_server(raw: bytes) -> None:
+    """Raises what the server's own parser and its further checks raise."""
+    head = Head()
+    parser = httptools.HttpRequestParser(head)
+    parser.feed_data(raw)
+    error = ambiguity(parser.get_http_version(), head.headers, offers_upgrade=False)
+    if error is not None:
+        raise error
 
 
 @pytest.mark.parametrize(

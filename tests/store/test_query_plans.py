@@ -63,7 +63,9 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
-    "grants.list_grants": lambda tx: grants.list_grants(tx, "pending", 5),
+    "grants.list_grants": lambda tx: grants.list_grants(tx, "issued", 5, 1),
+    "grants.list_grants, pending": lambda tx: grants.list_grants(tx, "pending", 5, 1),
+    "grants.list_grants, expired": lambda tx: grants.list_grants(tx, "expired", 5, 1),
     "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
     "grants.set_waits_from": lambda tx: grants.set_waits_from(tx, "1", 1),
     "grants.find_interaction": lambda tx: grants.find_interaction(tx, "1"),
@@ -131,7 +133,7 @@ WHOLE_LISTS: dict[str, Query] = {
     "assets.list_assets": assets.list_assets,
     "assets.list_codes": assets.list_codes,
     "assets.list_rates": assets.list_rates,
-    "grants.list_grants": lambda tx: grants.list_grants(tx, None, 5),
+    "grants.list_grants": lambda tx: grants.list_grants(tx, None, 5, 1),
     "wallets.list_wallets": wallets.list_wallets,
 }
 

@@ -1,0 +1,25 @@
+"""Groups of commands: what a mistyped command may have meant, which is never a command that takes something away."""
+
+from difflib import get_close_matches
+from typing import Final
+
+import click
+
+TAKE_AWAY: Final = frozenset({"deactivate", "deny", "remove", "restore", "revoke", "withdraw"})
+
+
+class Group(click.Group):
+    """A group that suggests the command most like one that does not exist."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name.startswith("-") or self.get_command(ctx, name) is not None:
+            return super().resolve_command(ctx, args)
+        found = get_close_matches(name, self.list_commands(ctx), n=1)
+        if found and found[0] not in TAKE_AWAY:
+            hint = f"Did you mean `{ctx.command_path} {found[0]}`?"
+        else:
+            hint = f"`{ctx.command_path} --help` lists the commands"
+        raise click.UsageError(f"No such command '{name}'. {hint}", ctx)

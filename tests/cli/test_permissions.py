@@ -1,0 +1,109 @@
+"""Commands that the system denies a file: whose it is, and who runs the command."""
+
+import os
+import pwd
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from click.testing import Result
+
+Command = Callable[..., Result]
+
+NOBODY = 65534
+
+
+@contextmanager
+def powerless() -> Iterator[str]:
+    """Runs the block as a user without rights, and says who that is: root goes without its own for so long."""
+    before = os.geteuid()
+    os.seteuid(before or NOBODY)
+    try:
+        yield pwd.getpwuid(os.geteuid()).pw_name
+    finally:
+        os.seteuid(before)
+
+
+def run(payres: Command, *arguments: str) -> tuple[str, str]:
+    """The one sentence that a command fails with, and who ran it."""
+    with powerless() as user:
+        result = payres(*arguments)
+    assert (result.exit_code, result.stdout) == (1, "")
+    [line] = result.stderr.splitlines()
+    return line, user
+
+
+def check(line: str, path: Path, user: str) -> None:
+    owner, mode = path.owner(), path.stat().st_mode & 0o7777
+    assert f"{path} belongs to {owner} and has mode {mode:04o}, and this command runs as {user}: " in line
+    if owner == user:
+        assert line.endswith("change the mode with chmod")
+    else:
+        assert line.endswith(f"run it as {owner}, with `sudo -u {owner}` say, or give the file to {user} with chown")
+
+
+@pytest.fixture
+def made(payres: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A database in a directory of its own, which everyone may use: that of pytest is closed to other users."""
+    with TemporaryDirectory() as name:
+        directory = Path(name).resolve()
+        directory.chmod(0o777)
+        monkeypatch.chdir(directory)
+        payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+        yield directory / "payres.db"
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("wallet", "list"),
+        ("wallet", "create", "bob", "--asset", "USD", "--scale", "2"),
+        ("ledger", "check"),
+        ("backup", "copy.db"),
+    ],
+    ids=" ".join,
+)
+def test_database_of_another_user_is_named_with_its_owner(
+    payres: Command, made: Path, arguments: tuple[str, ...]
+) -> None:
+    made.chmod(0)
+    line, user = run(payres, *arguments)
+    check(line, made, user)
+
+
+@pytest.mark.parametrize("arguments", [("wallet", "list"), ("init",), ("restore", "backup.db")], ids=" ".join)
+def test_directory_that_cannot_be_entered_is_named(payres: Command, made: Path, arguments: tuple[str, ...]) -> None:
+    payres("backup", "backup.db")
+    Path("backup.db").chmod(0o644)
+    (made.parent / "closed").mkdir(mode=0)
+    line, user = run(payres, *arguments, "--database", "closed/payres.db")
+    check(line, made.parent / "closed", user)
+
+
+def test_log_of_another_user_beside_the_database_is_named(payres: Command, made: Path) -> None:
+    """What a command that root ran leaves behind."""
+    made.chmod(0o666)
+    log = made.with_name("payres.db-wal")
+    log.touch(mode=0o600)
+    log.chmod(0)
+    line, user = run(payres, "wallet", "list")
+    check(line, log, user)
+
+
+def test_settings_of_another_user_are_named(payres: Command, made: Path) -> None:
+    settings = made.with_name("payres.toml")
+    settings.write_text("port = 8080\n")
+    settings.chmod(0)
+    line, user = run(payres, "wallet", "list")
+    assert line.startswith("Error: payres.toml cannot be read: Permission denied; ")
+    check(line, settings, user)
+
+
+def test_output_that_may_not_be_written_is_named(payres: Command, made: Path) -> None:
+    made.chmod(0o666)
+    (made.parent / "closed").mkdir(mode=0o500)
+    line, user = run(payres, "key", "generate", "alice", "--out", "closed/private.pem")
+    check(line, made.parent / "closed", user)
