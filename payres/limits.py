@@ -25,8 +25,8 @@ HEADER_SECONDS: Final = 10
 BODY_SECONDS: Final = 30
 # Seconds in which a client must take some of its answer: 4 KiB, or all that is left.
 UNREAD_SECONDS: Final = 30
-# Seconds that a connection stays open between requests.
-KEEP_ALIVE_SECONDS: Final = 5
+# Seconds that a connection stays open between requests: more than proxies keep one that they may use again.
+KEEP_ALIVE_SECONDS: Final = 75
 # Seconds that requests under way get when the server stops.
 GRACE_SECONDS: Final = 10
 # Bytes of the request line and the headers together. A signed request has about 1 KiB of them.
