@@ -45,8 +45,9 @@ from payres.store.secrets import ensure_secret
 from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
-# Many payments may go to one server at a time, and their senders would rather wait than try again.
-RECEIVERS_BOUNDS = Bounds(per_host=16, in_all=64, queue_seconds=10.0)
+# Many payments may go to one server at a time, and their senders would rather wait than try again. All of a receiver's
+# exchanges together have 10 s, of which waiting here shall not take most.
+RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 
 
 def create_app(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> Starlette:

@@ -25,8 +25,8 @@ HEADER_SECONDS: Final = 10
 BODY_SECONDS: Final = 30
 # Seconds in which a client must take some of its answer: 4 KiB, or all that is left.
 UNREAD_SECONDS: Final = 30
-# Seconds that a connection stays open between requests.
-KEEP_ALIVE_SECONDS: Final = 5
+# Seconds that a connection stays open between requests: more than proxies keep one that they may use again.
+KEEP_ALIVE_SECONDS: Final = 75
 # Seconds that requests under way get when the server stops.
 GRACE_SECONDS: Final = 10
 # Bytes of the request line and the headers together. A signed request has about 1 KiB of them.
@@ -105,20 +105,33 @@ MIN_FREE_BYTES: Final = 64 * 1024 * 1024
 MAX_LOOKUPS: Final = 64
 # Those among them that requests ask for; the others are left to payments that are under way.
 MAX_LOOKUPS_OF_REQUESTS: Final = 48
-# Those among them that requests from one address ask for.
-MAX_LOOKUPS_OF_ADDRESS: Final = 8
+# Those among them that requests of one client ask for, or those from one address of clients that are not known.
+MAX_LOOKUPS_OF_CLIENT: Final = 8
+# Those of one address that one client asks for that is known by its key alone.
+MAX_LOOKUPS_OF_KEY: Final = 4
 # Seconds after which a lookup hangs: no further request waits for it.
 SLOW_LOOKUP_SECONDS: Final = 3
 # Seconds for which requests do not have a name looked up again that could not be.
 FAILED_LOOKUP_SECONDS: Final = 5
-# Names of which that is remembered; the first is forgotten.
+# Names and servers that failed and of which that is remembered; the first is forgotten.
 MAX_FAILED_NAMES: Final = 4096
+
+# Exchanges with other servers, of which one that hangs takes 5 s.
+
+# Exchanges that requests need at a time, for keys of clients and again for receivers. Payments have as many besides.
+MAX_EXCHANGES: Final = 64
+# Those among them for requests of one client, or for those from one address of clients that are not known.
+MAX_EXCHANGES_OF_CLIENT: Final = 16
+# Those of one address for one client that is known by its key alone.
+MAX_EXCHANGES_OF_KEY: Final = 8
+# Seconds for which requests do not ask a server again that could not be reached, or has not answered the same client.
+FAILED_SERVER_SECONDS: Final = 5
 
 # Interledger.
 
 # Bytes of a body at /ilp; the longest Prepare has 34 kB.
 MAX_PACKET_BODY_BYTES: Final = 65536
-# Packets of one peer that are under way at a time; the next is rejected with T03. A payres sends 208 at most.
+# Packets of one peer that are under way at a time; the next is rejected with T03. A payres sends 240 at most.
 MAX_PACKETS_IN_FLIGHT: Final = 256
 # Packets that are passed on to one peer at a time, besides our own; the next waits for 2 s and is rejected with T03.
 MAX_PASSED_ON: Final = 64

@@ -16,7 +16,7 @@ MAX_FUNCTION_LINES = 60
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
     *("amounts", "clock", "encoding", "endpoints", "errors", "identifiers", "limits", "settings", "slots", "terms"),
-    *("rate_limiter", "urls", "wire", "worker"),
+    *("rate_limiter", "requester", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -30,6 +30,7 @@ ROOMS: dict[str, set[str]] = {
     "terms": {"amounts"},
     "clock": set(),
     "identifiers": set(),
+    "requester": set(),
     "slots": set(),
     "worker": set(),
     "rate_limiter": {"clock", "errors", "limits"},
@@ -43,7 +44,7 @@ ROOMS: dict[str, set[str]] = {
     "operator": VALUES | {"grants", "ledger", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
-    "http": VALUES | {"federation", "signatures"},  # for names looked up for a request, and reasons of error responses
+    "http": VALUES | {"signatures"},  # for reasons of error responses
     "routes": VALUES | {"federation", "grants", "http", "interledger", "payments", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.

@@ -36,10 +36,17 @@ ELSEWHERE = {
     "tests/federation/test_lookups.py": {
         "MAX_LOOKUPS": "test_lookups_in_all_are_limited",
         "MAX_LOOKUPS_OF_REQUESTS": "test_lookups_of_requests_are_limited_and_leave_room_for_payments",
-        "MAX_LOOKUPS_OF_ADDRESS": "test_lookups_of_an_address_are_limited",
+        "MAX_LOOKUPS_OF_CLIENT": "test_lookups_of_a_client_are_limited",
+        "MAX_LOOKUPS_OF_KEY": "test_lookups_of_a_client_known_by_its_key_alone_are_limited",
         "SLOW_LOOKUP_SECONDS": "test_lookup_that_hangs_keeps_no_further_request_waiting",
         "FAILED_LOOKUP_SECONDS": "test_name_that_failed_is_not_looked_up_for_requests_a_while",
         "MAX_FAILED_NAMES": "test_names_that_failed_are_remembered_up_to_a_bound",
+    },
+    "tests/federation/test_shares.py": {
+        "MAX_EXCHANGES": "test_payments_have_exchanges_of_their_own",
+        "MAX_EXCHANGES_OF_CLIENT": "test_exchanges_are_limited_for_whoever_asks",
+        "MAX_EXCHANGES_OF_KEY": "test_exchanges_are_limited_for_whoever_asks",
+        "FAILED_SERVER_SECONDS": "test_server_that_cannot_be_reached_is_not_asked_again_for_requests_a_while",
     },
     "tests/grants/test_sign_in.py": {
         "MAX_WRONG_PASSWORDS": "test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too",

@@ -9,13 +9,14 @@ Reason = Literal[
     "forbidden_address",  # every address of the name is one that is not permitted even where private ones are
     "connection_failed",  # no connection, or it broke; also a certificate that does not verify for the name
     "timeout",  # the exchange took too long
-    "busy",  # too many exchanges are in flight, with this host or in all, or too many lookups
+    "busy",  # too many exchanges are in flight here, with this host or in all, or too many lookups; nothing was asked
     "too_large",  # the body is longer than is read
     "bad_response",  # the answer breaks off, is not HTTP/1.1, or has a content coding although none was accepted
     "bad_status",  # the answer is not a 200; `status` has it
     "bad_content",  # the body is not what was asked for
 ]
 ReceiverReason = Literal[
+    "busy",  # it was not asked, because this server has too much to ask of others
     "not_found",  # there is no such incoming payment
     "unreachable",  # no answer could be had: no connection, no time, an error of the other server
     "refused",  # the other server denies access to it, or grants it only with somebody's consent

@@ -4,15 +4,15 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from payres.federation.failures import FetchFailed
 from payres.federation.lookups import Lookups
+from payres.federation.shares import Shares
 from payres.federation.targets import Target, parse_target
-from payres.limits import MAX_FETCHED_BYTES
-from payres.slots import Slots, SlotsBusy
+from payres.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
 
 if TYPE_CHECKING:
     import httpcore2
@@ -24,22 +24,20 @@ if TYPE_CHECKING:
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 Trace = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
-# How many exchanges may wait for each that is in flight; more fail at once.
-WAITING_FOR_SLOT: Final = 3
-
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What one exchange may cost: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
 
     `per_host` and `in_all` bound the exchanges at a time, `idle` the connections left open for the next ones.
-    `untrusted_hosts` says that requests name the hosts, so that the lookups that each address causes are bounded too.
+    `untrusted_hosts` says that requests name the hosts: they share these exchanges and the lookups fairly, and what
+    payments ask for has as many exchanges of its own.
     """
 
     seconds: float = 5.0
     queue_seconds: float = 2.0
     max_body_bytes: int = MAX_FETCHED_BYTES
     per_host: int = 4
-    in_all: int = 32
+    in_all: int = MAX_EXCHANGES
     idle: int = 16
     untrusted_hosts: bool = True
 
@@ -74,7 +72,8 @@ class GuardedClient:
         self._resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
         self._tls = tls
         self._opener = opener
-        self._slots = Slots(self._bounds.in_all, self._bounds.per_host, queue=WAITING_FOR_SLOT)
+        limits = self._bounds
+        self._shares = Shares(limits.per_host, limits.in_all, limits.queue_seconds, limits.untrusted_hosts)
         self._transport: Transport | None = None
 
     async def get_json(self, url: str) -> Any:
@@ -104,7 +103,13 @@ class GuardedClient:
             target = self._permitted(url)
             sent = _default_headers(method, target, body) | {k.lower(): value for k, value in (headers or {}).items()}
             limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-            return await self._exchange(method, target, sent, body, limit, departure)
+            transport = self._opened()  # before the time counts
+            async with self._shares.slot(target.host, target.authority, lambda: departure.begun):
+                try:
+                    async with asyncio.timeout(limit):
+                        return await transport.exchange(method, target, sent, body, departure.watch)
+                except TimeoutError as error:
+                    raise FetchFailed("timeout", f"{target.host} did not answer within {limit:g} seconds") from error
         except FetchFailed as error:
             error.unsent = not departure.begun
             raise
@@ -128,19 +133,6 @@ class GuardedClient:
         if target.scheme != "https" and not self._allow_private_hosts:
             raise FetchFailed("bad_url", f"{url} must start with https://")
         return target
-
-    async def _exchange(
-        self, method: str, target: Target, headers: dict[str, str], body: bytes, seconds: float, departure: "_Departure"
-    ) -> Response:
-        transport = self._opened()  # before the time counts
-        try:
-            async with self._slots.slot(target.host, timeout=self._bounds.queue_seconds), asyncio.timeout(seconds):
-                return await transport.exchange(method, target, headers, body, departure.watch)
-        except SlotsBusy as error:
-            sentence = f"Too many requests to {target.host} are in progress; try again in a few seconds"
-            raise FetchFailed("busy", sentence) from error
-        except TimeoutError as error:
-            raise FetchFailed("timeout", f"{target.host} did not answer within {seconds:g} seconds") from error
 
     def _opened(self) -> "Transport":
         if self._transport is None:

@@ -36,6 +36,7 @@ _FAILURES: Final[dict[Reason, tuple[ReceiverReason, bool]]] = {
     "too_large": ("bad_content", True),
     "bad_response": ("bad_content", False),  # most often a connection that broke off
     "bad_content": ("bad_content", True),
+    "busy": ("busy", False),
 }
 
 

@@ -8,28 +8,25 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from threading import Thread
 from time import monotonic
 from typing import NamedTuple
 
+from payres.federation.failed_names import FailedNames
 from payres.federation.failures import FetchFailed
 from payres.limits import (
     FAILED_LOOKUP_SECONDS,
-    MAX_FAILED_NAMES,
     MAX_LOOKUPS,
-    MAX_LOOKUPS_OF_ADDRESS,
+    MAX_LOOKUPS_OF_CLIENT,
+    MAX_LOOKUPS_OF_KEY,
     MAX_LOOKUPS_OF_REQUESTS,
     SLOW_LOOKUP_SECONDS,
 )
+from payres.requester import Requester, requested_by
 from payres.slots import Slots
 
 # Looks up a host and port and blocks meanwhile: IP addresses, best first. Raises OSError or ValueError.
 Find = Callable[[str, int], Sequence[str]]
-
-# The address, as requests are counted by, of whose request is served: "" where there is none to count by, and None
-# outside of requests.
-requested_by: ContextVar[str | None] = ContextVar("requested_by", default=None)
 
 
 def find_addresses(host: str, port: int) -> Sequence[str]:
@@ -45,7 +42,7 @@ def _addresses(host: str, port: int, flags: int = 0) -> Sequence[str]:
 class Lookups:
     """The lookups of one client; all who ask for the same name while it is looked up get the same answer.
 
-    With `limits_requests`, what requests ask for may take a part of the threads only, one address a few of them, and
+    With `limits_requests`, what requests ask for may take a part of the threads only, one client a few of them, and
     names that have just failed or hang are not waited for. `clock` gives seconds that only grow.
     """
 
@@ -55,31 +52,30 @@ class Lookups:
         self._limits_requests = limits_requests
         self._find = find or find_addresses
         self._clock = clock
-        self._slots = Slots(MAX_LOOKUPS, MAX_LOOKUPS_OF_REQUESTS, MAX_LOOKUPS_OF_ADDRESS)
+        self._slots = Slots(MAX_LOOKUPS, MAX_LOOKUPS_OF_REQUESTS, MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_KEY)
         self._in_flight: dict[str, _Lookup] = {}
-        self._failed_until: dict[str, float] = {}
+        self._failed = FailedNames(FAILED_LOOKUP_SECONDS, clock)
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """The addresses of a host. Raises FetchFailed `busy` or `timeout` at once, OSError and ValueError."""
         with suppress(socket.gaierror):  # an address, in any spelling that the system takes, needs no name server
             return _addresses(host, port, socket.AI_NUMERICHOST)
         name = host.lower()  # without the port: it changes no address, and would make many names of one
-        asker = requested_by.get() if self._limits_requests else None
-        if asker is not None:
+        requester = requested_by.get() if self._limits_requests else None
+        if requester is not None:
             self._require_answering(name)
-        lookup = self._in_flight.get(name) or self._begin(name, port, asker)
+        lookup = self._in_flight.get(name) or self._begin(name, port, requester)
         return await asyncio.shield(lookup.addresses)  # because others may wait for the same answer
 
     def _require_answering(self, name: str) -> None:
-        now = self._clock()
         lookup = self._in_flight.get(name)
-        if lookup is not None and now >= lookup.begun_at + SLOW_LOOKUP_SECONDS:
+        if lookup is not None and self._clock() >= lookup.begun_at + SLOW_LOOKUP_SECONDS:
             raise FetchFailed("timeout", f"The name servers for {name} do not answer; try again in a few seconds")
-        if now < self._failed_until.get(name, now):
+        if name in self._failed:
             raise OSError("the name could not be looked up a moment ago")
 
-    def _begin(self, name: str, port: int, asker: str | None) -> "_Lookup":
-        key = () if asker is None else ("request", asker) if asker else ("request",)
+    def _begin(self, name: str, port: int, requester: Requester | None) -> "_Lookup":
+        key = () if requester is None else ("request", *requester)
         if not self._slots.try_take(*key):
             raise _busy(name)
         loop = asyncio.get_running_loop()
@@ -105,16 +101,13 @@ class Lookups:
     def _end(self, lookup: "_Lookup", found: Sequence[str] | Exception) -> None:
         del self._in_flight[lookup.name]
         self._slots.release(*lookup.key)
-        self._failed_until.pop(lookup.name, None)
+        self._failed.discard(lookup.name)
         if not isinstance(found, Exception):
             lookup.addresses.set_result(found)
             return
         lookup.addresses.set_exception(found)
         lookup.addresses.exception()  # so that asyncio logs nothing where nobody waits any more
-        # Each stays for the same time, so the first is always the oldest.
-        self._failed_until[lookup.name] = self._clock() + FAILED_LOOKUP_SECONDS
-        if len(self._failed_until) > MAX_FAILED_NAMES:
-            del self._failed_until[next(iter(self._failed_until))]
+        self._failed.add(lookup.name)
 
 
 class _Lookup(NamedTuple):

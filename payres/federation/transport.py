@@ -42,7 +42,7 @@ class Transport:
         self._max_body_bytes = bounds.max_body_bytes
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=tls,
-            max_connections=bounds.in_all,
+            max_connections=2 * bounds.in_all if bounds.untrusted_hosts else bounds.in_all,
             max_keepalive_connections=min(bounds.in_all, bounds.idle),
             keepalive_expiry=KEEPALIVE_SECONDS,
             network_backend=network,

@@ -73,6 +73,11 @@ def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
     return client.wallet_address is not None and urls.wallet_path(client.wallet_address) is None
 
 
+def is_known(work: Work, client: Client | ClientRecord) -> bool:
+    """Whether it was a client here before."""
+    return isinstance(client, ClientRecord) or clients.find_client(work, client.identity) is not None
+
+
 def remember(work: Work, client: Client) -> ClientRecord:
     """The client's row, made on its first request. The last few kids of a key stay valid: tokens were
     given to the client that signs with them."""

@@ -12,11 +12,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.clock import SECOND, Clock
 from payres.endpoints import ENDPOINTS, Kind
 from payres.errors import TooManyRequests
-from payres.federation.lookups import requested_by
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import error_response_of
 from payres.limits import MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.rate_limiter import RateLimiter, origin_of, too_many
+from payres.requester import requested_by
 from payres.settings import Settings
 from payres.slots import Slots
 
@@ -94,7 +94,7 @@ class Admission:
             await self.app(scope, receive, send)
             return
         address, path = origin_of(scope), scope["path"]
-        requested_by.set(address or "")  # names that the request has looked up count for it too
+        requested_by.set((address or "",))
         slot = None if path == PEERS else address  # packets of many payments may come from one address
         try:
             if address is not None:

@@ -1,4 +1,4 @@
-"""The connections of one server together: how many each address has, and how many bytes all of them buffer."""
+"""The connections of one server together: how many each address has, which are idle, and how many bytes all buffer."""
 
 import resource
 from typing import Final, Protocol
@@ -23,8 +23,8 @@ def most_of_one_address(most: int) -> int:
     return min(MAX_CONNECTIONS_PER_ADDRESS, max(most // 2, 1))
 
 
-class Buffered(Protocol):
-    """A connection that buffers bytes."""
+class Connection(Protocol):
+    """What is looked at and done with a connection here."""
 
     def buffered_bytes(self) -> int:
         """How many there are now."""
@@ -32,6 +32,10 @@ class Buffered(Protocol):
 
     def cut(self) -> None:
         """Ends the connection at once, and drops its buffers."""
+        ...
+
+    def shutdown(self) -> None:
+        """Closes an idle connection."""
         ...
 
 
@@ -42,8 +46,11 @@ class Connections:
         proxies = ProxyHeadersMiddleware(config.loaded_app, config.forwarded_allow_ips).trusted_hosts
         self._proxies = proxies if config.proxy_headers else ()
         self._open: dict[str, int] = {}
+        # In the order in which they became idle: all of them, and those of each address that is counted.
+        self._idle: dict[Connection, str | None] = {}
+        self._idle_of: dict[str, dict[Connection, None]] = {}
         # In the order in which they began to need it; the bytes are what there was when it was last looked.
-        self._buffers: dict[Buffered, int] = {}
+        self._buffers: dict[Connection, int] = {}
         self._total = 0
 
     def counted_address(self, client: tuple[str, int] | None) -> str | None:
@@ -61,7 +68,31 @@ class Connections:
         if count:
             self._open[address] = count
 
-    def buffer(self, connection: Buffered) -> None:
+    def enter_idle(self, connection: Connection, address: str | None) -> None:
+        """The connection, which counts for this address, waits for its next request."""
+        self._idle[connection] = address
+        if address is not None:
+            self._idle_of.setdefault(address, {})[connection] = None
+
+    def leave_idle(self, connection: Connection) -> None:
+        """The connection has a request, or ends."""
+        address = self._idle.pop(connection, None)
+        if address is not None:
+            of_address = self._idle_of[address]
+            del of_address[connection]
+            if not of_address:
+                del self._idle_of[address]
+
+    def close_idle(self, address: str | None = None) -> bool:
+        """Closes the connection that has been idle for longest, of this address or of all; False when none is idle."""
+        connection = next(iter(self._idle if address is None else self._idle_of.get(address, ())), None)
+        if connection is None:
+            return False
+        self.leave_idle(connection)
+        connection.shutdown()
+        return True
+
+    def buffer(self, connection: Connection) -> None:
         """Counts what a connection buffers. When that is too much in all, those that began first are cut."""
         size = connection.buffered_bytes()
         self._total += size - self._buffers.get(connection, 0)
@@ -69,7 +100,7 @@ class Connections:
         if self._total > MAX_BUFFERED_BYTES:
             self._make_room()
 
-    def release(self, connection: Buffered) -> None:
+    def release(self, connection: Connection) -> None:
         """The connection buffers nothing any more."""
         self._total -= self._buffers.pop(connection, 0)
 

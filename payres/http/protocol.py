@@ -126,9 +126,9 @@ class HttpProtocol(HttpToolsProtocol):
                 END  # without an answer, which would hold the connection for a while: there are too many for that
             )
             transport.abort()
-        elif len(self.connections) > most:
+        elif len(self.connections) > most and not self._server.close_idle():
             self._reject(Unavailable("The server has as many connections as it takes. Try again shortly"))
-        elif of_address > most_of_address:
+        elif of_address > most_of_address and not self._server.close_idle(self._address):
             self._reject(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
         else:
             self._set_deadline()
@@ -237,6 +237,10 @@ class HttpProtocol(HttpToolsProtocol):
     def _enter(self, state: State) -> None:
         """Waits for something else, at first without a deadline: what comes in one piece, as nearly all does, needs
         none. The caller sets it in the end."""
+        if state is IDLE:
+            self._server.enter_idle(self, self._address)
+        elif self.state is IDLE:
+            self._server.leave_idle(self)
         self.state = state
         self._drop_deadline()
 

@@ -30,5 +30,6 @@ def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], me
     response = error_response_of(error)
     status = HTTPStatus(response.status_code)
     fields = dict([*headers, *response.raw_headers, (b"connection", b"close")])
+    fields.pop(b"keep-alive", None)
     lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(b"%b: %b" % field for field in fields.items())]
     return b"\r\n".join([*lines, b"", b"" if method == b"HEAD" else bytes(response.body)])

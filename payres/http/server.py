@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -11,6 +12,17 @@ from payres.http.protocol import HttpProtocol
 from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
 
 CUT_SECONDS: Final = 1  # for requests that are cut to notice it
+# A client counts from when it has its answer, a little later than the server does.
+KEEP_ALIVE_MARGIN: Final = 2
+# Settings of uvicorn that `payres serve` and payres.testing share.
+CONNECTIONS: Final[Mapping[str, Any]] = {
+    "http": HttpProtocol,
+    "ws": "none",
+    "log_config": None,
+    "access_log": False,
+    "timeout_keep_alive": KEEP_ALIVE_SECONDS + KEEP_ALIVE_MARGIN,
+    "headers": [("Keep-Alive", f"timeout={KEEP_ALIVE_SECONDS}")],
+}
 
 
 class HttpServer(uvicorn.Server):
@@ -23,18 +35,14 @@ class HttpServer(uvicorn.Server):
         config = uvicorn.Config(
             app,
             loop="auto",  # uvloop, where there is one
-            http=HttpProtocol,
-            ws="none",
             lifespan="on",
-            log_config=None,
-            access_log=False,
             server_header=False,
             date_header=True,
             backlog=BACKLOG,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
             proxy_headers=True,
             forwarded_allow_ips=trusted_proxies,
+            **CONNECTIONS,
         )
         super().__init__(config)
 

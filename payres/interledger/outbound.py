@@ -19,6 +19,7 @@ from payres.interledger.link import Answered, Link, NotSent, note_failure
 from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Rejected, encode
 from payres.interledger.routing import Hop, next_hop, peer_towards
 from payres.interledger.sending.pacing import Timing
+from payres.requester import requested_by
 from payres.slots import Slots
 from payres.store.database import Database
 from payres.store.packets import PacketRecord
@@ -30,9 +31,11 @@ MARGIN: Final = SECOND  # how long after its expiry the answer to a packet is st
 # Packets with money in flight to one peer; and from one wallet: a payment's twenty, and room beside it for another.
 AT_ONCE: Final = 64
 AT_ONCE_FROM_WALLET: Final = 24
-# Packets without money, of quotes and closings; and from one wallet: the eleven of a quote for three at a time.
-ASKED_AT_ONCE: Final = 64
-ASKED_AT_ONCE_FROM_WALLET: Final = 33
+# Packets without money, of quotes and closings; for one client, or all unknown ones of an address: the eleven of a
+# quote for three at a time; and for one of an address that is known by its key alone.
+ASKED_AT_ONCE: Final = 96
+ASKED_AT_ONCE_OF_CLIENT: Final = 33
+ASKED_AT_ONCE_OF_KEY: Final = 16
 SILENT: Final = "A packet of a quote was left unanswered"
 
 
@@ -57,7 +60,7 @@ class Outbound:
         self.ilp_address = ilp_address
         self.timing = timing or Timing(clock)
         self.slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
-        self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_FROM_WALLET)
+        self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_CLIENT, ASKED_AT_ONCE_OF_KEY)
 
     def open(self, source: Asset, wallet_id: int, payment_id: str | None = None) -> "WalletPackets":
         """Sends a wallet's packets, counted in `source`; those of an outgoing payment may carry its money."""
@@ -76,6 +79,12 @@ class WalletPackets:
         self._payment_id = payment_id
         self._peer_id: int | None = None  # whom the packets with money go to, as far as is known
         self._silent: PeerRecord | None = None
+        self._waiting = 0  # packets of `ask` that have no slot yet, or never got one
+
+    @property
+    def kept_waiting(self) -> bool:
+        """Whether a packet of `ask` was given up before it had a slot."""
+        return self._waiting > 0
 
     async def ask(self, prepare: Prepare) -> Outcome:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
@@ -86,7 +95,11 @@ class WalletPackets:
             return rejected.reject(outbound.ilp_address)
         # Numbered although nothing of it is stored, because the answer shows whether the peer repeats its answers.
         number = outbound.identifiers.resource()
-        async with outbound.probe_slots.slot(hop.peer.id, self._wallet_id):
+        # What the server asks of its own accord, at the end of a payment, is its wallet's.
+        requester = requested_by.get() or (self._wallet_id,)
+        self._waiting += 1
+        async with outbound.probe_slots.slot(hop.peer.id, *requester):
+            self._waiting -= 1
             postponed = self._postponed(prepare, asked_at)
             raw, left_at = encode(msgspec.structs.replace(postponed, amount=hop.amount)), self._clock.now()
             try:

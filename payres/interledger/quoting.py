@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
-from payres.errors import InvalidAmount
+from payres.errors import InvalidAmount, Unavailable
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound
@@ -61,7 +61,7 @@ class RemoteQuotes:
     async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
         """The offer that a quote for a receiver on another server is made of; None for a receiver here.
 
-        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds. Specification 4.7.
+        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
         """
         if not is_remote(self._urls, request.receiver):
             return None
@@ -79,7 +79,7 @@ class RemoteQuotes:
     async def offer_for_payment(self, request: OutgoingPaymentRequest) -> Offer | None:
         """The offer for a payment without a quote; None when there is a quote or the receiver is here.
 
-        Raises InvalidReceiver, InvalidAmount, InsufficientFunds. Specification 4.3.
+        Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.3.
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
             return None
@@ -100,6 +100,8 @@ class RemoteQuotes:
         try:
             receiver = await self._receivers.fetch_open(canonical(wanted.receiver))
         except RemoteReceiverFailed as error:
+            if error.reason == "busy":
+                raise Unavailable(error.sentence) from error
             raise unpayable(wanted.field, error.sentence, error.reason) from error
         payer = await self._database.read(lambda work: self._payer(work, wanted.wallet_address, receiver.asset))
         rate = minimum_rate(payer.external, SLIPPAGE, Scales(payer.asset.scale, receiver.asset.scale))
@@ -149,8 +151,11 @@ class RemoteQuotes:
         packets = self._outbound.open(payer.asset, payer.wallet_id)
         try:
             return await probe(Connection(packets, destination, self._outbound.timing))
-        except SendingFailed:
+        except SendingFailed as error:
             await packets.note_silence()
+            if packets.kept_waiting:
+                sentence = "The path was not probed: too many quotes are in progress; try again shortly"
+                raise Unavailable(sentence) from error
             raise
 
 

@@ -148,13 +148,16 @@ class RemotePayments:
 
     async def _attempt(self, payment: OutgoingRecord) -> _Attempt:
         """Reads the receiver and sends what is left."""
-        await self._database.write(lambda work: outgoing.count_attempt(work, payment.id))
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except RemoteReceiverFailed as error:
+            if error.reason == "busy":  # here, so it is no failed attempt
+                return _Attempt("retry", error.sentence)
+            await self._count_attempt(payment)
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
             return _Attempt("end" if error.permanent else "retry", error.sentence)
+        await self._count_attempt(payment)
         if receiver.asset != payment.terms.asset:
             return _Attempt("end", "the receiver now takes another asset than was quoted")
         assert receiver.method is not None, "what is open can be paid"
@@ -173,6 +176,9 @@ class RemotePayments:
         # When every outcome is known, what may be left is too little to be sent.
         return _Attempt("resolve") if result.unresolved else _Attempt("end", NOT_IN_FULL)
 
+    async def _count_attempt(self, payment: OutgoingRecord) -> None:
+        await self._database.write(lambda work: outgoing.count_attempt(work, payment.id))
+
     def _close(self, connection: Connection) -> None:
         """Closes in the background: a peer that does not answer that shall delay neither other payments nor the end."""
         closing = asyncio.create_task(_closed(connection))
@@ -184,7 +190,7 @@ class RemotePayments:
         payment = await self._database.read(lambda work: outgoing.find_outgoing(work, payment_id))
         if payment is not None and payment.attempts < MAX_ATTEMPTS and not _finished(payment):
             log.info("payment %s is tried again: %s", payment_id, failure)
-            await asyncio.sleep(self.backoff.after_failure * payment.attempts)
+            await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
         else:
             await self._end(payment_id, failure)
 

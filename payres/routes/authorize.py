@@ -9,7 +9,7 @@ from functools import partial
 from starlette.requests import Request
 
 from payres.clock import SECOND
-from payres.errors import InvalidClient
+from payres.errors import DomainError, InvalidClient, Unavailable
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_keys
 from payres.grants import clients
@@ -18,6 +18,7 @@ from payres.grants.clients import Client
 from payres.grants.tokens import check_valid, require_valid_token
 from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.identifiers import hash_secret
+from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
 from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
@@ -43,7 +44,9 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
     check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
-    has_asked_remote = await _verify(context, _client_of(holder), unverified, keys)
+    client = _client_of(holder)
+    _count_for(client)
+    has_asked_remote = await _verify(context, client, unverified, keys)
     if action == "create" and holder.client_jwk is not None:
         context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
     caller = permit(holder, kind, action)
@@ -59,9 +62,16 @@ async def verify_client(
 
     In a request for a grant, a key that the client's wallet address does not list is 400 `invalid_client`.
     """
-    keys = await context.database.read(partial(clients.find_keys, client=client, kids=unverified.keyids))
+
+    def unit(work: Work) -> tuple[bool, dict[str, JWK]]:
+        return clients.is_known(work, client), clients.find_keys(work, client, unverified.keyids)
+
+    is_known, keys = await context.database.read(unit)
+    if is_known:
+        _count_for(client)
     named = Client(client.identity, client.wallet_address, client.jwk)
     await _verify(context, named, unverified, keys, asks_for_grant=asks_for_grant)
+    _count_for(client)
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:
@@ -87,6 +97,11 @@ def _find_holder(work: Work, token: str, kids: Sequence[str]) -> tuple[TokenHold
 
 def _client_of(holder: TokenHolder) -> Client:
     return Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
+
+
+def _count_for(client: Client | ClientRecord) -> None:
+    """What the request asks of other servers counts for this client, which is known or has proven itself."""
+    count_for_client(client.identity, is_key=client.jwk is not None)
 
 
 async def _verify(
@@ -119,9 +134,14 @@ async def _fetch_keys(context: Context, client: Client) -> dict[str, JWK]:
     try:
         keys = await fetch_keys(context.http, client.wallet_address)
     except FetchFailed as error:
-        raise unproven_client("unknown_key", f"The client's keys could not be fetched: {error}") from error
+        raise unreadable_client("unknown_key", "The client's keys could not be fetched", error) from error
     await context.database.write(partial(clients.remember_remote_keys, client=client, keys=keys))
     return {key.kid: key for key in keys}
+
+
+def unreadable_client(reason: str, sentence: str, error: FetchFailed) -> DomainError:
+    """The error for a client of which another server gave nothing usable: 401, or 503 where it was not even asked."""
+    return Unavailable(error.sentence) if error.reason == "busy" else unproven_client(reason, f"{sentence}: {error}")
 
 
 async def _use_nonce(context: Context, client: Client, verified: Verified, now: int) -> None:

@@ -13,7 +13,7 @@ from payres.grants.clients import Client
 from payres.grants.requests import asks_for_consent, request_grant
 from payres.http.error_responses import unproven_client
 from payres.http.responses import json_response
-from payres.routes.authorize import gnap_token, parse_signature, verify_client
+from payres.routes.authorize import gnap_token, parse_signature, unreadable_client, verify_client
 from payres.routes.context import Context, context_of
 from payres.routes.requests import read_body, read_json_body
 from payres.store import clients as client_store
@@ -101,4 +101,4 @@ async def _client_name(context: Context, client: Client) -> str | None:
     try:
         return (await fetch_wallet_address(context.http, client.wallet_address)).public_name
     except FetchFailed as error:
-        raise unproven_client("unknown_client", f"The client's wallet address could not be read: {error}") from error
+        raise unreadable_client("unknown_client", "The client's wallet address could not be read", error) from error

@@ -24,9 +24,11 @@ from payres.store.work import Transaction
 from payres.urls import ROOT_WALLET_PATH
 from payres.wire import WalletAddress, encode
 
-# Short, because clients act on both; keys shorter, because a revoked one should soon be gone everywhere.
 WALLET_CACHE: Final = {"Cache-Control": "public, max-age=60", "Vary": "Accept", **ANY_ORIGIN}
-KEYS_CACHE: Final = {"Cache-Control": "public, max-age=10", **ANY_ORIGIN}
+# A new key is looked for seconds after it was added, and a revoked one should be gone everywhere.
+KEYS_CACHE: Final = {"Cache-Control": "no-cache", **ANY_ORIGIN}
+# The server's own key does not change, and the servers that it asks read it often.
+OWN_KEY_CACHE: Final = {"Cache-Control": "public, max-age=60", **ANY_ORIGIN}
 SPSP_CACHE: Final = {"Cache-Control": "no-store", "Vary": "Accept", **ANY_ORIGIN}
 SPSP_TYPE: Final = "application/spsp4+json"
 KEY_SET_TYPES: Final = ("application/jwk-set+json",)
@@ -57,15 +59,15 @@ async def read(request: Request) -> Response:
 
 async def read_keys(request: Request) -> Response:
     """GET {wallet address}/jwks.json: the valid keys."""
-    _, keys = await _keys(request, KEY_SET_TYPES)
-    return json_response({"keys": keys}, headers=KEYS_CACHE)
+    _, keys, cache = await _keys(request, KEY_SET_TYPES)
+    return json_response({"keys": keys}, headers=cache)
 
 
 async def read_did(request: Request) -> Response:
     """GET {wallet address}/did.json: the same keys, for those who resolve the wallet's did:web identifier."""
     urls = context_of(request).urls
-    path, keys = await _keys(request, DID_TYPES)
-    return json_response(did_document(urls.did(path), urls.wallet(path), keys), headers=KEYS_CACHE)
+    path, keys, cache = await _keys(request, DID_TYPES)
+    return json_response(did_document(urls.did(path), urls.wallet(path), keys), headers=cache)
 
 
 def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str, Any]:
@@ -94,25 +96,26 @@ def _payment_details(request: Request, wallet: WalletRecord) -> Response:
     return Response(encode(body), headers=SPSP_CACHE, media_type=SPSP_TYPE)
 
 
-async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK]]:
-    """The path of the wallet address that the request names, and its keys; `types` are as for `_check_readable`.
+async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK], dict[str, str]]:
+    """The path of the wallet address that the request names, its keys, and the headers that say how long they are good;
+    `types` are as for `_check_readable`.
 
     The server's own key, with which it asks other servers, is at the root address, whether there is a wallet or not.
     """
     context, path = context_of(request), _path(request)
     own = [context.identity.jwk] if path == ROOT_WALLET_PATH else []
 
-    def unit(tx: Transaction) -> list[JWK]:
+    def unit(tx: Transaction) -> tuple[list[JWK], dict[str, str]]:
         wallet = wallets.find_wallet(tx, path)
         if wallet is not None and wallet.active:
-            return own + [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)]
+            return own + [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)], KEYS_CACHE
         if not own:
             raise _nothing()
-        return own
+        return own, OWN_KEY_CACHE
 
-    keys = await context.database.read(unit)
+    keys, cache = await context.database.read(unit)
     _check_readable(request, types)
-    return path, keys
+    return path, keys, cache
 
 
 def _path(request: Request) -> str:

@@ -16,7 +16,7 @@ from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import consent
-from payres.http.protocol import HttpProtocol
+from payres.http.server import CONNECTIONS
 from payres.interledger.remote_payments import Backoff
 from payres.operator import invariants, keys, wallets
 from payres.routes import representations
@@ -190,9 +190,7 @@ class _Server(uvicorn.Server):
     """uvicorn in a thread, with a word when it is ready."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
-        config = uvicorn.Config(
-            app, http=HttpProtocol, ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=5
-        )
+        config = uvicorn.Config(app, timeout_graceful_shutdown=5, **CONNECTIONS)
         super().__init__(config)
         self._app = app
         self._listener = listener

@@ -189,6 +189,16 @@ INVENTORY: dict[str, list[str]] = {
         "interledger/test_turns.py::test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting",
         "interledger/test_turns.py::test_probes_that_hang_fill_no_place_that_money_needs",
     ],
+    "slow servers that are named in quotes": [
+        "attacks/test_slow_servers.py::test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others",
+        "attacks/test_slow_servers.py::test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_others",
+        "interledger/test_remote_payments.py::test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt",
+        "federation/test_shares.py::test_payments_have_exchanges_of_their_own",
+        "federation/test_shares.py::test_server_that_cannot_be_reached_is_not_asked_again_for_requests_a_while",
+    ],
+    "slow servers that are named as clients": [
+        "attacks/test_slow_servers.py::test_slow_servers_named_as_clients_lock_out_no_client",
+    ],
     "names whose name servers never answer": [
         "attacks/test_slow_names.py::test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates",
         "attacks/test_slow_names.py::test_slow_names_of_receivers_stop_no_payment_and_no_client",

@@ -9,21 +9,24 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from payres.federation import lookups
+from payres.federation import failed_names, lookups
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
-from payres.federation.lookups import Lookups, requested_by
+from payres.federation.lookups import Lookups
 from payres.limits import (
     FAILED_LOOKUP_SECONDS,
     MAX_LOOKUPS,
-    MAX_LOOKUPS_OF_ADDRESS,
+    MAX_LOOKUPS_OF_CLIENT,
+    MAX_LOOKUPS_OF_KEY,
     MAX_LOOKUPS_OF_REQUESTS,
     SLOW_LOOKUP_SECONDS,
 )
+from payres.requester import Requester, requested_by
 from tests.helpers import TIMEOUT
 
 ANSWER = ["93.184.216.34"]
-A, B, NOBODY = "203.0.113.1", "203.0.113.2", ""
+A, B, CLIENT = ("203.0.113.1",), ("203.0.113.2",), ("https://shop.example/alice",)
+KEY: Requester = ("203.0.113.2", "thumbprint")
 Waiting = list["asyncio.Task[Sequence[str]]"]
 
 
@@ -60,12 +63,12 @@ def servers() -> Iterator[NameServers]:
     made.spoken.set()
 
 
-async def resolve(made: Lookups, asker: str | None, name: str, port: int = 443) -> Sequence[str]:
+async def resolve(made: Lookups, asker: Requester | None, name: str, port: int = 443) -> Sequence[str]:
     requested_by.set(asker)
     return await made.resolve(name, port)
 
 
-async def begin(made: Lookups, asker: str | None, *names: str) -> Waiting:
+async def begin(made: Lookups, asker: Requester | None, *names: str) -> Waiting:
     """Tasks, each of which has asked for a name and got no answer."""
     tasks = [asyncio.create_task(resolve(made, asker, name)) for name in names]
     await asyncio.sleep(0)
@@ -73,13 +76,13 @@ async def begin(made: Lookups, asker: str | None, *names: str) -> Waiting:
     return tasks
 
 
-async def failure_of(made: Lookups, asker: str | None, name: str) -> FetchFailed:
+async def failure_of(made: Lookups, asker: Requester | None, name: str) -> FetchFailed:
     with pytest.raises(FetchFailed) as caught:
         await asyncio.create_task(resolve(made, asker, name))
     return caught.value
 
 
-async def fails(made: Lookups, asker: str | None, name: str) -> bool:
+async def fails(made: Lookups, asker: Requester | None, name: str) -> bool:
     """Whether the name could not be looked up, now or a moment ago."""
     (outcome,) = await asyncio.gather(resolve(made, asker, name), return_exceptions=True)
     return isinstance(outcome, OSError)
@@ -118,21 +121,32 @@ async def test_address_needs_no_lookup(servers: NameServers, host: str) -> None:
     assert await resolve(made, A, host) == [{"::1": "::1"}.get(host, "127.0.0.1")]
 
 
-async def test_lookups_of_an_address_are_limited(servers: NameServers) -> None:
+async def test_lookups_of_a_client_are_limited(servers: NameServers) -> None:
     made = servers.lookups()
-    await begin(made, A, *slow(MAX_LOOKUPS_OF_ADDRESS - 1))
+    await begin(made, A, *slow(MAX_LOOKUPS_OF_CLIENT - 1))
     assert await resolve(made, A, "good.example") == ANSWER
     await begin(made, A, "last.slow.example")
     failure = await failure_of(made, A, "good.example")
     assert (failure.reason, "good.example" in failure.sentence) == ("busy", True)
-    for other in (B, NOBODY, None):
+    for other in (B, KEY, CLIENT, None):
         assert await resolve(made, other, "good.example") == ANSWER
-    assert len(servers.asked) == MAX_LOOKUPS_OF_ADDRESS + 4
+    assert len(servers.asked) == MAX_LOOKUPS_OF_CLIENT + 5
+
+
+async def test_lookups_of_a_client_known_by_its_key_alone_are_limited(servers: NameServers) -> None:
+    made = servers.lookups()
+    await begin(made, KEY, *slow(MAX_LOOKUPS_OF_KEY - 1))
+    assert await resolve(made, KEY, "good.example") == ANSWER
+    await begin(made, KEY, "last.slow.example")
+    assert (await failure_of(made, KEY, "good.example")).reason == "busy"
+    assert await resolve(made, B, "good.example") == ANSWER
 
 
 async def test_lookups_of_requests_are_limited_and_leave_room_for_payments(servers: NameServers) -> None:
     made = servers.lookups()
-    await begin(made, NOBODY, *slow(MAX_LOOKUPS_OF_REQUESTS - 1))
+    for number in range(MAX_LOOKUPS_OF_REQUESTS // MAX_LOOKUPS_OF_CLIENT):
+        names = slow(MAX_LOOKUPS_OF_CLIENT, f"{number}.")
+        await begin(made, (f"192.0.2.{number}",), *(names if number else names[1:]))
     assert await resolve(made, A, "good.example") == ANSWER
     await begin(made, B, "last.slow.example")
     assert (await failure_of(made, A, "good.example")).reason == "busy"
@@ -156,7 +170,7 @@ async def test_lookups_in_all_are_limited(servers: NameServers) -> None:
 
 async def test_lookup_that_was_given_up_counts_until_the_system_gives_up(servers: NameServers) -> None:
     made = servers.lookups()
-    names = slow(MAX_LOOKUPS_OF_ADDRESS)
+    names = slow(MAX_LOOKUPS_OF_CLIENT)
     given_up = await begin(made, A, *names)
     for task in given_up:
         task.cancel()
@@ -167,7 +181,7 @@ async def test_lookup_that_was_given_up_counts_until_the_system_gives_up(servers
     servers.spoken.set()
     await asyncio.gather(*last)
     assert await resolve(made, A, "good.example") == ANSWER
-    assert len(servers.asked) == MAX_LOOKUPS_OF_ADDRESS + 1
+    assert len(servers.asked) == MAX_LOOKUPS_OF_CLIENT + 1
 
 
 async def test_lookup_that_hangs_keeps_no_further_request_waiting(servers: NameServers) -> None:
@@ -191,7 +205,7 @@ async def test_name_that_failed_is_not_looked_up_for_requests_a_while(servers: N
         (0, B, 1),
         (FAILED_LOOKUP_SECONDS - 0.1, A, 1),
         (0.1, A, 2),  # which fails again
-        (0.1, NOBODY, 2),
+        (0.1, CLIENT, 2),
         (0.1, None, 3),
     ]:
         servers.now += later
@@ -218,7 +232,7 @@ async def test_name_that_is_found_again_is_good_for_all(servers: NameServers) ->
 async def test_names_that_failed_are_remembered_up_to_a_bound(
     servers: NameServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookups, "MAX_FAILED_NAMES", 2)
+    monkeypatch.setattr(failed_names, "MAX_FAILED_NAMES", 2)
     made = servers.lookups()
     for name in ("1.none.example", "2.none.example", "3.none.example", "3.none.example", "1.none.example"):
         assert await fails(made, A, name)
@@ -227,7 +241,7 @@ async def test_names_that_failed_are_remembered_up_to_a_bound(
 
 async def test_known_hosts_are_looked_up_without_regard_to_who_asks(servers: NameServers) -> None:
     made = servers.lookups(bounds_requests=False)
-    await begin(made, A, *slow(MAX_LOOKUPS_OF_ADDRESS), "slow.example")
+    await begin(made, A, *slow(MAX_LOOKUPS_OF_CLIENT), "slow.example")
     servers.now += SLOW_LOOKUP_SECONDS
     await begin(made, A, "slow.example")
     for _ in range(2):
@@ -287,7 +301,7 @@ def test_process_ends_while_lookups_hang(loop: str) -> None:
     program = f"""
 import asyncio, threading, {loop}
 from payres.federation.http import Bounds, GuardedClient
-from payres.federation import lookups
+from payres.federation import failed_names, lookups
 lookups.find_addresses = lambda host, port: threading.Event().wait()
 async def main():
     async with GuardedClient(False, Bounds(seconds=0.05)) as client:

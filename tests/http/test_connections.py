@@ -21,17 +21,20 @@ def config(proxies: str = "127.0.0.1", *, proxy_headers: bool = True) -> Config:
 
 
 class Connection:
-    """One for which bytes are kept."""
+    """One for which bytes are kept, or that is idle."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int = 0) -> None:
         self.size = size
-        self.is_cut = False
+        self.is_cut = self.is_closed = False
 
     def buffered_bytes(self) -> int:
         return self.size
 
     def cut(self) -> None:
         self.is_cut = True
+
+    def shutdown(self) -> None:
+        self.is_closed = True
 
 
 @pytest.mark.parametrize(
@@ -114,6 +117,25 @@ def test_what_has_been_read_meanwhile_does_not_count(goes: Callable[[Connections
     goes(counts, first)
     counts.buffer(third)
     assert [connection.is_cut for connection in (first, second, third)] == [False, False, False]
+
+
+def test_close_idle_closes_what_is_idle_for_longest() -> None:
+    counts = Connections(config())
+    first, second, third, fourth = made = [Connection() for _ in range(4)]
+    for connection, address in zip(made, ("a", None, "b", "a"), strict=True):
+        counts.enter_idle(connection, address)
+    counts.leave_idle(first)
+    counts.enter_idle(first, "a")
+    assert (counts.close_idle("c"), counts.close_idle("a"), fourth.is_closed) == (False, True, True)
+    assert (counts.close_idle(), second.is_closed, counts.close_idle(), third.is_closed) == (True,) * 4
+    assert (counts.close_idle("b"), counts.close_idle(), first.is_closed, counts.close_idle()) == (
+        False,
+        True,
+        True,
+        False,
+    )
+    counts.leave_idle(first)  # when it has really ended
+    assert (counts._idle, counts._idle_of) == ({}, {})
 
 
 def test_each_server_counts_for_itself() -> None:

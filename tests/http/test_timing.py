@@ -13,6 +13,7 @@ import pytest
 from payres.http import connections, protocol
 from payres.http.connections import Connections, connections_of
 from payres.http.protocol import HttpProtocol
+from payres.http.server import KEEP_ALIVE_MARGIN
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, KEEP_ALIVE_SECONDS, SPARE_FILES, UNREAD_SECONDS
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
@@ -130,10 +131,22 @@ def test_connection_between_requests_has_its_own_time(connect: Connect, send: Se
     for _ in range(4):  # altogether longer than a header section may take
         send(connection, GET)
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-        timers.elapse(KEEP_ALIVE_SECONDS - 0.1)
+        timers.elapse(KEEP_ALIVE_SECONDS)
         assert is_open(connection)
-    timers.elapse(0.1)
+    timers.elapse(KEEP_ALIVE_MARGIN)
     assert read_to_end(connection) == b""
+
+
+def test_answer_says_how_long_its_connection_stays_open(connect: Connect) -> None:
+    connection = connect()
+    connection.sendall(GET)
+    head = connection.recv(65536).lower()
+    assert b"\r\nkeep-alive: timeout=75\r\n" in head
+    assert KEEP_ALIVE_SECONDS == 75
+    connection.sendall(b"none\r\n\r\n")
+    head, _, _ = read_to_end(connection).lower().partition(b"\r\n\r\n")
+    assert b"connection: close" in head
+    assert b"keep-alive" not in head
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n"])
@@ -179,7 +192,7 @@ def test_connection_is_idle_after_a_body_that_came_late(connect: Connect, send: 
     send(connection, b"POST /nope/jwks.json HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n1")
     assert connection.recv(65536).startswith(b"HTTP/1.1 404 ")
     send(connection, b"2")
-    timers.elapse(KEEP_ALIVE_SECONDS)
+    timers.elapse(KEEP_ALIVE_SECONDS + KEEP_ALIVE_MARGIN)
     assert read_to_end(connection) == b""
 
 
@@ -252,11 +265,24 @@ def test_what_a_client_has_not_taken_is_known_also_of_what_the_system_keeps(conn
     assert sizes[-1] >= 0
 
 
+def close_idle(shared: Instance) -> None:
+    """Closes the idle connections of other tests."""
+    server = connections_of(shared._server.server_state, shared._server.config)
+
+    def close() -> None:
+        while server.close_idle():
+            pass
+
+    on_loop(shared, close)
+
+
 @pytest.mark.parametrize(("room", "status"), [(2, b"200"), (1, b"200"), (0, b"503")])
 def test_connections_are_limited(
     connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, room: int, status: bytes
 ) -> None:
-    kept = [accepted(shared, connect) for _ in range(3)]
+    close_idle(shared)
+    kept = [connect() for _ in range(3)]
+    wait_until(lambda: all(protocol_of(shared, one) for one in kept))
     # Those of other tests may be closing meanwhile: they count where there is to be room, and not where there is none.
     most = room + len(shared._server.server_state.connections) if room else len(kept)
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", most)
@@ -267,6 +293,25 @@ def test_connections_are_limited(
     if status == b"503":
         assert b"retry-after: 1" in received.lower()
         assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == "unavailable"
+
+
+def test_idle_connection_makes_room_for_a_new_one(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was idle for longest; one whose request has begun keeps its place."""
+    close_idle(shared)
+    busy, first, second = (accepted(shared, connect) for _ in range(3))
+    busy.connection.sendall(GET[:9])
+    wait_until(lambda: busy.protocol.state is protocol.HEAD)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 0)
+    for closed in (first, second):
+        last = connect()
+        last.sendall(GET)
+        assert last.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert read_to_end(closed.connection) == b""
+        last.close()
+    busy.connection.sendall(GET[9:])
+    assert busy.connection.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 @pytest.fixture
@@ -298,6 +343,24 @@ def test_connections_of_one_address_are_limited(
     again = connect()
     again.sendall(GET)
     assert again.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_idle_connection_makes_room_for_a_new_one_of_its_address(
+    connect: Connect, counted: Connections, timers: Timers
+) -> None:
+    kept = [connect() for _ in range(3)]
+    wait_until(lambda: counted._open.get("203.0.113.9") == 3)
+    for one in kept[1:]:
+        one.sendall(GET)
+        assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
+    for closed in kept[1:]:
+        last = connect()
+        last.sendall(GET[:9])
+        assert read_to_end(closed) == b""
+    last = connect()
+    last.sendall(GET)
+    assert last.recv(65536).startswith(b"HTTP/1.1 429 ")
+    assert not counted._idle_of
 
 
 def test_refused_connections_leave_files_to_others(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:

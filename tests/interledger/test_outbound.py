@@ -7,7 +7,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND
-from payres.interledger.outbound import ASKED_AT_ONCE_FROM_WALLET, Outbound
+from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound
 from payres.interledger.packets import Code, Reject, decode_prepare
 from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
 
@@ -27,7 +27,7 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
         peer = await node.peer("far", url=far.url)
         prepare = far_prepare(node, 5, FULFILLMENT)
         async with AsyncExitStack() as places:
-            for _ in range(ASKED_AT_ONCE_FROM_WALLET):
+            for _ in range(ASKED_AT_ONCE_OF_CLIENT):
                 await places.enter_async_context(outbound.probe_slots.slot(peer.id, WALLET))
             asking = asyncio.create_task(outbound.open(USD, WALLET).ask(prepare))
             assert await outbound.open(USD, WALLET + 1).ask(prepare) == FAR_REJECT  # others go past

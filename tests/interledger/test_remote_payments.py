@@ -121,6 +121,24 @@ def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
     goes_on_to_the_end(pair, created, receiver)
 
 
+def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = pair
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    shares = a.context.receivers._http._shares
+    monkeypatch.setattr(shares, "_queue_seconds", 0)
+    slots = Slots(None, 1)
+    monkeypatch.setattr(shares, "_slots", slots)
+    assert slots.try_take("own")
+    with caplog.at_level("INFO", "payres.remote_payments"):
+        created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
+        wait_until(lambda: caplog.text.count("is tried again: 127.0.0.1 was not asked") > MAX_ATTEMPTS)
+    slots.release("own")
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.attempts, received(b, receiver).received) == ("completed", 1, 1000)
+
+
 def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair
     created = begin_and_interrupt(a, receiver, never, monkeypatch)

@@ -121,9 +121,11 @@ def test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waitin
         # By another name than the other server's, because a host has only so many places either.
         slow = f"http://localhost:{silent.getsockname()[1]}/incoming-payments/1"
         stuck = begin(a, made, "alice", slow, MORE_THAN_A_TURN)
-        wait_until(lambda: sum(one.attempts for one in records(a, stuck)) == AT_ONCE_FROM_WALLET)
+        levels, wallet = a.context.remote_payments._slots._levels, (records(a, stuck)[0].wallet_address_id,)
+        wait_until(lambda: wallet in levels and levels[wallet].users == MORE_THAN_A_TURN)
+        assert levels[wallet].held == AT_ONCE_FROM_WALLET
         wait_until_completed(a, begin(a, made, "bob", quick, 2))
-        assert sorted(one.attempts for one in records(a, stuck)) == [0, 0] + [1] * AT_ONCE_FROM_WALLET
+        assert {one.attempts for one in records(a, stuck)} <= {0, 1}
     assert received(b, quick).received == 2 * VALUE
 
 
@@ -228,13 +230,13 @@ def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Calla
     gate = shut(slow)
     with ThreadPoolExecutor(8) as threads:
         answers = [threads.submit(a.client.post, "/quotes", asked, token) for _ in range(8)]
-        wait_until(lambda: gate.held == outbound.ASKED_AT_ONCE_FROM_WALLET)
+        wait_until(lambda: gate.held == outbound.ASKED_AT_ONCE_OF_CLIENT)
         paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
         assert (paid.record.state, paid.record.delivered) == ("completed", VALUE)
-        assert gate.held == outbound.ASKED_AT_ONCE_FROM_WALLET
+        assert gate.held == outbound.ASKED_AT_ONCE_OF_CLIENT
         assert not any(answer.done() for answer in answers)
         gate.open()
-        assert {answer.result().status_code for answer in answers} <= {201, 400}
+        assert {answer.result().status_code for answer in answers} <= {201, 400, 503}
     assert received(b, receiver).received == VALUE
 
 

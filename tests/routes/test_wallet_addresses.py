@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -7,7 +8,8 @@ import pytest
 
 from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
-from payres.testing.instance import Instance
+from payres.testing.instance import Instance, run_instance
+from tests.helpers import TIMEOUT
 
 Refused = Callable[..., dict[str, Any]]
 
@@ -35,6 +37,14 @@ def test_wallet_address_says_what_payers_and_clients_need(shared: Instance, stra
 def test_wallet_address_without_a_name_leaves_it_out(shared: Instance, stranger: httpx2.Client) -> None:
     body = stranger.get(shared.create_wallet("nameless")).json()
     assert body.keys() == {"id", "assetCode", "assetScale", "authServer", "resourceServer"}
+
+
+def test_own_key_of_the_server_may_be_cached_while_there_is_no_wallet_beside_it(tmp_path: Path) -> None:
+    with run_instance(tmp_path / "payres.db") as instance, httpx2.Client(timeout=TIMEOUT) as stranger:
+        root = f"{instance.base_url}/.well-known/pay"
+        assert stranger.get(f"{root}/jwks.json").headers["cache-control"] == "public, max-age=60"
+        instance.create_wallet(".well-known/pay")
+        assert stranger.get(f"{root}/jwks.json").headers["cache-control"] == "no-cache"
 
 
 @pytest.mark.parametrize("path", ["house", "accounts/house", ".well-known/pay", "~house/a.b_c-d"])
@@ -78,7 +88,7 @@ def test_keys_are_those_in_force(shared: Instance, stranger: httpx2.Client) -> N
         shared.write(partial(keys.add_key, path="keyed", jwk=key))
     answer = stranger.get(f"{wallet_address}/jwks.json")
     assert answer.status_code == 200
-    assert answer.headers["cache-control"] == "public, max-age=10"
+    assert answer.headers["cache-control"] == "no-cache"
     shown = [{"kid": key.kid, "x": key.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"} for key in (first, second)]
     assert answer.json() == {"keys": shown}
     shared.write(lambda tx: keys.revoke_key(tx, "keyed", "key-1"))

@@ -1,0 +1,189 @@
+"""Servers that take connections and never answer: whoever names them takes no place that others need."""
+
+import asyncio
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+
+import httpx2
+import msgspec
+import pytest
+
+from payres.clock import SECOND
+from payres.interledger import outbound
+from payres.interledger.connector import Connector
+from payres.interledger.packets import decode_prepare
+from payres.interledger.responses import NoReply
+from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.store.peers import PeerRecord
+from payres.testing.client import Client
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from tests.attacks.test_ssrf import QUOTE
+from tests.helpers import TIMEOUT, wait_until
+from tests.interledger.network import amount, bill, check_books, ended, hurried, last_segment, network
+
+Pair = Sequence[Instance]
+
+
+class SilentServers:
+    """One on each address of 127.0.0.0/8, at one port. `close` hangs up on all who have come."""
+
+    def __init__(self) -> None:
+        self.taken: list[socket.socket] = []
+        self._listener = socket.create_server(("0.0.0.0", 0), backlog=512)
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def origin(self, number: int) -> str:
+        return f"http://127.0.{1 + number // 200}.{1 + number % 200}:{self.port}"
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self.taken:
+            connection.close()
+
+    def _take(self) -> None:
+        with suppress(OSError):
+            while True:
+                self.taken.append(self._listener.accept()[0])
+
+
+@pytest.fixture
+def silent() -> Iterator[SilentServers]:
+    with closing(SilentServers()) as servers:
+        yield servers
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Two peers, whose books agree at the end."""
+    with network(tmp_path, "a", "b") as pair:
+        peer(pair[0], pair[1])
+        yield pair
+        check_books(*pair)
+
+
+@pytest.fixture
+def attackers() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2 * MAX_EXCHANGES) as threads:
+        yield threads
+
+
+def stranger(instance: Instance) -> Client:
+    """A client that is known by its key alone."""
+    private_key = generate_private_key()
+    jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
+    return Client("", private_key, jwk, instance.base_url, instance.clock, instance.approve)
+
+
+def token_of(client: Client) -> str:
+    return client.grant(QUOTE, client={"jwk": msgspec.to_builtins(client.jwk)}, interact=None)
+
+
+def statuses(answers: Sequence["Future[httpx2.Response]"]) -> Counter[int]:
+    """How often each status was answered; every 503 says when to come back."""
+    found = [answer.result(TIMEOUT) for answer in answers]
+    assert all(int(answer.headers["retry-after"]) > 0 for answer in found if answer.status_code == 503)
+    return Counter(answer.status_code for answer in found)
+
+
+def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
+    pair: Pair, silent: SilentServers, attackers: ThreadPoolExecutor
+) -> None:
+    a, b = pair
+    first, second = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
+    quote = a.client.create_quote(a.wallet("alice"), first, debitAmount=amount(100))
+    with closing(stranger(a)) as attacker:
+        token = token_of(attacker)
+
+        def ask(number: int) -> httpx2.Response:
+            receiver = f"{silent.origin(number)}/incoming-payments/1"
+            return attacker.post(
+                "/quotes", {"walletAddress": a.wallet("bob"), "receiver": receiver, "method": "ilp"}, token
+            )
+
+        answers = [attackers.submit(ask, number) for number in range(MAX_EXCHANGES + 16)]
+        wait_until(lambda: len(silent.taken) >= MAX_EXCHANGES_OF_KEY)
+        paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+        assert (paid.record.state, paid.record.attempts, paid.record.delivered) == ("completed", 1, 100)
+        assert a.client.create_quote(a.wallet("alice"), second, debitAmount=amount(100))["receiver"] == second
+        with closing(stranger(a)) as other:
+            asked = {
+                "walletAddress": a.wallet("alice"),
+                "receiver": second,
+                "method": "ilp",
+                "debitAmount": amount(100),
+            }
+            assert other.post("/quotes", asked, token_of(other)).status_code == 201
+        assert len(silent.taken) == MAX_EXCHANGES_OF_KEY
+        silent.close()
+        assert statuses(answers).keys() == {400, 503}
+
+
+def test_slow_servers_named_as_clients_lock_out_no_client(
+    pair: Pair, silent: SilentServers, attackers: ThreadPoolExecutor
+) -> None:
+    a, b = pair
+    known, new = (b.new_client(path) for path in ("known-shop", "new-shop"))
+    for client in (known, new):
+        client.base_url = a.base_url
+
+    def ask(client: Client, wallet_address: str, address: str) -> httpx2.Response:
+        body = {"client": wallet_address, "access_token": {"access": [QUOTE]}}
+        return client.request("POST", "/", body, headers={"x-forwarded-for": address})
+
+    assert ask(known, known.wallet_address, "203.0.113.1").status_code == 200
+    answers = [
+        attackers.submit(ask, known, f"{silent.origin(number)}/x", "203.0.113.1") for number in range(MAX_EXCHANGES)
+    ]
+    wait_until(lambda: len(silent.taken) == MAX_EXCHANGES_OF_CLIENT)
+    assert ask(new, new.wallet_address, "203.0.113.2").status_code == 200
+    a.clock.advance(3600)  # so that its key is fetched again
+    b.clock.advance(3600)
+    assert ask(known, known.wallet_address, "203.0.113.1").status_code == 200
+    assert len(silent.taken) == MAX_EXCHANGES_OF_CLIENT
+    silent.close()
+    assert statuses(answers).keys() <= {401, 503}
+
+
+def test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_others(
+    pair: Pair, attackers: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receivers describe themselves and then leave the packets of probes unanswered."""
+    a, b = pair
+    hurried(a, idle_timeout=60 * SECOND, probe_timeout=60 * SECOND)
+    slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
+    wallets = [a.create_wallet(f"victim{number}", deposit="1.00") for number in range(12)]
+    held: list[str] = []
+    opened = threading.Event()
+    handle = Connector.handle
+
+    async def hold(connector: Connector, sender: PeerRecord, body: bytes, number: str | None) -> bytes | NoReply:
+        found = b.context.credentials.open(decode_prepare(body).destination)
+        if found is not None and found.tag == last_segment(slow):
+            held.append(sender.name)
+            await asyncio.to_thread(opened.wait, TIMEOUT)
+        return await handle(connector, sender, body, number)
+
+    monkeypatch.setattr(Connector, "handle", hold)
+    attacker = a.new_client("attacker")
+    token = attacker.grant(QUOTE)
+
+    def ask(client: Client, token: str, wallet: str, receiver: str) -> httpx2.Response:
+        asked = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", "debitAmount": amount(10)}
+        return client.post("/quotes", asked, token)
+
+    answers = [attackers.submit(ask, attacker, token, wallet, slow) for wallet in wallets]
+    wait_until(lambda: len(held) == outbound.ASKED_AT_ONCE_OF_CLIENT)
+    assert ask(a.client, a.client.grant(QUOTE), wallets[0], quick).status_code == 201
+    assert len(held) == outbound.ASKED_AT_ONCE_OF_CLIENT
+    opened.set()
+    assert statuses(answers).keys() <= {201, 503}
