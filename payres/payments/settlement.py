@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from payres import ledger
+from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.ledger import NotEnough
 from payres.payments.incoming import credit, fits
@@ -49,11 +52,21 @@ def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
     return found[0]
 
 
+def has_arrived(payment: OutgoingRecord) -> bool:
+    """Whether the quoted amount has arrived at a receiver elsewhere, or all that could be spent is spent."""
+    return payment.delivered >= payment.terms.receive or has_sent_all(payment)
+
+
+def has_sent_all(payment: OutgoingRecord) -> bool:
+    """Whether all that a payment to a receiver elsewhere could spend is spent."""
+    return payment.sent >= payment.terms.debit - payment.terms.fee
+
+
 def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None:
     """Ends a payment to a receiver on another server with what its packets have sent; the rest goes back.
 
     The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
-    sent all it had has not failed, whatever the receiver says arrived.
+    sent all it had has not failed, whatever the receiver says arrived. What may have arrived, the grant counts.
     """
     held, terms = payment_hold(work, payment.id), payment.terms
     spendable = terms.debit - terms.fee
@@ -63,10 +76,27 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
         ledger.post(work, held.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
     _void_holds(work, payment)
-    # What arrived is what the receiver says, which may not use up more than was quoted.
-    _give_back(work, payment, terms.debit - sent, terms.receive - min(payment.delivered, terms.receive))
+    unused = terms.debit - sent - payment.unresolved_debit
+    _give_back(work, payment, unused, terms.receive - payment.spent_receive)
     failure = None if sent == terms.debit else failure
     outgoing.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+
+
+def add_unresolved(work: Work, payment: OutgoingRecord, debit: int, receive: int) -> OutgoingRecord:
+    """Counts what a packet of the payment may have taken and delivered, or, below zero, what it is known not to have.
+
+    The grant of a payment that has ended gets the latter back. Returns the payment as it is then.
+    """
+    changed = msgspec.structs.replace(
+        payment,
+        unresolved_debit=max(payment.unresolved_debit + debit, 0),
+        unresolved_receive=min(max(payment.unresolved_receive + receive, 0), MAX_LEDGER),
+    )
+    outgoing.set_unresolved(work, payment.id, changed.unresolved_debit, changed.unresolved_receive)
+    if payment.state != "sending":
+        back = payment.spent_debit - changed.spent_debit, payment.spent_receive - changed.spent_receive
+        _give_back(work, payment, *back)
+    return changed
 
 
 def settle_interrupted(work: Work) -> int:

@@ -37,15 +37,17 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
         assert decode_prepare(far.requests[1].body).expires_at == prepare.expires_at + 30 * SECOND
 
 
-async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outbound: Outbound) -> None:
+async def test_packet_whose_way_changes_while_it_waits_stays(
+    node: Node, outbound: Outbound, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         await node.peer("far", url=far.url)
         elsewhere = await node.peer("elsewhere", url=far.url)
         packets = outbound.open(USD, WALLET, "a payment")
-        packets._peer_id = elsewhere.id
+        monkeypatch.setattr(packets, "_peer", elsewhere)
         outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), FULFILLMENT, lambda fulfill: 5)
         assert isinstance(outcome, Reject)
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests
-    assert packets._peer_id != elsewhere.id  # the next one looks where to go
+    assert packets._peer is None  # the next one looks where to go
     assert not await node.under_way()
