@@ -39,7 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},
-    "operator": VALUES | {"grants", "ledger", "signatures", "store"},
+    "operator": VALUES | {"grants", "ledger", "payments", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
     "http": VALUES | {"federation", "signatures"},  # for names looked up for a request, and reasons of error responses

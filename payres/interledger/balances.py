@@ -16,10 +16,9 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.interledger.packets import Code, Rejected
 from payres.ledger import NotEnough
-from payres.payments.settlement import add_unresolved, payment_hold
+from payres.payments.settlement import count_unresolved, payment_hold
 from payres.store import accounts, outgoing, packets, peers
 from payres.store.accounts import HoldRecord
-from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
@@ -91,16 +90,8 @@ def leave_unresolved(work: Work, packet_id: str) -> bool:
         return False
     for hold in accounts.holds_of_packet(work, packet_id):
         ledger.void(work, hold.id)
-    payment = outgoing.find_outgoing(work, packet.outgoing_payment_id)
-    assert payment is not None, "the foreign key holds it"
-    add_unresolved(work, payment, packet.source_amount, most_delivered(payment, packet))
+    count_unresolved(work, packet)
     return True
-
-
-def most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
-    """The most that a packet of the payment can have delivered, by the rate that its probe found."""
-    assert payment.terms.path is not None, "payments with packets have one"
-    return min(payment.terms.path.most(packet.source_amount), MAX_LEDGER)
 
 
 def reject(work: Work, packet_id: str) -> bool:

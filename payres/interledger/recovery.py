@@ -17,8 +17,9 @@ from payres.interledger import balances, responses
 from payres.interledger.link import BOUNDS, Answered, Link
 from payres.interledger.packets import Fulfill, decode_prepare, encode, fulfills
 from payres.interledger.responses import Request
+from payres.payments.settlement import payment_of
 from payres.slots import Slots
-from payres.store import outgoing, packets, peers
+from payres.store import packets, peers
 from payres.store.database import Database
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
@@ -182,8 +183,6 @@ def _expected(work: Work, packet: PacketRecord) -> int:
 
     The receiver's own figure is encrypted with a secret that is not stored.
     """
-    assert packet.outgoing_payment_id is not None
-    payment = outgoing.find_outgoing(work, packet.outgoing_payment_id)
-    assert payment is not None, "the foreign key holds it"
-    assert payment.terms.path is not None, "payments with packets have one"
-    return payment.terms.path.least(packet.source_amount)
+    path = payment_of(work, packet).terms.path
+    assert path is not None, "payments with packets have one"
+    return path.least(packet.source_amount)

@@ -14,6 +14,7 @@ from payres.store.accounts import HoldRecord
 from payres.store.database import savepoint
 from payres.store.fail_stop import RowMissing
 from payres.store.outgoing import OutgoingRecord
+from payres.store.packets import PacketRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 
@@ -82,21 +83,39 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     outgoing.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
 
 
-def add_unresolved(work: Work, payment: OutgoingRecord, debit: int, receive: int) -> OutgoingRecord:
-    """Counts what a packet of the payment may have taken and delivered, or, below zero, what it is known not to have.
+def count_unresolved(work: Work, packet: PacketRecord) -> None:
+    """Counts what a packet of a payment in progress may have taken and delivered, which nobody can prove."""
+    payment = payment_of(work, packet)
+    debit = payment.unresolved_debit + packet.source_amount
+    receive = min(payment.unresolved_receive + _most_delivered(payment, packet), MAX_LEDGER)
+    outgoing.set_unresolved(work, payment.id, debit, receive)
 
-    The grant of a payment that has ended gets the latter back. Returns the payment as it is then.
-    """
-    changed = msgspec.structs.replace(
+
+def release_unresolved(work: Work, packet: PacketRecord) -> None:
+    """Gives the grant back what a packet of a payment that has ended is now known not to have delivered."""
+    payment = payment_of(work, packet)
+    left = msgspec.structs.replace(
         payment,
-        unresolved_debit=max(payment.unresolved_debit + debit, 0),
-        unresolved_receive=min(max(payment.unresolved_receive + receive, 0), MAX_LEDGER),
+        unresolved_debit=max(payment.unresolved_debit - packet.source_amount, 0),
+        unresolved_receive=max(payment.unresolved_receive - _most_delivered(payment, packet), 0),
     )
-    outgoing.set_unresolved(work, payment.id, changed.unresolved_debit, changed.unresolved_receive)
-    if payment.state != "sending":
-        back = payment.spent_debit - changed.spent_debit, payment.spent_receive - changed.spent_receive
-        _give_back(work, payment, *back)
-    return changed
+    outgoing.set_unresolved(work, payment.id, left.unresolved_debit, left.unresolved_receive)
+    back = payment.spent_debit - left.spent_debit, payment.spent_receive - left.spent_receive
+    _give_back(work, payment, *back)
+
+
+def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
+    """The payment of ours that a packet belongs to. Raises RowMissing."""
+    assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
+    payment = outgoing.find_outgoing(tx, packet.outgoing_payment_id)
+    if payment is None:
+        raise RowMissing(f"outgoing payment {packet.outgoing_payment_id} does not exist")
+    return payment
+
+
+def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
+    assert payment.terms.path is not None, "payments with packets have one"
+    return min(payment.terms.path.most(packet.source_amount), MAX_LEDGER)
 
 
 def settle_interrupted(work: Work) -> int:
