@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from threading import Event, Lock, Thread
@@ -65,12 +65,14 @@ class LossyLink(ThreadingHTTPServer):
             self.open += more
 
     def hand_on(self, headers: dict[str, str], body: bytes) -> Response:
-        """The answer of the server beyond."""
+        """The answer of the server beyond, or what a gateway says when it is gone."""
         connection = HTTPConnection(self.target.hostname or "", self.target.port, timeout=TIMEOUT)
         try:
             connection.request("POST", self.target.path, body, headers)
             response = connection.getresponse()
             return response.status, self.kept(dict(response.getheaders())), response.read()
+        except (OSError, HTTPException):
+            return 502, {}, b""
         finally:
             connection.close()
 

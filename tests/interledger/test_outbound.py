@@ -7,6 +7,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND
+from payres.interledger import outbound as module
 from payres.interledger.outbound import ASKED_AT_ONCE_FROM_WALLET, Outbound
 from payres.interledger.packets import Code, Reject, decode_prepare
 from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
@@ -51,3 +52,30 @@ async def test_packet_whose_way_changes_while_it_waits_stays(
         assert not far.requests
     assert packets._peer is None  # the next one looks where to go
     assert not await node.under_way()
+
+
+async def test_stopping_waits_for_packets_that_have_left_and_lets_no_more_leave(outbound: Outbound) -> None:
+    async with outbound.departure():
+        draining = asyncio.create_task(outbound.drain())
+        leaving = asyncio.create_task(outbound.departure().__aenter__())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not draining.done()
+    await draining
+    assert not leaving.done()
+    leaving.cancel()
+
+
+async def test_stopping_waits_for_answers_for_a_while_only(outbound: Outbound, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.01)
+    async with outbound.departure():
+        await outbound.drain()
+
+
+async def test_stopping_waits_for_nothing_when_nothing_has_left(
+    outbound: Outbound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", float("inf"))
+    async with outbound.departure():
+        pass
+    await outbound.drain()

@@ -6,6 +6,7 @@ The peer is a payres behind a link that lets no numbers through, so that it coun
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from payres.interledger.link import Link
 from payres.interledger.reconciliation import UNPROVED
 from payres.interledger.remote_payments import NOT_IN_FULL
 from payres.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
+from payres.operator import unresolved_packets
 from payres.store import packets
 from payres.store.packets import PacketRecord
 from payres.testing.instance import Instance
@@ -344,6 +346,38 @@ def test_payment_across_currencies_arrives_whole(road: Road, fates: Sequence[Fat
     assert paid.record.delivered == arrived >= 900
     assert wallet_money(a, "alice") == (FUNDS - paid.record.sent, 0)
     assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent <= paid.record.terms.debit
+
+
+def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
+    """Every answer is lost, and others pay in, so that nothing proves what the five payments delivered."""
+    a, b = road.a, road.b
+    item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": a.wallet("alice")}
+    token = a.client.grant(item | {"limits": {"receiveAmount": amount(1000)}})
+    receiver = road.bill(None)
+    statuses = []
+    for _ in range(5):
+        quote = a.client.create_quote(a.wallet("alice"), receiver, receiveAmount=amount(300))
+        road.link.script = repeat("lost after")
+        body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
+        answer = a.client.post("/outgoing-payments", body, token)
+        statuses.append(answer.status_code)
+        if answer.status_code == 201:
+            road.wait_until_unanswered(answer.json())
+            b.client.pay(b.wallet("alice"), receiver, debitAmount=amount(1))
+            assert road.end(answer.json()).record.failure == UNPROVED
+        road.link.script = iter(())
+    assert statuses == [201, 201, 201, 403, 403]
+    arrived = received(b, receiver).received - 3
+    spent = a.client.get("/outgoing-payment-grant", token).json()
+    assert int(spent["spentReceiveAmount"]["value"]) >= arrived > 0
+    assert arrived <= 1000
+    assert int(spent["spentDebitAmount"]["value"]) >= arrived
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+    for packet in a.read(lambda tx: packets.unresolved_packets(tx, peer_of(a, "b").id)):
+        a.write(partial(unresolved_packets.resolve, packet_id=packet.id, delivered=False))
+    quote = a.client.create_quote(a.wallet("alice"), receiver, receiveAmount=amount(1000))
+    body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
+    assert ended(a, a.client.post("/outgoing-payments", body, token).json()).record.state == "completed"
 
 
 def pay_all(road: Road, receiver: str, value: int, *fates: Fate) -> Json:
