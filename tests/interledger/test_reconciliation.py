@@ -39,6 +39,7 @@ from tests.interledger.network import (
     change,
     ended,
     ended_in_time,
+    hurried,
     last_segment,
     network,
     peer_of,
@@ -267,6 +268,27 @@ def test_receiver_that_says_less_than_it_said_before_is_asked_again(
     road.check(paid, receiver)
 
 
+@pytest.mark.parametrize(("fate", "lie", "got"), [("lost after", -100, 400), ("lost before", 100, 200)])
+def test_receiver_that_lies_costs_the_payer_no_more_than_was_promised(
+    road: Road, fate: Fate, lie: int, got: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it denies it gets again; what it claims it has acknowledged."""
+    fetch = RemoteReceivers.fetch
+
+    async def lying(self: RemoteReceivers, url: str) -> RemoteIncomingPayment:
+        found = await fetch(self, url)
+        return msgspec.structs.replace(found, received=found.received + lie)
+
+    receiver = road.bill(None)
+    created = pay_all(road, receiver, 300, "answered", "answered", fate)
+    road.wait_until_unanswered(created)
+    monkeypatch.setattr(RemoteReceivers, "fetch", lying)
+    paid = road.end(created)
+    assert (paid.record.state, paid.record.sent) == ("completed", 300)
+    assert wallet_money(road.a, "alice") == (FUNDS - 300, 0)
+    assert received(road.b, receiver).received == got
+
+
 @pytest.mark.parametrize("stopped", ["before they arrived", "after they arrived"])
 def test_payment_interrupted_with_packets_in_flight_arrives_whole(
     road: Road, stopped: str, monkeypatch: pytest.MonkeyPatch
@@ -346,6 +368,23 @@ def test_payment_across_currencies_arrives_whole(road: Road, fates: Sequence[Fat
     assert paid.record.delivered == arrived >= 900
     assert wallet_money(a, "alice") == (FUNDS - paid.record.sent, 0)
     assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent <= paid.record.terms.debit
+
+
+def test_rate_that_has_moved_since_the_quote_is_learnt_from_what_arrived(road: Road) -> None:
+    a, b = road.a, road.b
+    for server in (a, b):
+        set_rate(server, "USD", "EUR", "0.9")
+    add_liquidity(b, EUR)
+    b.create_wallet("carla", asset="EUR")
+    receiver = bill(b, b.wallet("carla"), 1800, EUR)
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    set_rate(b, "USD", "EUR", "0.95")
+    hurried(a, in_flight=1)
+    road.link.script = iter(["answered", "lost after", "answered", "502 before", "lost after"])
+    paid = road.end(a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+    assert paid.record.state == "completed"
+    assert paid.record.delivered == received(b, receiver).received >= 1800
+    assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent < 2000
 
 
 def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
