@@ -213,7 +213,10 @@ create index quote_to_purge on quote (purge_at) where purge_at is not null;
 
 -- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
 -- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
--- path is as in quote; attempts counts how often a receiver elsewhere was tried since something last arrived there.
+-- path is as in quote; attempts counts how often a receiver elsewhere was tried since something last arrived there;
+-- received_before is what it had received when the payment began, less what had been delivered by then. The unresolved
+-- amounts are what packets may have taken and delivered of which that was never proved: the payer has got it back, and the
+-- grant counts it as spent until an operator says that it was not delivered.
 create table outgoing_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -237,6 +240,9 @@ create table outgoing_payment (
   ended_at integer,
   path text,
   attempts integer not null default 0,
+  received_before integer,
+  unresolved_debit integer not null default 0 check (unresolved_debit >= 0),
+  unresolved_receive integer not null default 0 check (unresolved_receive >= 0),
   check (state <> 'failed' or sent < debit),
   check ((state = 'failed') = (failure is not null)),
   check ((state = 'sending') = (ended_at is null))
@@ -245,6 +251,7 @@ create index outgoing_payment_of_wallet on outgoing_payment (wallet_address_id, 
 create index outgoing_payment_of_client on outgoing_payment (client_id, wallet_address_id, id);
 create index outgoing_payment_of_grant on outgoing_payment (grant_id) where grant_id is not null;
 create index outgoing_payment_sending on outgoing_payment (id) where state = 'sending';
+create index outgoing_payment_to_receiver on outgoing_payment (receiver, ended_at) where incoming_payment_id is null;
 
 -- What a grant has spent (or holds) in each window of its interval, in the sender's asset and each receiver's.
 create table grant_spending (
@@ -290,8 +297,8 @@ create table peer_route (
 create index peer_route_of_peer on peer_route (peer_id);
 
 -- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the exchange.
--- source_amount is in the payer's asset, amount in the peer's. The prepare is kept, as it was sent, while the outcome is
--- not known.
+-- source_amount is in the payer's asset, amount in the peer's. The prepare is kept, as it was sent, while the outcome may
+-- still be found out; a doubtful packet's is for an operator to say.
 create table packet (
   id text primary key,
   to_peer_id integer not null references peer,

@@ -162,6 +162,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
         _start(rates.run(), stack)
     _start(node.recovery.run(), stack)
     _start(node.remote_payments.run(), stack)
+    stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 

@@ -90,6 +90,7 @@ def transfer(
     *,
     outgoing_payment_id: str | None = None,
     incoming_payment_id: str | None = None,
+    packet_id: str | None = None,
 ) -> None:
     """Moves `amount` from account `debit` to account `credit` at once.
 
@@ -101,7 +102,7 @@ def transfer(
         raise NotEnough(source, free_balance(source))
     _move(work, source, _sound_account(work, credit), amount, 0)
     accounts.insert_transfer(
-        work, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, work.now
+        work, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, work.now, packet_id
     )
 
 

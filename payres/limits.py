@@ -137,6 +137,12 @@ MAX_PACKETS_IN_FLIGHT: Final = 256
 MAX_PASSED_ON: Final = 64
 # Those among them from one peer: half, which is more than a payres lets one wallet send.
 MAX_PASSED_ON_OF_PEER: Final = 32
+# Packets of our own with money in flight to one peer that does not repeat answers: what its restart leaves unanswered.
+MAX_UNREPEATED: Final = 16
+# Those among them from one wallet.
+MAX_UNREPEATED_OF_WALLET: Final = 8
+# Seconds that packets in flight get to be answered when the server stops.
+DRAIN_SECONDS: Final = 5
 
 # How often. All are for each second, and so many seconds' worth may come at once.
 

@@ -4,6 +4,7 @@ A quote offers them, a payment is made on them, a grant's limits are checked aga
 """
 
 from fractions import Fraction
+from math import ceil, floor
 
 import msgspec
 
@@ -19,6 +20,14 @@ class Path(msgspec.Struct, frozen=True):
     low: Fraction
     high: Fraction
     max_packet: int
+
+    def least(self, amount: int) -> int:
+        """The least that arrives of a packet, rounded down to whole units."""
+        return floor(amount * self.low)
+
+    def most(self, amount: int) -> int:
+        """The most that arrives of a packet, in whole units: the upper bound itself is never reached."""
+        return ceil(amount * self.high) - 1
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},
-    "operator": VALUES | {"grants", "ledger", "signatures", "store"},
+    "operator": VALUES | {"grants", "ledger", "payments", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses

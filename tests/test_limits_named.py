@@ -58,6 +58,13 @@ ELSEWHERE = {
         "MAX_PASSED_ON": "test_packets_passed_on_to_one_peer_are_limited",
         "MAX_PASSED_ON_OF_PEER": "test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link",
     },
+    "tests/interledger/test_reconciliation.py": {
+        "MAX_UNREPEATED": "test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few",
+        "MAX_UNREPEATED_OF_WALLET": "test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few",
+    },
+    "tests/interledger/test_outbound.py": {
+        "DRAIN_SECONDS": "test_stopping_waits_for_answers_for_a_while_only",
+    },
     "tests/interledger/test_connector.py": {
         "MAX_PACKETS_IN_FLIGHT": "test_packets_in_flight_are_limited_for_each_peer",
         "DEFAULT_RATE_PER_PEER": "test_packets_a_second_are_limited_for_each_peer",

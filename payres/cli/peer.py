@@ -11,8 +11,9 @@ from payres.cli.groups import Group
 from payres.cli.secret_options import secret_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.clock import format_time
-from payres.operator import assets, movements, peers
+from payres.operator import assets, movements, peers, unresolved_packets
 from payres.operator.peers import NewPeer, PeerChange
+from payres.operator.unresolved_packets import UnresolvedPacket
 from payres.store import accounts, packets
 from payres.store import assets as asset_store
 from payres.store import peers as peer_store
@@ -171,6 +172,54 @@ def withdraw(session: Session, name: str, amount: str) -> None:
 @peer.command()
 @click.argument("name")
 @with_session
+def doubts(session: Session, name: str) -> None:
+    """List packets to a peer whose outcome is unknown.
+
+    The peer did not answer and nothing proves what became of them. Their payers have the money back.
+    `payres peer resolve` books what the peer can show.
+
+    \b
+    Example: payres peer doubts first-bank
+    """
+    found = session.read(lambda work: [_describe_packet(one) for one in unresolved_packets.list_unresolved(work, name)])
+    session.show_list(
+        "packets",
+        found,
+        lambda one: (
+            f"{one['id']}  {one['expiredAt']}  {one['amount']} {one['assetCode']}"
+            f"  payment {one['payment']} from {one['wallet']}"
+        ),
+        f"No packet to {name} has an unknown outcome",
+    )
+
+
+@peer.command()
+@click.argument("packet")
+@click.option("--delivered", "outcome", flag_value="delivered", help="It arrived: the peer is owed its amount.")
+@click.option("--returned", "outcome", flag_value="returned", help="It did not arrive: nothing is owed.")
+@with_session
+def resolve(session: Session, packet: str, outcome: str | None) -> None:
+    """Book what became of a packet of unknown outcome.
+
+    PACKET is its id in `payres peer doubts`. The payer has the money back, so what was delivered is owed to the peer
+    out of your liquidity.
+
+    \b
+    Example: payres peer resolve 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --delivered
+    """
+    if outcome is None:
+        raise click.UsageError("Say what became of it, with --delivered or --returned")
+
+    def unit(work: Work) -> Resource:
+        return _describe_packet(unresolved_packets.resolve(work, packet, delivered=outcome == "delivered"))
+
+    resource = {**session.write(unit), "outcome": outcome}
+    session.show(resource, f"Packet {packet} with {resource['amount']} {resource['assetCode']} is booked as {outcome}")
+
+
+@peer.command()
+@click.argument("name")
+@with_session
 def remove(session: Session, name: str) -> None:
     """End the peering with a peer. Settle with it first.
 
@@ -224,6 +273,20 @@ def _describe(work: Work, record: PeerRecord) -> Resource:
     }
 
 
+def _describe_packet(one: UnresolvedPacket) -> Resource:
+    """A packet with an unknown outcome; `amount` is what the peer would be owed."""
+    return {
+        "id": one.packet.id,
+        "peer": one.peer.name,
+        "payment": one.payment.id,
+        "wallet": one.wallet.path,
+        "amount": format_decimal(one.packet.amount, one.peer.asset),
+        "assetCode": one.peer.asset_code,
+        "assetScale": one.peer.asset_scale,
+        "expiredAt": format_time(one.packet.expires_at),
+    }
+
+
 def _text(peer: Resource) -> str:
     code, in_flight, unknown = peer["assetCode"], peer["inFlight"], peer["inDoubt"]
     asset, most, error = Asset(code, peer["assetScale"]), peer["maxPacket"], peer["lastError"]
@@ -240,7 +303,7 @@ def _text(peer: Resource) -> str:
             f"{in_flight['packets']} packets to it with {in_flight['amount']} {code};"
             f" {peer['reserved']} {code} reserved for packets from it",
         ),
-        ("in doubt", f"{unknown['packets']} packets that it never answered, with {unknown['amount']} {code}"),
+        ("in doubt", f"{unknown['packets']} packets to it with {unknown['amount']} {code} have an unknown outcome"),
         ("max packet", f"{most}, which is {format_decimal(most, asset)} {code}" if most else "(no bound)"),
         ("packets", f"{peer['packetsReceived']} received, {peer['packetsSent']} sent"),
         ("repeats answers", "yes" if peer["repeatsAnswers"] else "no"),

@@ -1,5 +1,5 @@
-"""The money of packets that go to a peer: held before they leave, posted when fulfilled, voided when rejected, and set
-aside when their outcome stays unknown.
+"""The money of packets that go to a peer: held before they leave, posted when fulfilled, voided when rejected or when
+nobody can say what became of them.
 
 A packet of a payment of ours takes from the payment's hold; a packet that is passed on takes from the account of the
 peer that it came from. When the next peer has another asset, the exchange goes through the liquidity accounts.
@@ -16,7 +16,7 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.interledger.packets import Code, Rejected
 from payres.ledger import NotEnough
-from payres.payments.settlement import payment_hold
+from payres.payments.settlement import count_unresolved, payment_hold
 from payres.store import accounts, outgoing, packets, peers
 from payres.store.accounts import HoldRecord
 from payres.store.packets import PacketRecord
@@ -68,7 +68,8 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     if liquidity is None:
         ledger.post(work, source.id, target, packet.source_amount, "payment", packet_id=packet.id)
     else:
-        _post_to_liquidity(work, source, packet)
+        exchange = ledger.operator_account(work, accounts.account_by_id(work, source.account_id).asset_id, "liquidity")
+        ledger.post(work, source.id, exchange, packet.source_amount, "exchange", packet_id=packet.id)
         ledger.post(work, liquidity.id, target, packet.amount, "payment", packet_id=packet.id)
     if packet.outgoing_payment_id is not None:
         # The receiver says so, and STREAM can express more than a row can hold.
@@ -77,20 +78,19 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     return True
 
 
-def set_aside(work: Work, packet_id: str) -> bool:
-    """Sets the money of a payment's packet aside, when its outcome stays unknown.
+def leave_unresolved(work: Work, packet_id: str) -> bool:
+    """Gives up a payment's packet whose outcome nobody can prove. The payment must end in the same unit.
 
-    It may be with the receiver, so it counts as sent; but a peer has no claim to it without a fulfillment. So it stays
-    with the operator, who can settle it with the peer. False when the packet's outcome was known before.
+    The payer gets the money back, since a peer has no claim to it without a fulfillment; that it may have arrived all
+    the same is the operator's risk, who resolves the packet with the peer. Until then the grant counts it as spent.
+    False when the packet's outcome was known before.
     """
     packet = packets.find_packet(work, packet_id)
     if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(work, packet_id, "doubtful"):
         return False
-    source, liquidity = _holds(work, packet)
-    _post_to_liquidity(work, source, packet)
-    if liquidity is not None:
-        ledger.void(work, liquidity.id)
-    outgoing.add_sent(work, packet.outgoing_payment_id, packet.source_amount, 0)
+    for hold in accounts.holds_of_packet(work, packet_id):
+        ledger.void(work, hold.id)
+    count_unresolved(work, packet)
     return True
 
 
@@ -122,12 +122,6 @@ def _hold_of_peer(work: Work, packet: PacketRecord) -> int:
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY)
     ledger.hold(work, payer.account_id, packet.source_amount, packet_id=packet.id)
     return payer.asset_id
-
-
-def _post_to_liquidity(work: Work, source: HoldRecord, packet: PacketRecord) -> None:
-    """The payer's side of the packet, into the liquidity of its asset."""
-    liquidity = ledger.operator_account(work, accounts.account_by_id(work, source.account_id).asset_id, "liquidity")
-    ledger.post(work, source.id, liquidity, packet.source_amount, "exchange", packet_id=packet.id)
 
 
 def _holds(work: Work, packet: PacketRecord) -> tuple[HoldRecord, HoldRecord | None]:

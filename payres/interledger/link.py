@@ -26,9 +26,8 @@ REQUEST_ID: Final = "request-id"
 log = logging.getLogger("payres.interledger")
 
 _TOKEN = re.compile(r"[!-~]+")
-# A gateway answers 408, 502 and 504 for packets that may have come through. Some do so with 500 and 503 too; a peer
-# that repeats its answers can be asked what became of such a packet; for others the status is taken at its word.
-_PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408} | {500, 503}
+# A gateway answers 408 and 5xx for packets that may have come through.
+_PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408}
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -71,7 +70,7 @@ class Link:
             response = await self._http.request("POST", peer.url, headers, prepare, seconds)
         except FetchFailed as error:
             return NotSent(error.sentence) if error.unsent else Lost(error.sentence)
-        result = _outcome(response, request_id, self._repeating.get(peer.id, bool(peer.repeats_answers)))
+        result = _outcome(response, request_id)
         if request_id is not None and isinstance(result, Answered):
             await self._store_repeatable(peer, result.repeatable)
         return result
@@ -96,9 +95,9 @@ async def note_failure(database: Database, peer: PeerRecord, why: str, now: int)
         log.warning("the failure of peer %s could not be stored: %s", peer.name, error)
 
 
-def _outcome(response: Response, request_id: str | None, repeats: bool) -> Answered | NotSent | Lost:
+def _outcome(response: Response, request_id: str | None) -> Answered | NotSent | Lost:
     status = response.status
-    if status in _PROCESSED_BY_NOBODY and not (repeats and status >= 500):
+    if status in _PROCESSED_BY_NOBODY:
         return NotSent(f"The peer answered with HTTP status {status}")
     if status != 200:
         return Lost(f"The peer answered with HTTP status {status}")

@@ -5,7 +5,8 @@ rows know at any moment what is sent and what may be.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -19,6 +20,7 @@ from payres.interledger.link import Answered, Link, NotSent, note_failure
 from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Rejected, encode
 from payres.interledger.routing import Hop, next_hop, peer_towards
 from payres.interledger.sending.pacing import Timing
+from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.requester import requested_by
 from payres.slots import Slots
 from payres.store.database import Database
@@ -37,6 +39,7 @@ ASKED_AT_ONCE: Final = 96
 ASKED_AT_ONCE_OF_CLIENT: Final = 33
 ASKED_AT_ONCE_OF_KEY: Final = 16
 SILENT: Final = "A packet of a quote was left unanswered"
+UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"
 
 
 class Outbound:
@@ -59,12 +62,41 @@ class Outbound:
         self.identifiers = identifiers
         self.ilp_address = ilp_address
         self.timing = timing or Timing(clock)
-        self.slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
+        self._slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
+        self._unrepeated_slots = Slots(None, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET)
+        self._in_flight = 0
+        self._landed = asyncio.Event()
+        self._draining = False
         self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_CLIENT, ASKED_AT_ONCE_OF_KEY)
 
     def open(self, source: Asset, wallet_id: int, payment_id: str | None = None) -> "WalletPackets":
         """Sends a wallet's packets, counted in `source`; those of an outgoing payment may carry its money."""
         return WalletPackets(self, source, wallet_id, payment_id)
+
+    def slots_to(self, peer: PeerRecord) -> Slots:
+        """The slots of packets with money to a peer: fewer when a lost answer cannot be had again."""
+        return self._slots if peer.repeats_answers else self._unrepeated_slots
+
+    async def drain(self) -> None:
+        """Lets no more packets with money leave, and waits for the answers to those that have, for a while."""
+        self._draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self._in_flight:
+                    self._landed.clear()
+                    await self._landed.wait()
+
+    @asynccontextmanager
+    async def departure(self) -> AsyncIterator[None]:
+        """For a packet with money, from before it is recorded until its outcome is; once draining it never begins."""
+        if self._draining:
+            await asyncio.Event().wait()  # until cancelled: the payment goes on when the server has started again
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self._landed.set()
 
 
 class WalletPackets:
@@ -77,7 +109,8 @@ class WalletPackets:
         self._source = source
         self._wallet_id = wallet_id
         self._payment_id = payment_id
-        self._peer_id: int | None = None  # whom the packets with money go to, as far as is known
+        self._peer: PeerRecord | None = None  # whom the packets with money go to, as far as is known
+        self._unanswered = False  # whether one of them was, by a peer that does not repeat answers
         self._silent: PeerRecord | None = None
         self._waiting = 0  # packets of `ask` that have no slot yet, or never got one
 
@@ -115,22 +148,27 @@ class WalletPackets:
 
     async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
-        asked_at, packet_id = self._clock.now(), self._outbound.identifiers.resource()
+        asked_at = self._clock.now()
         try:
-            if (peer_id := self._peer_id) is None:
-                peer = await self._database.read(
-                    lambda work: peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source)
-                )
-                peer_id = self._peer_id = peer.id
-            async with self._outbound.slots.slot(peer_id, self._wallet_id):
-                postponed = self._postponed(prepare, asked_at)
-                hop, raw = await self._database.write(
-                    partial(self._depart, prepare=postponed, packet_id=packet_id, peer_id=peer_id)
-                )
-                outcome = await self._post(self._outbound.link, hop, raw, packet_id, postponed.expires_at)
+            peer = self._peer = self._peer or await self._next_peer(prepare)
+            async with self._outbound.slots_to(peer).slot(peer.id, self._wallet_id):
+                if self._unanswered:
+                    raise Rejected(Code.BAD_REQUEST, UNANSWERED)
+                async with self._outbound.departure():
+                    return await self._carry(peer.id, self._postponed(prepare, asked_at), fulfillment, delivered)
         except Rejected as rejected:
-            self._peer_id = None
+            self._peer = None
             return rejected.reject(self._outbound.ilp_address)
+
+    async def _carry(
+        self, peer_id: int, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]
+    ) -> Outcome:
+        packet_id = self._outbound.identifiers.resource()
+        hop, raw = await self._database.write(
+            partial(self._depart, prepare=prepare, packet_id=packet_id, peer_id=peer_id)
+        )
+        self._peer = hop.peer
+        outcome = await self._post(self._outbound.link, hop, raw, packet_id, prepare.expires_at)
         if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
             outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
         if isinstance(outcome, Fulfill):
@@ -138,12 +176,20 @@ class WalletPackets:
             await self._database.write(partial(balances.fulfil, packet_id=packet_id, delivered=arrived))
         elif isinstance(outcome, Reject):
             await self._database.write(partial(balances.reject, packet_id=packet_id))
+        elif not hop.peer.repeats_answers:
+            self._unanswered = True
         return outcome
 
     async def note_silence(self) -> None:
         """Stores with the peer that it left a packet of a probe unanswered, if it did until the probe ended."""
         if self._silent is not None:
             await note_failure(self._database, self._silent, SILENT, self._clock.now())
+
+    async def _next_peer(self, prepare: Prepare) -> PeerRecord:
+        """Raises Rejected."""
+        return await self._database.read(
+            lambda work: peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source)
+        )
 
     def _depart(self, work: Work, prepare: Prepare, packet_id: str, peer_id: int) -> tuple[Hop, bytes]:
         """One unit: the route, the rate, and the money, which no other packet can take any more.

@@ -8,7 +8,6 @@ a packet whose outcome stays unknown is moved by `balances.set_aside`.
 import asyncio
 import logging
 from functools import partial
-from math import floor
 from typing import Final, Literal
 
 import msgspec
@@ -18,8 +17,9 @@ from payres.interledger import balances, responses
 from payres.interledger.link import BOUNDS, Answered, Link
 from payres.interledger.packets import Fulfill, decode_prepare, encode, fulfills
 from payres.interledger.responses import Request
+from payres.payments.settlement import payment_of
 from payres.slots import Slots
-from payres.store import outgoing, packets, peers
+from payres.store import packets, peers
 from payres.store.database import Database
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
@@ -113,16 +113,10 @@ class Recovery:
         wait, due = FIRST_WAIT, packet.expires_at + MARGIN
         resolved = await self.ask(packet)
         while not resolved.final and self._clock.now() < packet.expires_at + GIVE_UP_AFTER:
-            await self._until(due)
+            await sleep_until(self._clock, due)
             resolved = await self.ask(packet)
             due, wait = self._clock.now() + wait, min(2 * wait, LONGEST_WAIT)
         return resolved
-
-    async def _until(self, time: int) -> None:
-        left = time - self._clock.now()
-        while left > 0:
-            await asyncio.sleep(min(left / SECOND, TICK_SECONDS))
-            left = time - self._clock.now()
 
     async def _prepared(self) -> list[PacketRecord]:
         """The packets without an outcome that were passed on."""
@@ -157,6 +151,14 @@ class Recovery:
             log.warning("%s", note)
 
 
+async def sleep_until(clock: Clock, time: int) -> None:
+    """Waits until the clock, which may be moved meanwhile, says so; returns at once when it does already."""
+    left = time - clock.now()
+    while left > 0:
+        await asyncio.sleep(min(left / SECOND, TICK_SECONDS))
+        left = time - clock.now()
+
+
 def fulfil_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> bool:
     """Posts the money of a packet that was passed on, and caches the response for the peer that it came from.
 
@@ -181,8 +183,6 @@ def _expected(work: Work, packet: PacketRecord) -> int:
 
     The receiver's own figure is encrypted with a secret that is not stored.
     """
-    assert packet.outgoing_payment_id is not None
-    payment = outgoing.find_outgoing(work, packet.outgoing_payment_id)
-    assert payment is not None, "the foreign key holds it"
-    assert payment.terms.path is not None, "payments with packets have one"
-    return floor(packet.source_amount * payment.terms.path.low)
+    path = payment_of(work, packet).terms.path
+    assert path is not None, "payments with packets have one"
+    return path.least(packet.source_amount)

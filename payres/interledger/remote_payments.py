@@ -6,21 +6,23 @@ often it was tried.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Final, Literal
 
 import msgspec
 
+from payres.amounts import MAX_LEDGER
 from payres.clock import DAY, Clock
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
-from payres.interledger import balances
 from payres.interledger.outbound import Outbound
+from payres.interledger.reconciliation import Reconciliation
 from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, close
 from payres.interledger.sending.payment import Plan, pay
-from payres.payments.settlement import end_remote
+from payres.payments.settlement import end_remote, has_arrived, has_sent_all
 from payres.slots import Slots
 from payres.store import outgoing, packets, wallets
 from payres.store.database import Database
@@ -79,6 +81,7 @@ class RemotePayments:
         self._receivers = receivers
         self.outbound = outbound
         self._recovery = recovery
+        self._reconciliation = Reconciliation(database, clock, receivers)
         self.backoff = backoff or Backoff()
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
         self._slots = Slots(AT_ONCE, AT_ONCE_FROM_WALLET)
@@ -130,7 +133,7 @@ class RemotePayments:
             return False
         unresolved = await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared"))
         if unresolved:
-            await asyncio.gather(*map(self._resolve, unresolved))
+            await self._resolve(payment_id, unresolved)
         elif _finished(payment) or payment.attempts >= MAX_ATTEMPTS or self._is_overdue(payment):
             await self._end(payment_id, NOT_IN_FULL)
         else:
@@ -161,6 +164,7 @@ class RemotePayments:
         if receiver.asset != payment.terms.asset:
             return _Attempt("end", "the receiver now takes another asset than was quoted")
         assert receiver.method is not None, "what is open can be paid"
+        await self._store_baseline(payment, receiver.received)
         wallet = await self._database.read(lambda work: wallets.wallet_by_id(work, payment.wallet_address_id))
         source = wallet.asset
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
@@ -194,10 +198,17 @@ class RemotePayments:
         else:
             await self._end(payment_id, failure)
 
-    async def _resolve(self, packet: PacketRecord) -> None:
-        """Finds out what became of a packet; when nobody can say, its money counts as sent."""
-        if not await self._recovery.resolve(packet):
-            await self._database.write(partial(balances.set_aside, packet_id=packet.id))
+    async def _store_baseline(self, payment: OutgoingRecord, received: int) -> None:
+        """Stores, before the first packet leaves, what the receiver has received without this payment."""
+        before = received - payment.delivered
+        if payment.received_before is None and abs(before) <= MAX_LEDGER:
+            await self._database.write(partial(outgoing.set_received_before, payment_id=payment.id, received=before))
+
+    async def _resolve(self, payment_id: str, unresolved: Sequence[PacketRecord]) -> None:
+        """Finds out what became of packets: from the peer, or else from what the receiver has received."""
+        resolved = await asyncio.gather(*map(self._recovery.resolve, unresolved))
+        if not all(resolved):
+            await self._reconciliation.settle(payment_id)
 
     async def _end(self, payment_id: str, failure: str | None) -> None:
         """Ends the payment, which has failed unless it arrived; not while a packet has no outcome."""
@@ -206,7 +217,7 @@ class RemotePayments:
             payment = outgoing.find_outgoing(work, payment_id)
             if payment is None or payment.state != "sending" or packets.in_flight_of_payment(work, payment_id):
                 return
-            end_remote(work, payment, None if _arrived(payment) else failure)
+            end_remote(work, payment, None if has_arrived(payment) else failure)
 
         await self._database.write(unit)
 
@@ -235,22 +246,13 @@ def _plan(payment: OutgoingRecord) -> Plan:
 
 def _finished(payment: OutgoingRecord) -> bool:
     """Whether nothing more is to be sent: all is sent, or the amount has arrived that was to be delivered."""
-    return _all_sent(payment) if payment.terms.sends_all else _arrived(payment)
-
-
-def _arrived(payment: OutgoingRecord) -> bool:
-    """Whether the quoted amount has arrived, or all that could be spent is spent."""
-    return payment.delivered >= payment.terms.receive or _all_sent(payment)
+    return has_sent_all(payment) if payment.terms.sends_all else has_arrived(payment)
 
 
 def _price_sent(payment: OutgoingRecord) -> bool:
     """Whether what was sent is worth the quoted amount, so that it has arrived if the receiver is complete.
 
-    For packets that their peer never answered it is unknown whether they arrived.
+    Of packets whose fulfillment was fetched afterwards, only the least that they delivered is known.
     """
     assert payment.terms.path is not None
     return payment.sent * payment.terms.path.low >= payment.terms.receive
-
-
-def _all_sent(payment: OutgoingRecord) -> bool:
-    return payment.sent >= payment.terms.debit - payment.terms.fee

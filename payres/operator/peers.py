@@ -131,7 +131,7 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
 def remove_peer(work: Work, name: str) -> PeerRecord:
     """Ends the peering; the name, the token and the address are free again. Returns the peer as it was.
 
-    Raises NotFound, WrongState while packets are in flight and until nothing is owed either way.
+    Raises NotFound, WrongState while packets are in flight or unresolved and until nothing is owed either way.
     """
     peer = require_peer(work, name)
     count, _ = packets.in_flight(work, peer.id)
@@ -139,6 +139,12 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
         raise WrongState(
             f"Packets to or from the peer {name} are in flight; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
+        )
+    unresolved, _ = packets.outcome_unknown(work, peer.id)
+    if unresolved:
+        raise WrongState(
+            f"{unresolved} packets to the peer {name} have an unknown outcome: resolve those that `payres peer doubts"
+            f" {name}` lists with `payres peer resolve`, then remove the peer"
         )
     if peer.balance:
         command = f"payres peer {'withdraw' if peer.balance > 0 else 'deposit'} {name} {_decimal(peer, peer.balance)}"

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from payres import ledger
+from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.ledger import NotEnough
 from payres.payments.incoming import credit, fits
@@ -11,6 +14,7 @@ from payres.store.accounts import HoldRecord
 from payres.store.database import savepoint
 from payres.store.fail_stop import RowMissing
 from payres.store.outgoing import OutgoingRecord
+from payres.store.packets import PacketRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 
@@ -49,11 +53,21 @@ def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
     return found[0]
 
 
+def has_arrived(payment: OutgoingRecord) -> bool:
+    """Whether the quoted amount has arrived at a receiver elsewhere, or all that could be spent is spent."""
+    return payment.delivered >= payment.terms.receive or has_sent_all(payment)
+
+
+def has_sent_all(payment: OutgoingRecord) -> bool:
+    """Whether all that a payment to a receiver elsewhere could spend is spent."""
+    return payment.sent >= payment.terms.debit - payment.terms.fee
+
+
 def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None:
     """Ends a payment to a receiver on another server with what its packets have sent; the rest goes back.
 
     The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
-    sent all it had has not failed, whatever the receiver says arrived.
+    sent all it had has not failed, whatever the receiver says arrived. What may have arrived, the grant counts.
     """
     held, terms = payment_hold(work, payment.id), payment.terms
     spendable = terms.debit - terms.fee
@@ -63,10 +77,45 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
         ledger.post(work, held.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
     _void_holds(work, payment)
-    # What arrived is what the receiver says, which may not use up more than was quoted.
-    _give_back(work, payment, terms.debit - sent, terms.receive - min(payment.delivered, terms.receive))
+    unused = terms.debit - sent - payment.unresolved_debit
+    _give_back(work, payment, unused, terms.receive - payment.spent_receive)
     failure = None if sent == terms.debit else failure
     outgoing.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+
+
+def count_unresolved(work: Work, packet: PacketRecord) -> None:
+    """Counts what a packet of a payment in progress may have taken and delivered, which nobody can prove."""
+    payment = payment_of(work, packet)
+    debit = payment.unresolved_debit + packet.source_amount
+    receive = min(payment.unresolved_receive + _most_delivered(payment, packet), MAX_LEDGER)
+    outgoing.set_unresolved(work, payment.id, debit, receive)
+
+
+def release_unresolved(work: Work, packet: PacketRecord) -> None:
+    """Gives the grant back what a packet of a payment that has ended is now known not to have delivered."""
+    payment = payment_of(work, packet)
+    left = msgspec.structs.replace(
+        payment,
+        unresolved_debit=max(payment.unresolved_debit - packet.source_amount, 0),
+        unresolved_receive=max(payment.unresolved_receive - _most_delivered(payment, packet), 0),
+    )
+    outgoing.set_unresolved(work, payment.id, left.unresolved_debit, left.unresolved_receive)
+    back = payment.spent_debit - left.spent_debit, payment.spent_receive - left.spent_receive
+    _give_back(work, payment, *back)
+
+
+def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
+    """The payment of ours that a packet belongs to. Raises RowMissing."""
+    assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
+    payment = outgoing.find_outgoing(tx, packet.outgoing_payment_id)
+    if payment is None:
+        raise RowMissing(f"outgoing payment {packet.outgoing_payment_id} does not exist")
+    return payment
+
+
+def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
+    assert payment.terms.path is not None, "payments with packets have one"
+    return min(payment.terms.path.most(packet.source_amount), MAX_LEDGER)
 
 
 def settle_interrupted(work: Work) -> int:

@@ -116,5 +116,14 @@ def holds_of_packet(tx: Transaction, packet_id: str) -> Sequence[HoldRecord]:
     return HOLDS.list(tx, "WHERE packet_id = ? ORDER BY id", packet_id)
 
 
+def transferred_of_packet(tx: Transaction, outgoing_payment_id: str, packet_id: str) -> int:
+    """What was posted from a payment's hold for one of its packets."""
+    total: int = tx.execute(
+        "SELECT coalesce(sum(amount), 0) FROM transfer WHERE outgoing_payment_id = ? AND packet_id = ?",
+        (outgoing_payment_id, packet_id),
+    ).fetchone()[0]
+    return total
+
+
 def reduce_hold(tx: Transaction, hold_id: int, amount: int) -> None:
     tx.execute("UPDATE hold SET remaining = remaining - ? WHERE id = ?", (amount, hold_id))

@@ -338,7 +338,7 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
     ),
     Invariant(
         name="spending",
-        claim="what each grant has spent in each window is what its payments hold and sent",
+        claim="what each grant has spent in each window is what its payments hold, sent and may have sent",
         unit="windows of grants",
         counted="SELECT count(*) FROM grant_spending",
         breaches=f"""
@@ -349,7 +349,8 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
               SELECT grant_id, window_start, receive_code, receive_scale, debit, receive FROM grant_spending
               WHERE grant_id BETWEEN :first AND :last
               UNION ALL SELECT grant_id, window_start, receive_code, receive_scale,
-                -iif(state = 'sending', debit, sent), -iif(state = 'sending', receive, min(receive, delivered))
+                -iif(state = 'sending', debit, sent + unresolved_debit),
+                -iif(state = 'sending', receive, min(receive, delivered + unresolved_receive))
               FROM outgoing_payment WHERE grant_id IS NOT NULL AND grant_id BETWEEN :first AND :last
             ) GROUP BY grant_id, window_start, receive_code, receive_scale
             HAVING NOT {sums_to("debit", "0")} OR NOT {sums_to("receive", "0")}

@@ -13,7 +13,12 @@ from payres.terms import Terms
 
 
 class OutgoingRecord(msgspec.Struct, frozen=True):
-    """A row of `outgoing_payment`; `sent` is in the sender's asset, `delivered` in the receiver's."""
+    """A row of `outgoing_payment`; `sent` is in the sender's asset, `delivered` in the receiver's.
+
+    `received_before` is what the receiver had received when the payment began, less what it had delivered by then; None
+    until then. The unresolved amounts, in the assets of `sent` and `delivered`, are of packets whose outcome nobody
+    could prove: the payer has got them back.
+    """
 
     id: str
     wallet_address_id: int
@@ -30,6 +35,19 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
     created_at: int
     ended_at: int | None
     attempts: int = 0
+    received_before: int | None = None
+    unresolved_debit: int = 0
+    unresolved_receive: int = 0
+
+    @property
+    def spent_debit(self) -> int:
+        """What its grant counts of it as spent once it has ended: what was sent, and what may have been."""
+        return self.sent + self.unresolved_debit
+
+    @property
+    def spent_receive(self) -> int:
+        """The same of what was delivered, or may have been; no more than was quoted counts."""
+        return min(self.delivered + self.unresolved_receive, self.terms.receive)
 
     @property
     def failed(self) -> bool:
@@ -67,6 +85,28 @@ def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[Out
     """Payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
     remote = "WHERE state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
     return OUTGOING.list(tx, remote, after, limit)
+
+
+def payments_elsewhere_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
+    """Payments to a receiver on another server that are in flight, or ended at that time or later."""
+    there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
+    return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
+
+
+def set_received_before(tx: Transaction, payment_id: str, received: int) -> None:
+    """Stores what the receiver had received when the payment began; what was stored before stays."""
+    tx.execute(
+        "UPDATE outgoing_payment SET received_before = coalesce(received_before, ?) WHERE id = ?",
+        (received, payment_id),
+    )
+
+
+def set_unresolved(tx: Transaction, payment_id: str, debit: int, receive: int) -> None:
+    """Sets what packets of the payment may have taken and delivered without proof."""
+    tx.execute(
+        "UPDATE outgoing_payment SET unresolved_debit = ?, unresolved_receive = ? WHERE id = ?",
+        (debit, receive, payment_id),
+    )
 
 
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:

@@ -67,8 +67,18 @@ def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:
     return cursor.rowcount == 1
 
 
+def resolve_packet(tx: Transaction, packet_id: str, state: str) -> None:
+    """Ends a packet of unknown outcome as fulfilled or rejected."""
+    tx.execute("UPDATE packet SET state = ? WHERE id = ? AND state = 'doubtful'", (state, packet_id))
+
+
+def unresolved_packets(tx: Transaction, to_peer_id: int) -> Sequence[PacketRecord]:
+    """Our packets to a peer whose outcome nobody could find out, oldest first."""
+    return PACKETS.list(tx, "WHERE state = 'doubtful' AND to_peer_id = ? ORDER BY id", to_peer_id)
+
+
 def outcome_unknown(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
-    """How many of our packets a peer never answered, and what they carried together, in the peer's asset."""
+    """How many packets `unresolved_packets` has, and what they carried together, in the peer's asset."""
     return _count_and_sum(tx, "WHERE state = 'doubtful' AND to_peer_id = ?", to_peer_id)
 
 

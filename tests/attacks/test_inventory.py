@@ -251,6 +251,14 @@ INVENTORY: dict[str, list[str]] = {
         "interledger/test_removed_peer.py::test_packet_that_is_decided_after_the_removal_is_not_delivered",
         "interledger/test_removed_peer.py::test_packet_that_is_decided_after_the_removal_is_not_passed_on",
     ],
+    "packets that a peer delivers and leaves unanswered, or says it delivered": [
+        "interledger/test_reconciliation.py::test_payment_arrives_whole_whatever_became_of_unanswered_packets",
+        "interledger/test_reconciliation.py::test_peer_that_delivers_and_answers_nothing_is_paid",
+        "interledger/test_standing.py::test_payer_is_charged_exactly_what_arrived",
+    ],
+    "a limit of what is received, avoided by losing answers": [
+        "interledger/test_reconciliation.py::test_limit_of_a_grant_counts_what_may_have_arrived",
+    ],
     "wrong fulfillment": ["interledger/test_forwarding.py::test_wrong_preimage_is_no_fulfillment"],
     "negative and wrapped amounts": [
         "attacks/test_money.py::test_negative_and_wrapped_amounts",

@@ -7,6 +7,7 @@ for 3, which is all that then differs from the program.
 
 import os
 import secrets
+import signal
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from itertools import pairwise
@@ -15,9 +16,11 @@ from random import Random
 
 import pytest
 
+from payres.limits import MAX_UNREPEATED_OF_WALLET
 from tests.crash import serve_hurried
 from tests.crash.server import SERVE, Server
-from tests.helpers import usd, wait_until
+from tests.helpers import is_refused, usd, wait_until
+from tests.interledger.lossy_link import lossy_link
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
 COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
@@ -149,3 +152,51 @@ def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
     except BaseException as error:
         error.add_note(f"REMOTE_SEED={seed} draws the same moments again")
         raise
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+@pytest.mark.parametrize("names", ["a", "b", "ab"], ids=["payer", "payee", "both"])
+def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
+    names: str, number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The payee looks like one that repeats no answers, behind a gateway that answers 502 while it is away."""
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+        payer, payee = row = row_of(tmp_path, "ab", stack)
+        link = stack.enter_context(lossy_link(f"{payee.base_url}/ilp", 1, numbered=False))
+        payer.command("peer", "change", payee.name, "--url", link.url)
+        payment = Payment(payer, payee)
+        payment.begin()
+        payment.wait_until_fulfilled(PACKETS // 3)
+        for server in row:
+            if server.name in names:
+                server.signal(number)
+                server.wait()
+        for server in row:
+            if server.name in names:
+                server.start()
+        payment.wait_until_ended()
+        payment.check(row)
+        assert payer.command("peer", "show", payee.name)["repeatsAnswers"] is False
+
+
+def test_server_that_is_stopped_leaves_no_packet_unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+        payer, payee = row = row_of(tmp_path, "ab", stack)
+        link = stack.enter_context(lossy_link(f"{payee.base_url}/ilp", 1, numbered=False))
+        payer.command("peer", "change", payee.name, "--url", link.url)
+        payment = Payment(payer, payee)
+        payment.begin()
+        payment.wait_until_fulfilled(PACKETS // 3)
+        link.gate.clear()
+        wait_until(lambda: link.open == MAX_UNREPEATED_OF_WALLET)
+        payer.signal(signal.SIGTERM)
+        wait_until(lambda: is_refused(payer.port))
+        link.gate.set()
+        assert payer.wait() == 0
+        assert payment.state == "sending"
+        assert payer.select("SELECT count(*) FROM packet WHERE state = 'prepared'") == [(0,)]
+        payer.start()
+        payment.wait_until_ended()
+        payment.check(row)

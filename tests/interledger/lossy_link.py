@@ -1,16 +1,20 @@
 """A way between two servers on which packets, answers and connections get lost, by a seed."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
+from typing import Literal
 from urllib.parse import urlsplit
 
 from tests.helpers import TIMEOUT
 
+Fate = Literal["answered", "lost before", "lost after", "502 before", "502 after"]
+Response = tuple[int, dict[str, str], bytes]
+LOSSES: Sequence[Fate] = ("lost before", "lost after", "502 after")
 MOST_LOSSES = 2
 HOP_BY_HOP = {"connection", "content-length", "transfer-encoding", "host", "date", "server"}
 
@@ -19,7 +23,8 @@ class LossyLink(ThreadingHTTPServer):
     """Hands requests on to `url`, and loses some: before they arrive, or their answers afterwards.
 
     `loss` is the share of those that are lost, a numbered one twice at most, or waiting for it would take ever longer;
-    `numbered` says whether the numbers of requests and answers get through.
+    `script` has the fates of the next requests instead. `numbered` says whether the numbers of requests and answers
+    get through; `open` is how many requests have no answer yet. While `gate` is not set none goes on.
     """
 
     daemon_threads = True
@@ -29,6 +34,10 @@ class LossyLink(ThreadingHTTPServer):
         self.target = urlsplit(url)
         self.numbered = numbered
         self.loss = 0.0
+        self.gate = Event()
+        self.gate.set()
+        self.open = 0
+        self.script: Iterator[Fate] = iter(())
         self.fates: Counter[str] = Counter()
         self._chance = Random(seed)
         self._losses: Counter[str] = Counter()
@@ -38,22 +47,32 @@ class LossyLink(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}{self.target.path}"
 
-    def fate(self, number: str) -> str:
+    def fate(self, number: str) -> Fate:
         """What becomes of a request."""
         with self._lock:
+            if told := next(self.script, None):
+                self.fates[told] += 1
+                return told
             lost = self._chance.random() < self.loss and self._losses[number] < MOST_LOSSES
             self._losses[number] += lost and self.numbered
-            fate = self._chance.choice(["lost before", "lost after", "502 after"]) if lost else "answered"
+            fate = self._chance.choice(LOSSES) if lost else "answered"
             self.fates[fate] += 1
             return fate
 
-    def hand_on(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
-        """The answer of the server beyond."""
+    def count(self, more: int) -> None:
+        """One request more or less is open."""
+        with self._lock:
+            self.open += more
+
+    def hand_on(self, headers: dict[str, str], body: bytes) -> Response:
+        """The answer of the server beyond, or what a gateway says when it is gone."""
         connection = HTTPConnection(self.target.hostname or "", self.target.port, timeout=TIMEOUT)
         try:
             connection.request("POST", self.target.path, body, headers)
             response = connection.getresponse()
             return response.status, self.kept(dict(response.getheaders())), response.read()
+        except (OSError, HTTPException):
+            return 502, {}, b""
         finally:
             connection.close()
 
@@ -68,17 +87,26 @@ class _Handler(BaseHTTPRequestHandler):
     server: LossyLink
 
     def do_POST(self) -> None:
+        self.server.count(1)
+        try:
+            self._post()
+        finally:
+            self.server.count(-1)
+
+    def _post(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
+        assert self.server.gate.wait(TIMEOUT)
         fate = self.server.fate(self.headers.get("request-id", ""))
         if fate == "lost before":
             self.close_connection = True
             return
-        status, headers, answer = self.server.hand_on(self.server.kept(dict(self.headers.items())), body)
+        response: Response = 502, {}, b""
+        if fate != "502 before":
+            response = self.server.hand_on(self.server.kept(dict(self.headers.items())), body)
         if fate == "lost after":
             self.close_connection = True
             return
-        if fate == "502 after":
-            status, headers, answer = 502, {}, b""
+        status, headers, answer = (502, {}, b"") if fate == "502 after" else response
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

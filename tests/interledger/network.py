@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from payres.store import accounts, incoming, outgoing, packets, peers
 from payres.store.accounts import AccountRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
+from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
@@ -81,6 +82,21 @@ def ended(instance: Instance, created: Json, quote: Json | None = None) -> Paid:
     """The payment at its end."""
     shown = instance.wait_for(created)
     return Paid(quote, created, shown, sent(instance, created))
+
+
+def ended_in_time(servers: Sequence[Instance], created: Json) -> Paid:
+    """A payment of the first server at its end. Time passes on all of them whenever the payment only waits."""
+
+    def in_flight() -> Sequence[PacketRecord]:
+        return servers[0].read(lambda tx: packets.packets_of_payment(tx, last_segment(created["id"]), "prepared"))
+
+    while sent(servers[0], created).state == "sending":
+        waiting = in_flight()
+        sleep(0.05)
+        if waiting and waiting == in_flight():
+            for server in servers:
+                server.clock.advance(10)
+    return ended(servers[0], created)
 
 
 def sent(instance: Instance, created: Json) -> OutgoingRecord:

@@ -7,6 +7,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND
+from payres.interledger import outbound as module
 from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound
 from payres.interledger.packets import Code, Reject, decode_prepare
 from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
@@ -37,15 +38,44 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
         assert decode_prepare(far.requests[1].body).expires_at == prepare.expires_at + 30 * SECOND
 
 
-async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outbound: Outbound) -> None:
+async def test_packet_whose_way_changes_while_it_waits_stays(
+    node: Node, outbound: Outbound, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         await node.peer("far", url=far.url)
         elsewhere = await node.peer("elsewhere", url=far.url)
         packets = outbound.open(USD, WALLET, "a payment")
-        packets._peer_id = elsewhere.id
+        monkeypatch.setattr(packets, "_peer", elsewhere)
         outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), FULFILLMENT, lambda fulfill: 5)
         assert isinstance(outcome, Reject)
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests
-    assert packets._peer_id != elsewhere.id  # the next one looks where to go
+    assert packets._peer is None  # the next one looks where to go
     assert not await node.under_way()
+
+
+async def test_stopping_waits_for_packets_that_have_left_and_lets_no_more_leave(outbound: Outbound) -> None:
+    async with outbound.departure():
+        draining = asyncio.create_task(outbound.drain())
+        leaving = asyncio.create_task(outbound.departure().__aenter__())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not draining.done()
+    await draining
+    assert not leaving.done()
+    leaving.cancel()
+
+
+async def test_stopping_waits_for_answers_for_a_while_only(outbound: Outbound, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.01)
+    async with outbound.departure():
+        await outbound.drain()
+
+
+async def test_stopping_waits_for_nothing_when_nothing_has_left(
+    outbound: Outbound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", float("inf"))
+    async with outbound.departure():
+        pass
+    await outbound.drain()

@@ -1,0 +1,135 @@
+"""Reconciliation: what became of a payment's packets that nobody answers for, by what their receiver has received.
+
+A packet that has expired can no longer be taken. Then the receiver's incoming payment is read again: what its figure
+explains is posted, the rest is void and sent again. A figure that cannot be explained, as when others pay into the same
+incoming payment, proves nothing: the payer gets the money back, the payment ends, and an operator resolves its packets.
+
+The figure decides between the payer's own money back and the peer being paid, so a receiver that lies harms no payer.
+One that denies what arrived is sent it again, and its peer, which showed no fulfillment in time, is not paid for the
+first; one that claims what did not arrive has acknowledged it to the payer.
+"""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from payres.amounts import format_decimal
+from payres.clock import MINUTE, SECOND, Clock
+from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.incoming_payments import RemoteReceivers
+from payres.interledger import balances
+from payres.interledger.recovery import FIRST_WAIT, GIVE_UP_AFTER, LONGEST_WAIT, sleep_until
+from payres.interledger.standing import Standing, Unresolved, arrived, cost, find_standing
+from payres.payments.settlement import end_remote, has_arrived
+from payres.store import outgoing, peers, wallets
+from payres.store.database import Database
+from payres.store.work import Work
+
+# After the expiry: the clocks of the servers on the way may be behind, and what they took must show at the receiver.
+MARGIN: Final = 5 * SECOND
+UNEXPLAINED_AFTER: Final = MINUTE  # in which packets of other payments to the same receiver may get their outcome
+UNPROVED: Final = (
+    "packets were left unanswered, and what the receiver has received does not say what became of them; what is not"
+    " known to have arrived was given back"
+)
+
+log = logging.getLogger("payres.interledger")
+
+
+class Reconciliation:
+    """Accounts for packets that no peer answers for."""
+
+    def __init__(self, database: Database, clock: Clock, receivers: RemoteReceivers) -> None:
+        self._database = database
+        self._clock = clock
+        self._receivers = receivers
+
+    async def settle(self, payment_id: str) -> None:
+        """Returns when each packet of the payment has its outcome, or the payment has ended without.
+
+        That is soon after the packets have expired, or after an hour when the receiver cannot be read.
+        """
+        wait = FIRST_WAIT
+        while standing := await self._database.read(partial(find_standing, payment_id=payment_id)):
+            if self._clock.now() < (due := standing.own_expired_at + MARGIN):
+                await sleep_until(self._clock, due)
+                continue
+            received = await self._received(standing)
+            told = await self._database.write(partial(_conclude, before=standing, received=received))
+            if told is not None:
+                log.warning("%s", told)
+                return
+            await sleep_until(self._clock, self._clock.now() + wait)
+            wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _received(self, standing: Standing) -> int | None:
+        """What the receiver has received; None when nobody says, or while packets that it may still take change it."""
+        if standing.before is None or self._clock.now() < standing.expired_at + MARGIN:
+            return None
+        terms = standing.payment.terms
+        try:
+            receiver = await self._receivers.fetch(terms.receiver)
+        except RemoteReceiverFailed as error:
+            log.info("payment %s waits for what its receiver has received: %s", standing.payment.id, error.sentence)
+            return None
+        return receiver.received if receiver.asset == terms.asset else None
+
+
+def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
+    """Gives the packets their outcome, or gives them up, and says so; None while there may be more to learn.
+
+    `received` is what the receiver had received while the rows were as in `before`.
+    """
+    standing = find_standing(work, before.payment.id)
+    if standing is None:
+        return None
+    if received is not None and standing == before:
+        increase = standing.increase(received)
+        assert increase is not None, "a figure is read to compare it"
+        found = arrived(standing, increase)
+        if found is not None:
+            return _account_for(work, standing, found, increase)
+        # What others have paid in stays there. But packets of other payments may get their outcome from their peer.
+        settled = all(one.packet.state == "doubtful" for one in standing.others)
+        if increase > 0 and (settled or work.now >= standing.expired_at + UNEXPLAINED_AFTER):
+            return _give_up(work, standing)
+    if standing.before is None or work.now >= standing.own_expired_at + GIVE_UP_AFTER:
+        return _give_up(work, standing)
+    return None
+
+
+def _account_for(work: Work, standing: Standing, found: Sequence[Unresolved], increase: int) -> str:
+    """Posts the packets that have arrived, and voids the others."""
+    # Who else shares in the increase may have as much of it as it can; alone, the packets have delivered all of it.
+    spare = 0 if standing.others else increase - sum(one.least for one in found)
+    for one in found:
+        more = min(spare, one.most - one.least)
+        spare -= more
+        balances.fulfil(work, one.packet.id, one.least + more)
+    for one in standing.own:
+        balances.reject(work, one.packet.id)  # those that were posted have their outcome
+    wallet = wallets.wallet_by_id(work, standing.payment.wallet_address_id)
+    proved = format_decimal(cost(found), wallet.asset)
+    return f"{_described(work, standing)}; by what the receiver has received, {proved} {wallet.asset_code} arrived"
+
+
+def _give_up(work: Work, standing: Standing) -> str:
+    """Ends the payment with what is known to have arrived; its other packets stay unresolved."""
+    told = _described(work, standing)
+    for one in standing.own:
+        balances.leave_unresolved(work, one.packet.id)
+        note = f"Packet {one.packet.id} over {one.packet.amount} has an unknown outcome"
+        peers.note_error(work, one.packet.to_peer_id, note, work.now)
+    payment = outgoing.find_outgoing(work, standing.payment.id)
+    assert payment is not None, "it was found before"
+    end_remote(work, payment, None if has_arrived(payment) else UNPROVED)
+    return f"{told}; nothing proves what arrived, the payer has it back, and `payres peer doubts` lists the packets"
+
+
+def _described(work: Work, standing: Standing) -> str:
+    """The payment, its wallet, and the amount in question."""
+    wallet = wallets.wallet_by_id(work, standing.payment.wallet_address_id)
+    amount = f"{format_decimal(cost(standing.own), wallet.asset)} {wallet.asset_code}"
+    packets = f"{len(standing.own)} packets with {amount} were left unanswered"
+    return f"payment {standing.payment.id} from wallet {wallet.path}: {packets}"

@@ -1,0 +1,226 @@
+"""Packets of unknown outcome, as the operator sees and resolves them."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from payres import ledger
+from payres.amounts import Asset
+from payres.interledger import balances
+from payres.operator import assets, peers, wallets
+from payres.operator.peers import NewPeer
+from payres.payments.settlement import end_remote
+from payres.store import accounts, clients, grants, outgoing, packets
+from payres.store.grants import GrantRecord
+from payres.store.packets import PacketRecord
+from payres.store.work import Work
+from payres.terms import Path as Way
+from payres.terms import Terms
+from tests.works import sending_payment
+
+Command = Callable[..., Result]
+Json = Callable[..., Any]
+
+GRANT, PAYMENT = "grant", "0198c2f0-5d1e-7c53-9a57-000000000000"
+UNKNOWN = [f"0198c2f0-5d1e-7c53-9a57-00000000000{number}" for number in (1, 2)]
+EXPIRY = 1_700_000_000_000_000
+DEBIT, FEE, SENT, IN_DOUBT = 1000, 20, 400, 150
+RATE = Fraction(9, 10)  # of what the receiver gets for each unit of the payer's
+
+
+@pytest.fixture(params=["USD", "EUR"])
+def given_up(request: pytest.FixtureRequest, tx: Work) -> str:
+    """A payment of 10.00 USD that ended with 4.00 delivered and two packets of 1.50 of unknown outcome.
+
+    The link is in this asset, in which they are worth the same or half.
+    """
+    code = str(request.param)
+    wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None)
+    wallets.deposit(tx, "alice", "100.00")
+    assets.deposit_liquidity(tx, "EUR", 2, "100.00")
+    peer = peers.add_peer(
+        tx,
+        NewPeer(
+            name="bank",
+            ilp_address="test.bank",
+            asset_code=code,
+            asset_scale=2,
+            url="http://127.0.0.1:9/",
+            outgoing_token="shown",
+            incoming_token="seen",
+        ),
+    )
+    client = clients.ensure_client(tx, "https://shop.example", "https://shop.example", None, 1)
+    grants.insert_grant(tx, GrantRecord(GRANT, client.id, None, "issued", "[]", None, wallet.id, b"", 1, 1, None))
+    terms = Terms(
+        receiver="https://elsewhere.example/incoming-payments/1",
+        incoming_payment_id=None,
+        debit=DEBIT,
+        fee=FEE,
+        receive=800,
+        asset=Asset("GBP", 2),
+        path=Way(RATE, RATE + Fraction(1, 1000), 1000),
+    )
+    outgoing.insert_outgoing(tx, sending_payment(PAYMENT, wallet.id, client.id, 1, terms, GRANT))
+    ledger.hold(tx, wallet.account_id, DEBIT, outgoing_payment_id=PAYMENT)
+    grants.add_spending(tx, GRANT, 0, "GBP", 2, DEBIT, 800, 1)
+    for packet_id, amount in (("sent", SENT), *((one, IN_DOUBT) for one in UNKNOWN)):
+        there = amount if code == "USD" else amount // 2
+        packet = PacketRecord(packet_id, peer.id, PAYMENT, None, None, amount, there, b"prepare", EXPIRY, "prepared")
+        balances.prepare(tx, packet, peer)
+    balances.fulfil(tx, "sent", 360)
+    for packet_id in UNKNOWN:
+        balances.leave_unresolved(tx, packet_id)
+    payment = outgoing.find_outgoing(tx, PAYMENT)
+    assert payment is not None
+    end_remote(tx, payment, "nobody knows")
+    return code
+
+
+def spent(tx: Work) -> list[tuple[int, ...]]:
+    return [(one.debit, one.receive) for one in grants.spending(tx, GRANT, 0)]
+
+
+def liquidity(tx: Work, code: str) -> int:
+    asset = assets.require_asset(tx, code, 2)
+    return accounts.account_by_id(tx, ledger.operator_account(tx, asset.id, "liquidity")).balance
+
+
+def test_payer_pays_for_what_arrived_and_the_grant_counts_what_may_have(tx: Work, given_up: str) -> None:
+    payment = outgoing.find_outgoing(tx, PAYMENT)
+    assert payment is not None
+    assert (payment.state, payment.sent, payment.delivered) == ("failed", SENT + 9, 360)  # and its share of the fee
+    assert wallets.require_wallet(tx, "alice").id == payment.wallet_address_id
+    # 150 units deliver 135 at the probed rate, and less than 136.
+    assert spent(tx) == [(SENT + 9 + 2 * IN_DOUBT, 360 + 2 * 135)]
+    assert liquidity(tx, "EUR") == (10_000 if given_up == "USD" else 10_000 - SENT // 2)
+
+
+def test_doubts_lists_each_packet_with_its_payment_wallet_amount_and_time(
+    payres: Command, as_json: Json, given_up: str
+) -> None:
+    amount = "1.50" if given_up == "USD" else "0.75"
+    assert as_json("peer", "doubts", "bank") == {
+        "packets": [
+            {
+                "id": packet_id,
+                "peer": "bank",
+                "payment": PAYMENT,
+                "wallet": "alice",
+                "amount": amount,
+                "assetCode": given_up,
+                "assetScale": 2,
+                "expiredAt": "2023-11-14T22:13:20.000Z",
+            }
+            for packet_id in UNKNOWN
+        ]
+    }
+    assert payres("peer", "doubts", "bank").stdout.splitlines() == [
+        f"{packet_id}  2023-11-14T22:13:20.000Z  {amount} {given_up}  payment {PAYMENT} from alice"
+        for packet_id in UNKNOWN
+    ]
+    in_doubt = as_json("peer", "show", "bank")["inDoubt"]
+    assert in_doubt == {"packets": 2, "amount": "3.00" if given_up == "USD" else "1.50"}
+
+
+@pytest.mark.usefixtures("given_up")
+def test_returned_packets_leave_nothing_behind(payres: Command, as_json: Json, tx: Work) -> None:
+    before = as_json("wallet", "show", "alice"), as_json("peer", "show", "bank")["balance"]
+    for left, packet_id in ((1, UNKNOWN[0]), (0, UNKNOWN[1])):
+        resolved = as_json("peer", "resolve", packet_id, "--returned")
+        assert (resolved["id"], resolved["outcome"]) == (packet_id, "returned")
+        assert as_json("peer", "show", "bank")["inDoubt"]["packets"] == left
+        assert spent(tx) == [(SENT + 9 + left * IN_DOUBT, 360 + left * 135)]
+        assert as_json("ledger", "check")["ok"] is True
+    assert (as_json("wallet", "show", "alice"), as_json("peer", "show", "bank")["balance"]) == before
+    assert payres("peer", "doubts", "bank").stdout == "No packet to bank has an unknown outcome\n"
+
+
+def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: Json, tx: Work, given_up: str) -> None:
+    assets.deposit_liquidity(tx, "USD", 2, "5.00")
+    wallet, owed, pool = as_json("wallet", "show", "alice"), peer_balance(tx), liquidity(tx, given_up)
+    counted = spent(tx)
+    worth = IN_DOUBT if given_up == "USD" else IN_DOUBT // 2
+    for number, packet_id in enumerate(UNKNOWN, 1):
+        assert as_json("peer", "resolve", packet_id, "--delivered")["outcome"] == "delivered"
+        assert peer_balance(tx) == owed + number * worth
+        assert liquidity(tx, given_up) == pool - number * worth
+        assert as_json("ledger", "check")["ok"] is True
+    assert as_json("peer", "doubts", "bank") == {"packets": []}
+    assert as_json("peer", "show", "bank")["packetsSent"] == 3
+    assert as_json("wallet", "show", "alice") == wallet
+    assert spent(tx) == counted  # it was delivered
+
+
+@pytest.mark.parametrize("given_up", ["USD"], indirect=True)
+def test_delivered_packet_needs_the_liquidity(payres: Command, as_json: Json, tx: Work, given_up: str) -> None:
+    result = payres("peer", "resolve", UNKNOWN[0], "--delivered")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"`payres liquidity deposit {given_up} 2 1.50`" in result.stderr
+    assert len(as_json("peer", "doubts", "bank")["packets"]) == 2
+    assert payres("liquidity", "deposit", given_up, "2", "1.50").exit_code == 0
+    assert payres("peer", "resolve", UNKNOWN[0], "--delivered").stdout == (
+        f"Packet {UNKNOWN[0]} with 1.50 USD is booked as delivered\n"
+    )
+    assert liquidity(tx, given_up) == 0
+
+
+@pytest.mark.usefixtures("given_up")
+def test_packet_is_resolved_once(payres: Command, as_json: Json) -> None:
+    as_json("peer", "resolve", UNKNOWN[0], "--returned")
+    for outcome in ("--returned", "--delivered"):
+        assert "The packet is rejected already" in payres("peer", "resolve", UNKNOWN[0], outcome).stderr
+    assert "The packet is fulfilled already" in payres("peer", "resolve", "sent", "--returned").stderr
+    assert "There is no packet 'nowhere'" in payres("peer", "resolve", "nowhere", "--returned").stderr
+    assert payres("peer", "resolve", UNKNOWN[1]).exit_code == 2
+
+
+@pytest.mark.usefixtures("given_up")
+def test_packet_in_flight_is_not_resolved(payres: Command, tx: Work) -> None:
+    known = packets.find_packet(tx, "sent")
+    assert known is not None
+    tx.execute("UPDATE outgoing_payment SET state = 'sending', failure = NULL, ended_at = NULL")
+    packets.insert_packet(tx, msgspec.structs.replace(known, id="p", prepare=b"prepare", state="prepared"))
+    assert "The packet is in flight" in payres("peer", "resolve", "p", "--delivered").stderr
+
+
+@pytest.mark.usefixtures("given_up")
+def test_peer_with_unresolved_packets_is_not_removed(payres: Command, as_json: Json) -> None:
+    as_json("peer", "withdraw", "bank", as_json("peer", "show", "bank")["balance"])
+    refused = payres("peer", "remove", "bank")
+    assert "2 packets to the peer bank have an unknown outcome: resolve those that `payres peer doubts bank`" in (
+        refused.stderr
+    )
+    for packet_id in UNKNOWN:
+        as_json("peer", "resolve", packet_id, "--returned")
+    assert payres("peer", "remove", "bank").exit_code == 0
+
+
+@pytest.mark.parametrize("given_up", ["USD"], indirect=True)
+@pytest.mark.parametrize("outcome", ["delivered", "returned"])
+def test_packet_that_an_earlier_version_charged_is_resolved_too(
+    outcome: str, as_json: Json, tx: Work, given_up: str
+) -> None:
+    """Before 0.2 the payer paid for packets of unknown outcome, and the operator's liquidity had the money."""
+    wallet = wallets.require_wallet(tx, "alice")
+    tx.execute("UPDATE outgoing_payment SET unresolved_debit = 0, unresolved_receive = 0, sent = sent + ?", (IN_DOUBT,))
+    tx.execute("UPDATE grant_spending SET debit = debit - ?, receive = 360", (IN_DOUBT,))
+    tx.execute("UPDATE packet SET state = 'rejected' WHERE id = ?", (UNKNOWN[1],))
+    pool = ledger.operator_account(tx, wallet.asset_id, "liquidity")
+    about = {"outgoing_payment_id": PAYMENT, "packet_id": UNKNOWN[0]}
+    ledger.transfer(tx, wallet.account_id, pool, IN_DOUBT, "exchange", **about)
+    assert as_json("ledger", "check")["ok"] is True
+    before, owed = as_json("wallet", "show", "alice")["balance"], peer_balance(tx)
+    as_json("peer", "resolve", UNKNOWN[0], f"--{outcome}")
+    assert liquidity(tx, given_up) == 0
+    assert as_json("ledger", "check")["ok"] is True
+    assert peer_balance(tx) == owed + (IN_DOUBT if outcome == "delivered" else 0)
+    assert (as_json("wallet", "show", "alice")["balance"] == before) is (outcome == "delivered")
+
+
+def peer_balance(tx: Work) -> int:
+    return peers.require_peer(tx, "bank").balance

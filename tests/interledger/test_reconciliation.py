@@ -1,0 +1,441 @@
+"""Packets that a peer leaves unanswered and never answers again: no payer pays for what did not arrive.
+
+The peer is a payres behind a link that lets no numbers through, so that it counts as one that does not repeat answers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from payres.clock import HOUR
+from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.interledger import recovery
+from payres.interledger.link import Link
+from payres.interledger.reconciliation import UNPROVED
+from payres.interledger.remote_payments import NOT_IN_FULL
+from payres.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
+from payres.operator import unresolved_packets
+from payres.store import packets
+from payres.store.packets import PacketRecord
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from tests.helpers import wait_until
+from tests.interledger.lossy_link import Fate, LossyLink, lossy_link
+from tests.interledger.network import (
+    EUR,
+    Json,
+    Paid,
+    add_liquidity,
+    amount,
+    bill,
+    change,
+    ended,
+    ended_in_time,
+    hurried,
+    last_segment,
+    network,
+    peer_of,
+    received,
+    set_fee,
+    set_rate,
+    wallet_money,
+)
+
+FUNDS = 100_000
+FEE = 10
+
+
+class Road:
+    """Two servers, with packets of 100 at most from the first to the second over a link of the test's."""
+
+    def __init__(self, a: Instance, b: Instance, link: LossyLink) -> None:
+        self.a = a
+        self.b = b
+        self.link = link
+
+    def bill(self, wanted: int | None = 1000) -> str:
+        return bill(self.b, self.b.wallet("bob"), wanted)
+
+    def begin(self, receiver: str, *fates: Fate, then: Fate = "answered", limits: Json | None = None) -> Json:
+        """A payment whose packets have these fates, and all after them another."""
+        quote = self.a.client.create_quote(self.a.wallet("alice"), receiver)
+        self.link.script = chain(fates, () if then == "answered" else repeat(then))
+        return self.a.client.create_outgoing_payment(self.a.wallet("alice"), quote["id"], limits)
+
+    def end(self, created: Json) -> Paid:
+        """The payment at its end, which is soon: time passes as fast as it can."""
+        return ended_in_time((self.a, self.b), created)
+
+    def pass_time(self, seconds: int) -> None:
+        for server in (self.a, self.b):
+            server.clock.advance(seconds)
+
+    def unresolved(self, created: Json, state: str = "prepared") -> Sequence[PacketRecord]:
+        return self.a.read(lambda tx: packets.packets_of_payment(tx, last_segment(created["id"]), state))
+
+    def wait_until_unanswered(self, created: Json) -> None:
+        """Returns once a packet of the payment is left unanswered and no other is in flight."""
+        wait_until(lambda: self.unresolved(created) and not self.link.open)
+
+    def check(self, paid: Paid, receiver: str, arrived: int = 1000) -> None:
+        """The payment has taken from the payer, and paid to the peer, what the receiver got and no more."""
+        record = paid.record
+        assert received(self.b, receiver).received == arrived
+        assert (record.sent, record.delivered) == (arrived, arrived)
+        assert wallet_money(self.a, "alice") == (FUNDS - arrived, 0)
+        assert peer_of(self.a, "b").balance == -peer_of(self.b, "a").balance == arrived
+        assert not self.unresolved(paid.created)
+        assert not self.unresolved(paid.created, "doubtful")
+
+
+@pytest.fixture
+def road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Road]:
+    monkeypatch.setattr(recovery, "TICK_SECONDS", 0.01)
+    with network(tmp_path, "a", "b") as (a, b):
+        peer(a, b, max_packet=100)
+        with lossy_link(f"{b.base_url}/ilp", 1, numbered=False) as link:
+            change(a, "b", url=link.url)
+            yield Road(a, b, link)
+        for server in (a, b):
+            server.check_ledger()
+            assert not server.read(lambda tx: packets.prepared_packets(tx, 1))
+
+
+AGAIN: Sequence[Fate] = ("lost after", "lost before", "answered", "lost before", "answered") * 3
+NINE_ANSWERED: Sequence[Fate] = ("answered",) * 9
+LOSSES: dict[str, Sequence[Fate]] = {
+    "one before it arrived": ["lost before"],
+    "one after it arrived": ["lost after"],
+    "one gateway before": ["answered", "answered", "502 before"],
+    "one gateway after": ["answered", "answered", "502 after"],
+    "mixed": ["answered", "lost after", "502 before", "answered", "lost before", "502 after"],
+    "all of the first": ["lost after"] * 8,
+    "last": [*NINE_ANSWERED, "lost after"],
+    "again and again": AGAIN,
+}
+
+
+@pytest.mark.parametrize("fates", LOSSES.values(), ids=LOSSES.keys())
+def test_payment_arrives_whole_whatever_became_of_unanswered_packets(road: Road, fates: Sequence[Fate]) -> None:
+    receiver = road.bill()
+    paid = road.end(road.begin(receiver, *fates))
+    assert (paid.record.state, paid.record.failure) == ("completed", None)
+    road.check(paid, receiver)
+    assert not peer_of(road.a, "b").repeats_answers
+
+
+def test_every_packet_that_is_accounted_for_is_logged(road: Road, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "payres.interledger")
+    created = road.begin(road.bill(100), "lost after")
+    road.end(created)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"payment {last_segment(created['id'])} from wallet alice: 1 packets with 1.00 USD were left unanswered;"
+        " by what the receiver has received, 1.00 USD arrived"
+    ]
+
+
+@pytest.mark.parametrize("lost", ["502 before", "502 after"])
+def test_packets_stop_when_one_is_unanswered(road: Road, lost: Fate) -> None:
+    created = road.begin(road.bill(), "answered", "answered", then=lost)
+    road.wait_until_unanswered(created)
+    assert road.link.fates[lost] <= MAX_UNREPEATED_OF_WALLET  # those that were in flight by then
+    road.link.script = iter(())
+    assert road.end(created).record.state == "completed"
+
+
+def test_payment_to_a_peer_that_answers_nothing_ends_all_the_same(road: Road) -> None:
+    receiver = road.bill()
+    paid = road.end(road.begin(receiver, "answered", then="502 before"))
+    assert (paid.record.state, paid.record.failure) == ("failed", NOT_IN_FULL)
+    road.check(paid, receiver, arrived=100)
+
+
+def test_peer_that_delivers_and_answers_nothing_is_paid(road: Road) -> None:
+    receiver = road.bill()
+    paid = road.end(road.begin(receiver, then="lost after"))
+    assert paid.record.state == "completed"
+    road.check(paid, receiver)
+
+
+def test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few(road: Road) -> None:
+    a, b = road.a, road.b
+    a.create_wallet("carla", deposit="100.00")
+    change(b, "a", max_packet=10)
+    quotes = [(path, a.client.create_quote(a.wallet(path), road.bill(500))) for path in ("alice", "bob", "carla")]
+    road.link.gate.clear()
+    made = [a.client.create_outgoing_payment(a.wallet(path), quote["id"]) for path, quote in quotes]
+    wait_until(lambda: road.link.open == MAX_UNREPEATED)
+    assert max(len(road.unresolved(one)) for one in made) == MAX_UNREPEATED_OF_WALLET
+    assert sum(len(road.unresolved(one)) for one in made) == MAX_UNREPEATED
+    road.link.gate.set()
+    for one in made:
+        assert ended(a, one).record.state == "completed"
+
+
+def test_money_of_others_proves_nothing_and_the_payer_has_the_unproven_part_back(
+    road: Road, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = road.a, road.b
+    set_fee(a, "0.10", 0)
+    receiver = road.bill(None)
+    quote = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(500 + FEE))
+    limits = {"debitAmount": amount(1000)}
+    road.link.script = iter(["answered", "answered", "lost after", "502 before", "answered"])
+    created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"], limits)
+    road.wait_until_unanswered(created)
+    b.client.pay(b.wallet("alice"), receiver, debitAmount=amount(1234))
+    paid = road.end(created)
+    unresolved = road.unresolved(created, "doubtful")
+    known = sum(packet.source_amount for packet in road.unresolved(created, "fulfilled"))
+    assert (paid.record.state, paid.record.failure) == ("failed", UNPROVED)
+    assert paid.ended["failed"] is True
+    assert paid.record.delivered == known
+    fee = -(-FEE * known // 500)
+    assert wallet_money(a, "alice") == (FUNDS - known - fee, 0)
+    assert paid.ended["sentAmount"] == amount(known + fee)
+    assert sum(packet.source_amount for packet in unresolved) == paid.record.unresolved_debit > 0
+    assert peer_of(a, "b").balance == known
+    assert peer_of(a, "b").last_error == f"Packet {unresolved[-1].id} over 100 has an unknown outcome"
+    assert "from wallet alice: " in caplog.text
+    assert "nothing proves what arrived, the payer has it back" in caplog.text
+
+
+def test_what_was_there_before_the_payment_does_not_count_as_arrived(road: Road) -> None:
+    receiver = road.bill(None)
+    road.b.client.pay(road.b.wallet("alice"), receiver, debitAmount=amount(100))
+    paid = road.end(pay_all(road, receiver, 300, "lost before", "answered", "lost after"))
+    assert (paid.record.state, paid.record.sent) == ("completed", 300)
+    assert received(road.b, receiver).received == 400
+
+
+@pytest.mark.parametrize("back_after", ["minutes", "hours"])
+def test_receiver_that_cannot_be_read_is_asked_for_an_hour(
+    road: Road, back_after: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "payres.interledger")
+    receiver = road.bill()
+    created = road.begin(receiver, "answered", "lost after")
+    road.wait_until_unanswered(created)
+    asked = 0
+
+    async def away(self: RemoteReceivers, url: str) -> RemoteIncomingPayment:
+        nonlocal asked
+        asked += 1
+        if back_after == "minutes" and asked == 5:
+            monkeypatch.undo()
+        raise RemoteReceiverFailed("unreachable", "It is away", permanent=False)
+
+    monkeypatch.setattr(RemoteReceivers, "fetch", away)
+    began = road.a.clock.now()
+    paid = road.end(created)
+    assert "waits for what its receiver has received: It is away" in caplog.text
+    if back_after == "minutes":
+        assert paid.record.state == "completed"
+        road.check(paid, receiver)
+        return
+    assert HOUR <= road.a.clock.now() - began <= 2 * HOUR
+    assert asked <= 30
+    assert (paid.record.state, paid.record.failure) == ("failed", UNPROVED)
+    assert wallet_money(road.a, "alice") == (FUNDS - paid.record.sent, 0)
+    assert paid.record.sent == paid.record.delivered < received(road.b, receiver).received
+
+
+def test_receiver_that_says_less_than_it_said_before_is_asked_again(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = road.bill()
+    created = road.begin(receiver, "answered", "lost after")
+    road.wait_until_unanswered(created)
+    figures = iter([0, 0])
+    fetch = RemoteReceivers.fetch
+
+    async def behind(self: RemoteReceivers, url: str) -> RemoteIncomingPayment:
+        found = await fetch(self, url)
+        return msgspec.structs.replace(found, received=next(figures, found.received))
+
+    monkeypatch.setattr(RemoteReceivers, "fetch", behind)
+    paid = road.end(created)
+    assert next(figures, None) is None
+    assert paid.record.state == "completed"
+    road.check(paid, receiver)
+
+
+@pytest.mark.parametrize(("fate", "lie", "got"), [("lost after", -100, 400), ("lost before", 100, 200)])
+def test_receiver_that_lies_costs_the_payer_no_more_than_was_promised(
+    road: Road, fate: Fate, lie: int, got: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it denies it gets again; what it claims it has acknowledged."""
+    fetch = RemoteReceivers.fetch
+
+    async def lying(self: RemoteReceivers, url: str) -> RemoteIncomingPayment:
+        found = await fetch(self, url)
+        return msgspec.structs.replace(found, received=found.received + lie)
+
+    receiver = road.bill(None)
+    created = pay_all(road, receiver, 300, "answered", "answered", fate)
+    road.wait_until_unanswered(created)
+    monkeypatch.setattr(RemoteReceivers, "fetch", lying)
+    paid = road.end(created)
+    assert (paid.record.state, paid.record.sent) == ("completed", 300)
+    assert wallet_money(road.a, "alice") == (FUNDS - 300, 0)
+    assert received(road.b, receiver).received == got
+
+
+@pytest.mark.parametrize("stopped", ["before they arrived", "after they arrived"])
+def test_payment_interrupted_with_packets_in_flight_arrives_whole(
+    road: Road, stopped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a crash leaves it: the rows are all there is, and nobody waits for an answer."""
+    a, receiver = road.a, road.bill()
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", never if stopped == "before they arrived" else forgetting(Link.post))
+        created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
+        wait_until(lambda: len(road.unresolved(created)) >= 3)
+        if stopped == "after they arrived":
+            wait_until(lambda: received(road.b, receiver).received >= 300)
+        task = a.context.remote_payments._sending[last_segment(created["id"])]
+        task.get_loop().call_soon_threadsafe(task.cancel)
+        wait_until(lambda: not a.context.remote_payments._sending)
+    a.context.remote_payments.wake()
+    paid = road.end(created)
+    assert paid.record.state == "completed"
+    road.check(paid, receiver)
+
+
+def test_payments_to_one_receiver_at_once_are_told_apart_by_what_they_sent(road: Road) -> None:
+    """None of one, all of the other arrived; what each sent is of another size."""
+    receiver = road.bill(None)
+    lost = pay_all(road, receiver, 90, "lost before")
+    road.wait_until_unanswered(lost)
+    taken = pay_all(road, receiver, 70, "lost after")
+    road.wait_until_unanswered(taken)
+    fine = pay_all(road, receiver, 50)
+    assert ended(road.a, fine).record.state == "completed"
+    for created, value in ((lost, 90), (taken, 70)):
+        paid = road.end(created)
+        assert (paid.record.state, paid.record.sent) == ("completed", value)
+    assert received(road.b, receiver).received == 90 + 70 + 50
+
+
+def test_payments_to_one_receiver_that_could_have_sent_the_same_are_not_mixed_up(road: Road) -> None:
+    receiver = road.bill(None)
+    lost = pay_all(road, receiver, 90, "lost before")
+    road.wait_until_unanswered(lost)
+    taken = pay_all(road, receiver, 90, "lost after")
+    road.wait_until_unanswered(taken)
+    for created in (lost, taken):
+        assert road.end(created).record.failure == UNPROVED
+    assert wallet_money(road.a, "alice") == (FUNDS, 0)
+    assert received(road.b, receiver).received == 90
+
+
+def test_payment_that_sends_meanwhile_hides_nothing(road: Road) -> None:
+    """What the receiver has received is not compared while another payment's packet may change it."""
+    receiver = road.bill(None)
+    created = pay_all(road, receiver, 90, "lost before")
+    road.wait_until_unanswered(created)
+    other = road.a.client.create_quote(road.a.wallet("bob"), receiver, debitAmount=amount(90))
+    road.link.gate.clear()
+    held = road.a.client.create_outgoing_payment(road.a.wallet("bob"), other["id"])
+    wait_until(lambda: bool(road.unresolved(held)))
+    road.pass_time(10)
+    road.link.gate.set()
+    assert ended(road.a, held).record.state == "completed"
+    assert road.end(created).record.sent == 90
+    assert received(road.b, receiver).received == 180
+
+
+@pytest.mark.parametrize("fates", LOSSES.values(), ids=LOSSES.keys())
+def test_payment_across_currencies_arrives_whole(road: Road, fates: Sequence[Fate]) -> None:
+    a, b = road.a, road.b
+    for server in (a, b):
+        set_rate(server, "USD", "EUR", "0.9137")
+    add_liquidity(b, EUR)
+    b.create_wallet("carla", asset="EUR", deposit=None)
+    receiver = bill(b, b.wallet("carla"), 900, EUR)
+    paid = road.end(road.begin(receiver, *fates))
+    assert (paid.record.state, paid.record.failure) == ("completed", None)
+    arrived = received(b, receiver).received
+    assert paid.record.delivered == arrived >= 900
+    assert wallet_money(a, "alice") == (FUNDS - paid.record.sent, 0)
+    assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent <= paid.record.terms.debit
+
+
+def test_rate_that_has_moved_since_the_quote_is_learnt_from_what_arrived(road: Road) -> None:
+    a, b = road.a, road.b
+    for server in (a, b):
+        set_rate(server, "USD", "EUR", "0.9")
+    add_liquidity(b, EUR)
+    b.create_wallet("carla", asset="EUR")
+    receiver = bill(b, b.wallet("carla"), 1800, EUR)
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    set_rate(b, "USD", "EUR", "0.95")
+    hurried(a, in_flight=1)
+    road.link.script = iter(["answered", "lost after", "answered", "502 before", "lost after"])
+    paid = road.end(a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+    assert paid.record.state == "completed"
+    assert paid.record.delivered == received(b, receiver).received >= 1800
+    assert peer_of(a, "b").balance == -peer_of(b, "a").balance == paid.record.sent < 2000
+
+
+def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
+    """Every answer is lost, and others pay in, so that nothing proves what the five payments delivered."""
+    a, b = road.a, road.b
+    item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": a.wallet("alice")}
+    token = a.client.grant(item | {"limits": {"receiveAmount": amount(1000)}})
+    receiver = road.bill(None)
+    statuses = []
+    for _ in range(5):
+        quote = a.client.create_quote(a.wallet("alice"), receiver, receiveAmount=amount(300))
+        road.link.script = repeat("lost after")
+        body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
+        answer = a.client.post("/outgoing-payments", body, token)
+        statuses.append(answer.status_code)
+        if answer.status_code == 201:
+            road.wait_until_unanswered(answer.json())
+            b.client.pay(b.wallet("alice"), receiver, debitAmount=amount(1))
+            assert road.end(answer.json()).record.failure == UNPROVED
+        road.link.script = iter(())
+    assert statuses == [201, 201, 201, 403, 403]
+    arrived = received(b, receiver).received - 3
+    spent = a.client.get("/outgoing-payment-grant", token).json()
+    assert int(spent["spentReceiveAmount"]["value"]) >= arrived > 0
+    assert arrived <= 1000
+    assert int(spent["spentDebitAmount"]["value"]) >= arrived
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+    for packet in a.read(lambda tx: packets.unresolved_packets(tx, peer_of(a, "b").id)):
+        a.write(partial(unresolved_packets.resolve, packet_id=packet.id, delivered=False))
+    quote = a.client.create_quote(a.wallet("alice"), receiver, receiveAmount=amount(1000))
+    body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
+    assert ended(a, a.client.post("/outgoing-payments", body, token).json()).record.state == "completed"
+
+
+def pay_all(road: Road, receiver: str, value: int, *fates: Fate) -> Json:
+    """A payment of so much from alice, whose packets have these fates."""
+    quote = road.a.client.create_quote(road.a.wallet("alice"), receiver, debitAmount=amount(value))
+    road.link.script = iter(fates)
+    return road.a.client.create_outgoing_payment(road.a.wallet("alice"), quote["id"])
+
+
+async def never(*_: object) -> Any:
+    """Posts nothing, and never knows."""
+    await asyncio.Event().wait()
+
+
+def forgetting(post: Any) -> Any:
+    """Posts, and never hears the answer."""
+
+    async def post_and_forget(*arguments: Any) -> Any:
+        await post(*arguments)
+        await asyncio.Event().wait()
+
+    return post_and_forget
