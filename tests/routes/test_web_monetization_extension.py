@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from typing import Any
 
 import httpx2
 import pytest
@@ -37,7 +38,7 @@ def item(instance: Instance, wallet: str = "alice", **limits: Json) -> Json:
     return {**access, "limits": limits} if limits else access
 
 
-def bill(instance: Instance, client: Client, wallet: str = "bob", **members: str) -> str:
+def bill(instance: Instance, client: Client, wallet: str = "bob", **members: Any) -> str:
     url: str = client.create_incoming_payment(instance.wallet(wallet), **members)["id"]
     return url
 
