@@ -170,7 +170,7 @@ class LoopLane(Lane):
         """Runs a whole batch on the connection's thread."""
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            _wait_for_locks(connection, BUSY_TIMEOUT_SECONDS)
+            _wait_for_locks(connection, round(BUSY_TIMEOUT_SECONDS * 1000))
             try:
                 return run(connection)
             finally:
@@ -225,9 +225,9 @@ def units_of(batch: Sequence[Waiting]) -> list[Unit]:
     return [unit for unit, _ in batch]
 
 
-def _wait_for_locks(connection: sqlite3.Connection, seconds: float) -> None:
+def _wait_for_locks(connection: sqlite3.Connection, milliseconds: int) -> None:
     """From now on, waits so long for the locks of other programs."""
-    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 
 def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:

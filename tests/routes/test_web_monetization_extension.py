@@ -83,8 +83,8 @@ def expired_receiver_of_a_quote(instance: Instance, client: Client) -> httpx2.Re
 
 
 def receiver_without_an_exchange_rate(instance: Instance, client: Client) -> httpx2.Response:
-    instance.create_wallet("silver", "XAG", 3)
-    return quote(instance, client, bill(instance, client, "silver"), usd(100))
+    instance.create_wallet("extension-silver", "XAG", 3)
+    return quote(instance, client, bill(instance, client, "extension-silver"), usd(100))
 
 
 def above_the_limit(instance: Instance, client: Client) -> httpx2.Response:
@@ -92,8 +92,9 @@ def above_the_limit(instance: Instance, client: Client) -> httpx2.Response:
 
 
 def from_an_empty_wallet(instance: Instance, client: Client) -> httpx2.Response:
-    instance.create_wallet("empty")
-    return pay(instance, client, client.grant(item(instance, "empty")), bill(instance, client), "empty")
+    instance.create_wallet("extension-empty")
+    token = client.grant(item(instance, "extension-empty"))
+    return pay(instance, client, token, bill(instance, client), "extension-empty")
 
 
 def of_too_little(instance: Instance, client: Client) -> httpx2.Response:
@@ -146,9 +147,9 @@ def test_smallest_amount_comes_with_the_error_of_too_little(shared: Instance, ex
 
 
 def test_lack_of_liquidity_does_not_read_as_an_empty_wallet(shared: Instance, extension: Client) -> None:
-    shared.create_wallet("gold", "XAU", 6)
+    shared.create_wallet("extension-gold", "XAU", 6)
     shared.write(partial(assets.set_rate, base="USD", counter="XAU", rate="0.001"))
-    token, receiver = extension.grant(item(shared)), bill(shared, extension, "gold")
+    token, receiver = extension.grant(item(shared)), bill(shared, extension, "extension-gold")
     error = pay(shared, extension, token, receiver).json()["error"]
     assert (error["code"], error["details"]["reason"]) == ("insufficient_funds", "liquidity")
     assert error["description"] != "unauthorized"
