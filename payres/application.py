@@ -8,10 +8,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
+from starlette.types import ASGIApp
 
 from payres.clock import Clock, SystemClock
-from payres.errors import DomainError, Unavailable
+from payres.errors import Unavailable
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -33,10 +33,9 @@ from payres.interledger.remote_payments import RemotePayments
 from payres.operator.invariants import BackgroundCheck
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
-from payres.routes import exception_handlers
 from payres.routes.context import Context
 from payres.routes.health import Readiness
-from payres.routes.routing import ROUTES, TrailingSlash
+from payres.routes.routing import Router
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
@@ -62,28 +61,21 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
             app.state.readiness = Readiness(app.state.context.database)
             yield
 
-    app = Starlette(
-        routes=ROUTES,
-        lifespan=lifespan,
-        middleware=[
-            Middleware(CrossOrigin),
-            Middleware(Admission, rate_limits),
-            Middleware(TrailingSlash),
-            *(
-                [Middleware(ForwardedHost, settings.base_url)]
-                if is_loopback(urlsplit(settings.base_url).hostname or "")
-                else []
-            ),
-        ],
-        exception_handlers={
-            DomainError: exception_handlers.render_error,
-            404: exception_handlers.render_nothing,
-            Exception: exception_handlers.render_fault,
-        },
-    )
+    app = _Application(lifespan=lifespan)
     app.state.rate_limits = rate_limits
-    app.router.redirect_slashes = False  # a signature covers the target as it was sent: never redirect
+    app.state.base_url = settings.base_url
     return app
+
+
+class _Application(Starlette):
+    """Starlette's state and lifespan, with our own way from a request to its answer."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """What every request passes, from outside in."""
+        requests: ASGIApp = CrossOrigin(Admission(Router(), self.state.rate_limits))
+        if is_loopback(urlsplit(self.state.base_url).hostname or ""):
+            requests = ForwardedHost(requests, self.state.base_url)
+        return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
 
 
 async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:

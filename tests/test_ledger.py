@@ -18,9 +18,9 @@ from payres.store.accounts import AccountRecord
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.database import savepoint
 from payres.store.incoming import IncomingRecord, insert_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing
+from payres.store.units import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples

@@ -4,11 +4,10 @@ Clients authenticate by signatures and tokens that their scripts hold, not by co
 credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,19 +40,13 @@ class CrossOrigin:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not _is_open(scope):
-            await self.app(scope, receive, send)
-        elif scope["method"] == "OPTIONS" and _has(scope, b"access-control-request-method"):
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if not _is_open(scope):
+            return self.app(scope, receive, send)
+        if scope["method"] == "OPTIONS" and _has(scope, b"access-control-request-method"):
             # Also for unknown addresses: without it a script could not read the 404 that follows.
-            await Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
-        else:
-            await self.app(scope, receive, _opened(send))
-
-
-def answer_headers(request: Request) -> Mapping[str, str]:
-    """The headers that let a script read the answer, for an answer that is made outside `CrossOrigin`."""
-    return ANSWER if _is_open(request.scope) else {}
+            return Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
+        return self.app(scope, receive, _opened(send))
 
 
 def _is_open(scope: Scope) -> bool:

@@ -11,10 +11,10 @@ from payres.ledger import NotEnough
 from payres.payments.incoming import credit, fits
 from payres.store import accounts, grants, incoming, outgoing, wallets
 from payres.store.accounts import HoldRecord
-from payres.store.database import savepoint
 from payres.store.fail_stop import RowMissing
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.units import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 

@@ -5,9 +5,8 @@ import logging
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import DomainError, NotFound
+from payres.errors import DomainError
 from payres.http.admission import rate_limits_of
-from payres.http.cross_origin import answer_headers
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.responses import error_response_of
 from payres.routes.context import context_of
@@ -15,9 +14,8 @@ from payres.routes.context import context_of
 log = logging.getLogger("payres.routes")
 
 
-async def render_error(request: Request, error: Exception) -> Response:
+def render_error(request: Request, error: DomainError) -> Response:
     """The answer for a domain error. Every 401 says where to ask for a grant, save those to peers. Specification 5."""
-    assert isinstance(error, DomainError)
     found = error_response(error)
     rate_limits_of(request).count_failure(request.scope, found.status)
     if found.status == 405 and request.method == "OPTIONS":
@@ -34,16 +32,11 @@ def where_to_ask(request: Request) -> dict[str, str]:
     return {"WWW-Authenticate": f"GNAP as_uri={context_of(request).urls.auth_server}"}
 
 
-async def render_nothing(request: Request, _: Exception) -> Response:
-    """The answer at an address that is no route's."""
-    return await render_error(request, NotFound("There is nothing at this address"))
-
-
-async def render_fault(request: Request, exception: Exception) -> Response:
+def fault_response(request: Request, exception: Exception) -> Response:
     """The answer for a fault of ours; the log has the whole of it, the caller none."""
     path = request.scope["raw_path"].decode("ascii", "backslashreplace")  # escaped as it came: it shall forge no line
     log.error("%s %s failed", request.method, path, exc_info=exception)
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
-    headers = {"Connection": "close", **answer_headers(request)}
-    return await render_error(request, ErrorResponse(500, "internal_error", sentence, headers=headers))
+    headers = {"Connection": "close"}
+    return render_error(request, ErrorResponse(500, "internal_error", sentence, headers=headers))

@@ -12,7 +12,8 @@ from payres.errors import DomainError
 from payres.http.responses import json_response
 from payres.limits import MIN_FREE_BYTES
 from payres.routes.context import context_of
-from payres.store.database import Database, answers, touch
+from payres.store.database import Database, answers
+from payres.store.units import touch
 
 COMMIT_SECONDS: Final = 2.0  # for a commit
 CACHE_SECONDS: Final = 1.0  # so that asking often does not make work

@@ -1,62 +1,107 @@
-"""The routes of the application, made of the table of endpoints: which function a request goes to."""
+"""Routing: which function a request goes to, by the table of endpoints, and what becomes of what that raises."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Final
 
-from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind
+from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
 from payres.http.error_responses import ErrorResponse
+from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-
-class WalletPath(PathConvertor):
-    """A path that a wallet can have, so that a wrong method on a path of the API is a 405 and not an unknown wallet."""
-
-    regex = rf"(?!(?:{'|'.join(map(re.escape, sorted(RESERVED_SEGMENTS)))})(?:/|$)).+|{re.escape(ROOT_WALLET_PATH)}"
+# A path that a wallet can have, so that a wrong method on a path of the API is a 405 and not an unknown wallet.
+WALLET: Final = rf"(?!(?:{'|'.join(map(re.escape, sorted(RESERVED_SEGMENTS)))})(?:/|$)).+|{re.escape(ROOT_WALLET_PATH)}"
 
 
-register_url_convertor("wallet", WalletPath())
-
-
-class EndpointRoute(Route):
+class Route:
     """All endpoints at one path. Other methods are answered 405, save at pages and wallet addresses, which get every
     method: a page explains the error to a person, and a path without a wallet is 404 for all methods.
     """
 
     def __init__(self, path: str, endpoints: Sequence[Endpoint]) -> None:
+        self.path = path
+        self.pattern = re.compile(_pattern(path))
         self.handlers = {one.method: _handler(one) for one in endpoints}
         if "GET" in self.handlers:
             self.handlers["HEAD"] = self.handlers["GET"]
         kind = endpoints[0].kind
+        self.is_json = kind is Kind.API
         self._takes_all = kind in {Kind.PAGE, Kind.WALLET}
-        self._is_json = kind is Kind.API
         self._allowed = {"Allow": ", ".join(sorted({"OPTIONS", *self.handlers}))}  # RFC 9110 section 10.2.1
-        super().__init__(path, self.handlers[endpoints[0].method])
-        self.methods = None
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises 405, and 406 for what accepts no JSON where the answer is JSON."""
-        handler = self.handlers.get(scope["method"])
-        if handler is None:
+    def handler(self, method: str) -> Handler:
+        """What answers the method. Raises 405."""
+        found = self.handlers.get(method)
+        if found is None:
             if not self._takes_all:
                 sentence = "This address does not take that method"
                 raise ErrorResponse(405, "method_not_allowed", sentence, headers=self._allowed)
-            handler = self.handlers["GET"]
-        if self._is_json:
-            check_accept(scope["headers"])
-        # Starlette's own would catch here what the handler raises, and once more around all routes; once is enough.
-        response = await handler(Request(scope, receive, send))
+            found = self.handlers["GET"]
+        return found
+
+
+class Router:
+    """The application behind the middleware: one pass from the path to the answer.
+
+    Starlette's own layers, of which each would be a coroutine around every request, are left out.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        try:
+            response = await _answer(scope, request)
+        except DomainError as error:
+            response = render_error(request, error)
+        except Exception as fault:
+            await fault_response(request, fault)(scope, receive, send)
+            raise  # uvicorn ends the connection
         await response(scope, receive, send)
+
+
+def _answer(scope: Scope, request: Request) -> Awaitable[Response]:
+    """Raises NotFound at an address that is no route's, 405, and 406 for what accepts no JSON where the answer is."""
+    path: str = scope["path"]
+    # One trailing slash is accepted on every path; the signature check sees the path as it was sent. An escaped slash
+    # is not a slash (RFC 3986 section 2.2), so it is the raw path that counts.
+    if len(path) > 1 and scope["raw_path"].endswith(b"/"):
+        path = scope["path"] = path[:-1]
+    route = LITERAL.get(path)
+    if route is None:
+        route = _match(path, scope)
+    else:
+        scope["path_params"] = {}
+    handler = route.handler(scope["method"])
+    if route.is_json:
+        check_accept(scope["headers"])
+    return handler(request)
+
+
+def _match(path: str, scope: Scope) -> Route:
+    for route in PATTERNS:
+        found = route.pattern.match(path)
+        if found is not None:
+            scope["path_params"] = found.groupdict()
+            return route
+    raise NotFound("There is nothing at this address")
+
+
+def _pattern(path: str) -> str:
+    """The pattern of a path in the table: `{name}` is one segment, `{name:wallet}` the path of a wallet."""
+    *parts, last = re.split(r"{(\w+)(:wallet)?}", path)
+    named = [
+        f"{re.escape(text)}(?P<{name}>{WALLET if is_wallet else '[^/]+'})"
+        for text, name, is_wallet in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    ]
+    return "".join(named) + re.escape(last) + r"\Z"
 
 
 def _handler(endpoint: Endpoint) -> Handler:
@@ -65,24 +110,13 @@ def _handler(endpoint: Endpoint) -> Handler:
     return handler
 
 
-def _routes() -> list[EndpointRoute]:
+def _routes() -> Iterable[Route]:
     by_path: dict[str, list[Endpoint]] = {}
     for endpoint in ENDPOINTS:
         by_path.setdefault(endpoint.path, []).append(endpoint)
-    return [EndpointRoute(path, endpoints) for path, endpoints in by_path.items()]
+    return [Route(path, endpoints) for path, endpoints in by_path.items()]
 
 
 ROUTES: Final = _routes()
-
-
-class TrailingSlash:
-    """Accepts one trailing slash on every path; routing sees the path without, the signature check sees it as sent."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # An escaped slash is not a slash (RFC 3986 section 2.2), so it is the raw path that counts.
-        if scope["type"] == "http" and len(scope["path"]) > 1 and scope["raw_path"].endswith(b"/"):
-            scope["path"] = scope["path"][:-1]
-        await self.app(scope, receive, send)
+LITERAL: Final = {route.path: route for route in ROUTES if "{" not in route.path}
+PATTERNS: Final = [route for route in ROUTES if "{" in route.path]

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from cryptography.exceptions import InvalidSignature
+from nacl.bindings import crypto_sign_BYTES, crypto_sign_open
+from nacl.exceptions import BadSignatureError
 
 from payres.signatures.base import Fields, Message, field_value, header_fields, signature_base
 from payres.signatures.digest import digest_problem
@@ -21,7 +22,7 @@ from payres.signatures.fields import (
     split_signature,
     split_signature_input,
 )
-from payres.signatures.jwk import JWK, public_key
+from payres.signatures.jwk import JWK, public_bytes
 from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
 
@@ -241,9 +242,14 @@ def _is_valid(message: Message, candidate: Candidate, key: JWK) -> bool:
 
 
 def is_signature(signature: bytes, base: bytes, key: JWK) -> bool:
-    """Whether the signature is one by the key over just this signature base."""
+    """Whether the signature is one by the key over just this signature base (RFC 8032 section 5.1.7).
+
+    Keys and points that are of small order, or not in their canonical encoding, sign nothing.
+    """
+    if len(signature) != crypto_sign_BYTES:
+        return False
     try:
-        public_key(key.x).verify(signature, base)
-    except InvalidSignature:
+        crypto_sign_open(signature + base, public_bytes(key.x))
+    except BadSignatureError:
         return False
     return True

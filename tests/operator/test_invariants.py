@@ -15,11 +15,11 @@ from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
 from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.connections import connect_writer
-from payres.store.database import savepoint
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OutgoingRecord
+from payres.store.units import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms

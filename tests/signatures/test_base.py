@@ -5,8 +5,9 @@ from base64 import b64decode
 import pytest
 
 from payres.signatures.base import Message, field_value, signature_base
-from payres.signatures.jwk import public_key
+from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Reason, SignatureError
+from payres.signatures.verify import is_signature
 
 # RFC 9421 section 2 and appendix B.2
 RFC_MESSAGE = Message(
@@ -43,7 +44,7 @@ def test_signature_base_reproduces_rfc_9421_b_2_6() -> None:
         f'"@signature-params": {parameters}'
     )
     signature = b64decode("wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==")
-    public_key("JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs").verify(signature, base)
+    assert is_signature(signature, base, JWK(kid="test-key-ed25519", x="JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from payres.signatures.jwk import (
     jwk_from_public_bytes,
     parse_jwk,
     private_pem,
-    public_key,
+    public_bytes,
     thumbprint,
 )
 
@@ -49,7 +49,7 @@ def test_public_key_and_jwk_from_public_bytes_are_inverse() -> None:
     raw = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
     jwk = jwk_from_public_bytes("k", raw)
     assert jwk == JWK(kid="k", x=RFC_8037_X)
-    assert public_key(jwk.x).public_bytes_raw() == raw
+    assert public_bytes(jwk.x) == raw
 
 
 @pytest.mark.parametrize("length", [0, 31, 33, 64])
@@ -182,7 +182,7 @@ def test_jwk_from_pem_refuses_what_it_cannot_read() -> None:
 @given(st.binary(min_size=32, max_size=32))
 def test_public_key_takes_any_32_bytes(raw: bytes) -> None:
     jwk = jwk_from_public_bytes("k", raw)
-    assert public_key(jwk.x).public_bytes_raw() == raw
+    assert public_bytes(jwk.x) == raw
 
 
 @pytest.mark.parametrize("use", [{}, {"use": "sig"}, {"use": None}])

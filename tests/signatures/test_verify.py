@@ -1,7 +1,9 @@
 """Verification: every reason to refuse, any changed bit, any garbage, several signatures, other spellings."""
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,6 +20,7 @@ from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import (
     Unverified,
     Verified,
+    is_signature,
     parse,
     verify,
 )
@@ -547,3 +550,24 @@ def test_verify_refuses_with_any_other_32_bytes_as_key(raw: bytes) -> None:
     unverified = parse(LINE, Policy(), NOW)
     assert isinstance(unverified, Unverified)
     assert isinstance(verify(unverified, jwk_from_public_bytes("k", raw)), Rejected)
+
+
+EDGE_CASES = json.loads(Path(__file__).with_name("ed25519_edge_cases.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(len(EDGE_CASES)))
+def test_keys_and_points_of_small_order_or_not_canonical_sign_nothing(number: int) -> None:
+    """Twelve cases on which Ed25519 libraries differ (Chalkias, Garillot, Nikolaenko 2020).
+
+    The third has points of mixed order, and no way to verify alone tells it from an ordinary one.
+    """
+    case = {name: bytes.fromhex(text) for name, text in EDGE_CASES[number].items()}
+    key = jwk_from_public_bytes("k", case["public_key"])
+    assert is_signature(case["signature"], case["message"], key) == (number == 3)
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 65, 128])
+def test_text_of_another_length_is_no_signature(length: int) -> None:
+    signature = PRIVATE.sign(b"base")
+    assert is_signature(signature, b"base", KEY)
+    assert not is_signature((signature * 2)[:length], b"base", KEY)

@@ -5,8 +5,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from functools import partial
+from contextlib import asynccontextmanager, closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,12 +16,13 @@ from hypothesis import strategies as st
 from payres.errors import DomainError, NotFound, Unavailable
 from payres.http.error_responses import error_response
 from payres.limits import MAX_UNITS_PER_COMMIT
-from payres.settings import Settings
-from payres.store import connections
+from payres.store import connections, lanes
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
-from payres.store.database import READERS, Database, Lane, OwnedConnection, run_units, savepoint
-from payres.store.work import Transaction, world
+from payres.store.database import Database
+from payres.store.lanes import OwnedConnection
+from payres.store.units import savepoint
+from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import trace
 
@@ -30,7 +30,7 @@ Unit = Callable[[Transaction], object]
 
 
 class Gate:
-    """A unit that holds its lane from the moment it is reached until it is opened."""
+    """Holds a thread from the moment it is reached until it is opened: that of a unit, or that of a commit."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -38,6 +38,9 @@ class Gate:
 
     def __call__(self, tx: Transaction) -> None:
         tx.execute("SELECT count(*) FROM secret").fetchone()
+        self.hold()
+
+    def hold(self) -> None:
         self.reached.set()
         assert self.opened.wait(TIMEOUT)
 
@@ -46,32 +49,45 @@ class Gate:
 
 
 @asynccontextmanager
-async def lane_held(submit: Callable[[Unit], Awaitable[object]]) -> AsyncIterator[Gate]:
-    """Inside the block the lane is busy, so all that is submitted there runs together afterwards."""
+async def commit_held(database: Database) -> AsyncIterator[Gate]:
+    """Inside the block every commit waits for the gate, as for a slow disk."""
     gate = Gate()
-
-    async def hold() -> None:
-        await submit(gate)
-
-    holder = asyncio.create_task(hold())
-    await gate.wait()
+    await database.write(lambda work: trace(work, lambda sql: gate.hold() if sql == "COMMIT" else None))
     try:
         yield gate
     finally:
         gate.opened.set()
-        await holder
+        await database.write(lambda work: trace(work, None))
 
 
-def writer_held(database: Database) -> AbstractAsyncContextManager[Gate]:
-    return lane_held(database.write)
+@asynccontextmanager
+async def writer_held(database: Database) -> AsyncIterator[None]:
+    """Inside the block another program has the lock, so that all that is submitted there runs together afterwards, on
+    the writer's thread."""
+    with closing(take_lock(database.path)):
+        holder = asyncio.create_task(database.write(answer_with(0)))
+        for _ in range(5):  # it finds the lock taken, and is handed to the thread
+            await asyncio.sleep(0)
+        yield
+    await holder
 
 
 async def in_flight(database: Database, units: list[Unit]) -> list[object]:
-    """The outcomes, results or exceptions, of units that all wait while the writer is busy with another one."""
+    """The outcomes, results or exceptions, of units that are submitted in one turn of the event loop."""
+    tasks = [asyncio.create_task(database.write(unit)) for unit in units]
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def behind_a_lock(database: Database, units: list[Unit]) -> list[object]:
+    """The outcomes of units that all wait while another program has the lock."""
     async with writer_held(database):
         tasks = [asyncio.create_task(database.write(unit)) for unit in units]
         await asyncio.sleep(0)  # every task has now queued its unit
     return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+Crowd = Callable[[Database, list[Unit]], Awaitable[list[object]]]
+crowds = pytest.mark.parametrize("together", [in_flight, behind_a_lock])
 
 
 def keep(name: str, size: int = 1) -> Callable[[Transaction], str]:
@@ -135,9 +151,12 @@ async def test_unit_that_raises_loses_its_own_work_alone(database: Database, pat
     assert kept_in_file(path) == {"before", "after"}
 
 
-async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(database: Database, path: str) -> None:
+@crowds
+async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(
+    database: Database, path: str, together: Crowd
+) -> None:
     units = [keep_then_raise(str(n)) if n % 3 == 0 else keep(str(n)) for n in range(50)]
-    outcomes = await in_flight(database, units)
+    outcomes = await together(database, units)
     for n, outcome in enumerate(outcomes):
         if n % 3 == 0:
             assert isinstance(outcome, DomainError)
@@ -147,14 +166,16 @@ async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(database: D
     assert kept_in_file(path) == {str(n) for n in range(50) if n % 3}
 
 
-async def test_results_go_to_whom_they_belong_beyond_one_commit(database: Database) -> None:
+@crowds
+async def test_results_go_to_whom_they_belong_beyond_one_commit(database: Database, together: Crowd) -> None:
     count = MAX_UNITS_PER_COMMIT + 50
-    outcomes = await in_flight(database, [answer_with(n) for n in range(count)])
+    outcomes = await together(database, [answer_with(n) for n in range(count)])
     assert outcomes == list(range(count))
 
 
-async def test_broken_constraint_is_raised_as_it_is(database: Database, path: str) -> None:
-    outcomes = await in_flight(database, [keep("a"), keep("a"), keep("b")])
+@crowds
+async def test_broken_constraint_is_raised_as_it_is(database: Database, path: str, together: Crowd) -> None:
+    outcomes = await together(database, [keep("a"), keep("a"), keep("b")])
     assert outcomes[0] == "a"
     assert isinstance(outcomes[1], sqlite3.IntegrityError)
     assert kept_in_file(path) == {"a", "b"}
@@ -172,20 +193,22 @@ async def test_exception_that_a_unit_returns_is_a_result(database: Database) -> 
     assert await database.read(kept) == {"a"}
 
 
-async def test_stop_iteration_from_a_unit_answers_everyone(database: Database) -> None:
+@crowds
+async def test_stop_iteration_from_a_unit_answers_everyone(database: Database, together: Crowd) -> None:
     empty: Iterator[int] = iter(())
 
     def unit(tx: Transaction) -> int:
         keep("lost")(tx)
         return next(empty)
 
-    outcomes = await in_flight(database, [keep("a"), unit, keep("b")])
+    outcomes = await together(database, [keep("a"), unit, keep("b")])
     assert isinstance(outcomes[1], RuntimeError)
     assert (outcomes[0], outcomes[2]) == ("a", "b")
     assert await database.read(kept) == {"a", "b"}
 
 
-async def test_exit_inside_a_unit_is_the_units_own_affair(database: Database) -> None:
+@crowds
+async def test_exit_inside_a_unit_is_the_units_own_affair(database: Database, together: Crowd) -> None:
     class Leave(BaseException):
         pass
 
@@ -193,7 +216,7 @@ async def test_exit_inside_a_unit_is_the_units_own_affair(database: Database) ->
         keep("lost")(tx)
         raise Leave
 
-    outcomes = await in_flight(database, [keep("a"), unit, keep("b")])
+    outcomes = await together(database, [keep("a"), unit, keep("b")])
     assert isinstance(outcomes[1], Leave)
     with pytest.raises(Leave):
         await database.read(unit_raising(Leave()))
@@ -240,57 +263,90 @@ async def test_savepoint_undoes_its_block_alone(database: Database, path: str) -
 # Commits
 
 
-async def statements_of(database: Database, units: list[Unit]) -> list[str]:
-    """What SQLite runs for units that all wait while the writer is busy with another one, which is among it."""
+async def statements_of(database: Database, together: Crowd, units: list[Unit]) -> list[str]:
+    """What SQLite runs for units that are submitted at once, and for the one in front of those behind a lock."""
     statements: list[str] = []
     await database.write(lambda work: trace(work, statements.append))
     statements.clear()
-    await in_flight(database, units)
+    await together(database, units)
     seen = list(statements)
     await database.write(lambda work: trace(work, None))
     return seen
 
 
-async def test_waiting_units_share_one_commit(database: Database) -> None:
-    statements = await statements_of(database, [keep(str(n)) for n in range(50)])
-    assert statements.count("BEGIN IMMEDIATE") == statements.count("COMMIT") == 2
+@pytest.mark.parametrize(("together", "in_front"), [(in_flight, 0), (behind_a_lock, 1)])
+async def test_waiting_units_share_one_commit(database: Database, together: Crowd, in_front: int) -> None:
+    statements = await statements_of(database, together, [keep(str(n)) for n in range(50)])
+    assert statements.count("COMMIT") == in_front + 1
     assert sum(statement.startswith("INSERT") for statement in statements) == 50
 
 
-async def test_no_commit_holds_more_units_than_allowed(database: Database) -> None:
-    statements = await statements_of(database, [keep(str(n)) for n in range(2 * MAX_UNITS_PER_COMMIT + 1)])
-    batches = " ".join(statement.split(" ")[0] for statement in statements).split("BEGIN")[1:]
-    assert [batch.count("INSERT") for batch in batches] == [0, MAX_UNITS_PER_COMMIT, MAX_UNITS_PER_COMMIT, 1]
-    assert [batch.count("COMMIT") for batch in batches] == [1, 1, 1, 1]
+@pytest.mark.parametrize(("together", "in_front"), [(in_flight, []), (behind_a_lock, [0])])
+async def test_no_commit_holds_more_units_than_allowed(
+    database: Database, together: Crowd, in_front: list[int]
+) -> None:
+    statements = await statements_of(database, together, [keep(str(n)) for n in range(2 * MAX_UNITS_PER_COMMIT + 1)])
+    batches = " ".join(statement.split(" ")[0] for statement in statements).split("COMMIT")
+    counts = [batch.count("INSERT") for batch in batches[:-1]]
+    assert counts == [*in_front, MAX_UNITS_PER_COMMIT, MAX_UNITS_PER_COMMIT, 1]
+
+
+async def test_units_of_a_later_turn_of_the_loop_share_the_commit(database: Database) -> None:
+    """Who comes while the first units run need not wait for another commit."""
+    statements: list[str] = []
+    await database.write(lambda work: trace(work, statements.append))
+    statements.clear()
+
+    async def submit_later() -> str:
+        await asyncio.sleep(0)
+        return await database.write(keep("later"))
+
+    assert set(await asyncio.gather(database.write(keep("first")), submit_later())) == {"first", "later"}
+    assert statements.count("COMMIT") == 1
+    await database.write(lambda work: trace(work, None))
+
+
+async def test_units_that_are_as_they_should_be_get_no_savepoint(database: Database) -> None:
+    statements = await statements_of(database, in_flight, [keep("a"), unit_raising(NotFound("b")), keep("c")])
+    assert not any("SAVEPOINT" in statement for statement in statements)
+    assert await database.read(kept) == {"a", "c"}
 
 
 async def test_nobody_is_answered_before_the_commit(database: Database, path: str) -> None:
-    slow = Gate()
-    async with writer_held(database):
+    async with commit_held(database) as gate:
         first = asyncio.create_task(database.write(keep("a")))
-        second = asyncio.create_task(database.write(slow))
-        await asyncio.sleep(0)
-    await slow.wait()  # so the first unit has run, in the transaction that the second one keeps open
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not first.done()
-    assert kept_in_file(path) == set()
-    assert await database.read(kept) == set()
-    slow.opened.set()
+        await gate.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not first.done()
+        assert kept_in_file(path) == set()
+        assert await database.read(kept) == set()
     assert await first == "a"
     assert kept_in_file(path) == {"a"}
-    await second
 
 
-async def test_failed_commit_answers_everyone_in_it_and_keeps_nothing(database: Database, path: str) -> None:
+async def test_lock_of_another_program_holds_up_neither_the_loop_nor_readers(database: Database, path: str) -> None:
+    await database.write(keep("before"))
+    async with writer_held(database):
+        waiting = asyncio.create_task(database.write(keep("a")))
+        for _ in range(50):
+            assert await database.read(kept) == {"before"}
+        assert not waiting.done()
+    assert await waiting == "a"
+
+
+@crowds
+async def test_failed_commit_answers_everyone_in_it_and_keeps_nothing(
+    database: Database, path: str, together: Crowd
+) -> None:
     await database.write(keep("before"))
     units: list[Unit] = [keep(str(n)) for n in range(49)]
-    outcomes = await in_flight(database, [*units[:30], break_commit, *units[30:]])
+    outcomes = await together(database, [*units[:30], break_commit, *units[30:]])
     assert len(outcomes) == 50
     assert all(is_unavailable(outcome) for outcome in outcomes)
     assert len({id(outcome) for outcome in outcomes}) == 50, "each caller raises an exception of its own"
     assert kept_in_file(path) == {"before"}
-    outcomes = await in_flight(database, units)
+    outcomes = await together(database, units)
     assert outcomes == [str(n) for n in range(49)]
     assert kept_in_file(path) == {"before", *(str(n) for n in range(49))}
 
@@ -304,25 +360,27 @@ async def test_failed_commit_of_one_unit_leaves_the_next_alone(database: Databas
     assert kept_in_file(path) == {"after"}
 
 
-async def test_units_whose_transaction_is_lost_are_all_answered(database: Database, path: str) -> None:
+@crowds
+async def test_units_whose_transaction_is_lost_are_all_answered(database: Database, path: str, together: Crowd) -> None:
     await database.write(keep("before"))
 
     def lose(tx: Transaction) -> None:
         tx.execute("INSERT OR ROLLBACK INTO secret (name, value) VALUES ('before', x'00')")
 
-    outcomes = await in_flight(database, [keep("a"), lose, keep("b")])
+    outcomes = await together(database, [keep("a"), lose, keep("b")])
     assert all(is_unavailable(outcome) for outcome in outcomes)
     assert kept_in_file(path) == {"before"}
     assert await database.write(keep("after")) == "after"
 
 
-async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database, path: str) -> None:
+@crowds
+async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database, path: str, together: Crowd) -> None:
     def fill(tx: Transaction) -> None:
         pages = tx.execute("PRAGMA page_count").fetchone()[0]
         tx.execute(f"PRAGMA max_page_count = {pages + 20}")
 
     await database.write(fill)
-    outcomes = await in_flight(database, [keep(str(n), size=10_000) for n in range(50)])
+    outcomes = await together(database, [keep(str(n), size=10_000) for n in range(50)])
     acknowledged = {outcome for outcome in outcomes if isinstance(outcome, str)}
     refused = [outcome for outcome in outcomes if is_unavailable(outcome)]
     assert refused
@@ -335,7 +393,7 @@ async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database,
 
 
 async def test_locked_file_answers_everyone_and_recovers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(lanes, "BUSY_TIMEOUT_SECONDS", 0.05)
     database = await Database.open(path)
     with closing(take_lock(path)):
         writes = [database.write(keep(str(n))) for n in range(50)]
@@ -348,7 +406,7 @@ async def test_locked_file_answers_everyone_and_recovers(path: str, monkeypatch:
 
 
 async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(lanes, "BUSY_TIMEOUT_SECONDS", 0.05)
     database = await Database.open(path)
     statements: list[str] = []
     await database.write(lambda work: trace(work, statements.append))
@@ -359,7 +417,7 @@ async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monk
         behind = [database.write(keep(str(n))) for n in range(3 * MAX_UNITS_PER_COMMIT)]
         outcomes = await asyncio.gather(first, *behind, return_exceptions=True)
     assert all(is_unavailable(outcome) for outcome in outcomes)
-    assert statements.count("BEGIN IMMEDIATE") <= 2, "each of them waits as long as a lock is waited for"
+    assert statements.count("BEGIN IMMEDIATE") <= 4, "each of them waits as long as a lock is waited for"
     assert await database.write(keep("after")) == "after"
     await database.close()
 
@@ -421,7 +479,7 @@ def test_any_interleaving_leaves_exactly_the_survivors(doings: list[Doing]) -> N
 async def test_reads_see_what_was_acknowledged(database: Database) -> None:
     for n in range(20):
         await database.write(keep(str(n)))
-        seen = await asyncio.gather(*(database.read(kept) for _ in range(2 * READERS)))
+        seen = await asyncio.gather(*(database.read(kept) for _ in range(4)))
         assert all(names == {str(m) for m in range(n + 1)} for names in seen)
 
 
@@ -444,54 +502,51 @@ async def test_exception_with_a_half_read_cursor_does_not_hold_the_snapshot(
         except KeyError as error:
             raise NotFound("nothing more to read") from error
 
-    submits = [*(database.read for _ in range(2 * READERS)), database.write]
+    submits = [*(database.read for _ in range(4)), database.write]
     errors = await asyncio.gather(*(submit(unit) for submit in submits), return_exceptions=True)
     assert {type(error) for error in errors} == {NotFound if chained else KeyError}
     with closing(sqlite3.connect(path)) as other, other:
         keep("of another program")(other)
     assert await database.write(keep("new")) == "new"
-    for names in await asyncio.gather(*(database.read(kept) for _ in range(2 * READERS))):
+    for names in await asyncio.gather(*(database.read(kept) for _ in range(4))):
         assert names == {"0", "1", "2", "of another program", "new"}
 
 
 async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
     await database.write(keep("a"))
-    slow = Gate()
-
-    def unit(tx: Transaction) -> None:
-        keep("b")(tx)
-        slow(tx)
-
-    writing = asyncio.create_task(database.write(unit))
-    await slow.wait()
-    for _ in range(2 * READERS):
-        assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
-    assert not writing.done()
-    slow.opened.set()
+    async with commit_held(database) as gate:
+        writing = asyncio.create_task(database.write(keep("b")))
+        await gate.wait()
+        for _ in range(4):
+            assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
+        assert not writing.done()
     await writing
     assert await database.read(kept) == {"a", "b"}
 
 
-async def test_reader_in_the_middle_of_a_long_read_holds_up_neither_writer_nor_reader(database: Database) -> None:
-    async with lane_held(database.read):
-        assert await asyncio.wait_for(database.write(keep("a")), TIMEOUT) == "a"
-        assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
+async def test_long_read_holds_up_neither_writer_nor_reader(database: Database) -> None:
+    gate = Gate()
+    examining = asyncio.create_task(database.examine(gate))
+    await gate.wait()
+    assert await asyncio.wait_for(database.write(keep("a")), TIMEOUT) == "a"
+    assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
+    gate.opened.set()
+    await examining
 
 
-async def test_waiting_reads_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
-    async with lane_held(database.read), lane_held(database.read):
-        tasks = [
-            asyncio.create_task(database.read(unit_raising(NotFound(str(n))) if n % 3 == 0 else answer_with(n)))
-            for n in range(20)
-        ]
-        await asyncio.sleep(0)
-    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+async def test_reads_of_one_turn_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
+    statements: list[str] = []
+    await database.read(lambda work: trace(work, statements.append))
+    units = [unit_raising(NotFound(str(n))) if n % 3 == 0 else answer_with(n) for n in range(20)]
+    outcomes = await asyncio.gather(*(database.read(unit) for unit in units), return_exceptions=True)
     for n, outcome in enumerate(outcomes):
         assert outcome == n if n % 3 else isinstance(outcome, DomainError) and error_response(outcome).hint == str(n)
+    assert statements.count("BEGIN") == 1
+    await database.read(lambda work: trace(work, None))
 
 
 async def test_readers_cannot_write(database: Database, path: str) -> None:
-    for _ in range(2 * READERS):
+    for _ in range(4):
         with pytest.raises(DomainError) as caught:
             await database.read(keep("forbidden"))
         assert is_unavailable(caught.value)
@@ -500,12 +555,12 @@ async def test_readers_cannot_write(database: Database, path: str) -> None:
 
 
 async def test_read_that_loses_its_transaction_is_refused_and_the_reader_recovers(database: Database) -> None:
-    for _ in range(2 * READERS):
+    for _ in range(4):
         with pytest.raises(DomainError) as caught:
             await database.read(lambda tx: tx.execute("ROLLBACK").fetchone())
         assert is_unavailable(caught.value)
     await database.write(keep("a"))
-    seen = await asyncio.gather(*(database.read(kept) for _ in range(2 * READERS)))
+    seen = await asyncio.gather(*(database.read(kept) for _ in range(4)))
     assert all(names == {"a"} for names in seen)
 
 
@@ -524,19 +579,13 @@ async def test_cancelled_caller_does_not_disturb_the_others(database: Database, 
     assert kept_in_file(path) == {str(n) for n in range(10)}, "work that was handed in stands"
 
 
-async def test_caller_cancelled_while_its_unit_runs_leaves_the_work(database: Database, path: str) -> None:
-    slow = Gate()
-
-    def unit(tx: Transaction) -> None:
-        keep("a")(tx)
-        slow(tx)
-
-    task = asyncio.create_task(database.write(unit))
-    await slow.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    slow.opened.set()
+async def test_caller_cancelled_during_the_commit_leaves_the_work(database: Database, path: str) -> None:
+    async with commit_held(database) as gate:
+        task = asyncio.create_task(database.write(keep("a")))
+        await gate.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert await database.write(keep("b")) == "b"
     assert kept_in_file(path) == {"a", "b"}
 
@@ -558,7 +607,7 @@ async def test_close_again_does_nothing(path: str) -> None:
     before = threading.enumerate()
     database = await Database.open(path)
     threads = [thread for thread in threading.enumerate() if thread not in before]
-    assert len(threads) == 1 + READERS + 1  # and the one that examines
+    assert len(threads) == 3  # of the one that writes, the one that reads, and the one that examines
     await database.close()
     await database.close()
     for thread in threads:
@@ -568,17 +617,16 @@ async def test_close_again_does_nothing(path: str) -> None:
 
 
 async def test_close_given_up_is_finished_all_the_same(path: str) -> None:
-    lane = Lane(await OwnedConnection.open(lambda: connect_writer(path)), partial(run_units, around=world(Settings())))
-    async with lane_held(lane.submit):
-        task = asyncio.create_task(lane.submit(keep("a")))
-        end = asyncio.create_task(lane.close())
-        await asyncio.sleep(0)
+    database = await Database.open(path)
+    async with writer_held(database):
+        task = asyncio.create_task(database.write(keep("a")))
+        end = asyncio.create_task(database.close())
+        for _ in range(5):
+            await asyncio.sleep(0)
         end.cancel()
         await asyncio.gather(end, return_exceptions=True)
-        with pytest.raises(DomainError):
-            await lane.submit(keep("too late"))
     assert await task == "a"
-    await asyncio.wait_for(lane.close(), TIMEOUT)
+    await asyncio.wait_for(database.close(), TIMEOUT)
     assert kept_in_file(path) == {"a"}
     assert os.listdir(os.path.dirname(path)) == ["payres.db"]
 
@@ -620,7 +668,7 @@ async def test_writer_is_durable_and_strict(database: Database) -> None:
         "synchronous": 2,  # FULL
         "foreign_keys": 1,
         "query_only": 0,
-        "busy_timeout": 5000,
+        "busy_timeout": 0,  # on the event loop's thread nothing waits
     }
     read = await database.read(pragmas)
     assert (read["journal_mode"], read["query_only"]) == ("wal", 1)

@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 import sqlite3
-import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,10 +18,10 @@ from payres.limits import MAX_WAITING_UNITS
 from payres.routes.health import Readiness
 from payres.settings import Settings
 from payres.store import accounts, wallets
-from payres.store.database import Database, run_reads, run_units, touch
+from payres.store.database import Database
 from payres.store.fail_stop import FailStop
+from payres.store.units import run_reads, run_units, touch
 from payres.store.work import Transaction, world
-from tests.helpers import TIMEOUT
 
 Unit = Callable[[Transaction], Any]
 
@@ -60,19 +59,8 @@ async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     await database.write(keep)
-    reached, opened = threading.Event(), threading.Event()
-
-    def hold(tx: Transaction) -> None:
-        reached.set()
-        opened.wait(TIMEOUT)
-
-    holder = asyncio.create_task(database.write(hold))
-    await asyncio.to_thread(reached.wait, 10)
     units = [keep] * 10 + [find_fault] + [keep] * 300  # more than one commit takes
     tasks = [asyncio.create_task(database.write(unit)) for unit in units]
-    await asyncio.sleep(0)
-    opened.set()
-    await holder
     with caplog.at_level(logging.CRITICAL):
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     for outcome in outcomes:
@@ -108,18 +96,7 @@ async def test_halt_ends_with_the_process(database: Database) -> None:
 
 @pytest.mark.parametrize("waiting", [MAX_WAITING_UNITS - 1, MAX_WAITING_UNITS, MAX_WAITING_UNITS + 1])
 async def test_units_that_wait_are_limited(database: Database, waiting: int) -> None:
-    reached, opened = threading.Event(), threading.Event()
-
-    def hold(tx: Transaction) -> None:
-        reached.set()
-        opened.wait(TIMEOUT)
-
-    holder = asyncio.create_task(database.write(hold))
-    await asyncio.to_thread(reached.wait, 10)
     tasks = [asyncio.create_task(database.write(lambda tx: 1)) for _ in range(waiting)]
-    await asyncio.sleep(0)
-    opened.set()
-    await holder
     *most, last = await asyncio.gather(*tasks, return_exceptions=True)
     assert most == [1] * (waiting - 1)
     if waiting <= MAX_WAITING_UNITS:

@@ -1,0 +1,241 @@
+"""Lanes: queues of units of work, each in front of one connection; units that wait are run together, in order.
+
+A unit runs on the event loop's own thread where that takes microseconds, because handing work to a thread and back
+costs more than the work. What waits for a lock, or for the disk to confirm a commit, is on the connection's thread.
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import aiosqlite
+
+from payres.errors import Unavailable
+from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
+from payres.store.connections import BUSY_TIMEOUT_SECONDS
+from payres.store.database_file import Presence
+from payres.store.fail_stop import FailStop
+from payres.store.units import (
+    NOT_STORED,
+    NotBegun,
+    Raised,
+    Unfinished,
+    Unit,
+    attempt,
+    commit,
+    roll_back,
+    run_reads,
+    run_units,
+)
+from payres.store.work import World
+
+T = TypeVar("T")
+Waiting = tuple[Unit, "asyncio.Future[Any]"]
+
+STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
+
+log = logging.getLogger("payres.store")
+
+
+class OwnedConnection(aiosqlite.Connection):
+    """aiosqlite's connection and thread, with whole functions run on it instead of one statement at a time."""
+
+    def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
+        super().__init__(connector, iter_chunk_size=64)
+        self._thread.daemon = True  # a crash of the loop must not leave the process hanging on this thread
+
+    @classmethod
+    async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "OwnedConnection":
+        """An open connection on a thread of its own. Raises what the connector raises."""
+        connection = cls(connector)
+        try:
+            await connection
+        except Exception:
+            connection._thread.join()  # it is ending, and may not outlast the loop that it still reports to
+            raise
+        return connection
+
+    @property
+    def raw(self) -> sqlite3.Connection:
+        """The connection itself, for another thread while its own does nothing. Raises ValueError when it is closed."""
+        return self._conn
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """The function's result, computed on the connection's own thread."""
+        connection = self.raw  # here, because it raises when there is none any more
+
+        def work() -> T:
+            # aiosqlite logs what it runs, at DEBUG: of this it shows a name, of a function with arguments tokens too.
+            return function(connection)
+
+        result: T = await self._execute(work)  # type: ignore[no-untyped-call]  # aiosqlite leaves it untyped
+        return result
+
+
+class Lane:
+    """A queue in front of one connection, which runs its units on the connection's thread: what may take long."""
+
+    def __init__(
+        self, connection: OwnedConnection, around: World, on_stop: Callable[[FailStop], None] | None = None
+    ) -> None:
+        self._connection = connection
+        self._around = around
+        self._on_stop = on_stop or self.fail_stop
+        self._waiting: list[Waiting] = []
+        self._drain: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self.stopped: str | None = None
+
+    def fail_stop(self, cause: FailStop) -> None:
+        """Runs nothing from now on."""
+        if self.stopped is None:
+            log.critical("WRITING HAS STOPPED, and an operator must look before it goes on: %s", cause)
+            self.stopped = cause.message
+
+    async def submit(self, unit: Unit) -> Any:
+        """The unit's result, or what it raised."""
+        if self._closing is not None:
+            raise Unavailable("The server is stopping; try again shortly", retry_after=5)
+        if self.stopped is not None:
+            raise Unavailable(self.stopped, retry_after=STOPPED_SECONDS)
+        if len(self._waiting) >= MAX_WAITING_UNITS:
+            raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((unit, future))
+        if self._drain is None:
+            self._drain = asyncio.create_task(self._run_waiting())
+        return await future
+
+    async def close(self) -> None:
+        """Runs what is queued, then closes the connection. Closing again waits for the same end."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._finish())
+        await asyncio.shield(self._closing)  # a caller that is cancelled must not leave it half closed
+
+    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+        """The outcomes of a batch: results, or Raised. It may take more units that wait into the batch."""
+        return await self._connection.run(partial(run_reads, units_of(batch), around=self._around))
+
+    def take(self, most: int) -> list[Waiting]:
+        """Takes so many of the units that wait."""
+        batch, self._waiting = self._waiting[:most], self._waiting[most:]
+        return batch
+
+    async def _run_waiting(self) -> None:
+        try:
+            while self._waiting:
+                batch = self.take(MAX_UNITS_PER_COMMIT)
+                try:
+                    outcomes = await self.run_together(batch)
+                except (FailStop, NotBegun) as error:  # those behind would only wait for the same again
+                    batch += self.take(len(self._waiting))
+                    outcomes = [Raised(error)] * len(batch)
+                except Exception as error:
+                    log.exception("the database failed a batch of %d units", len(batch))
+                    outcomes = [Raised(error)] * len(batch)
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    _resolve(future, self._reported(outcome))
+        finally:
+            self._drain = None
+
+    def _reported(self, outcome: Any) -> Any:
+        """The outcome as its caller may know it."""
+        if isinstance(outcome, Raised):
+            if isinstance(outcome.error, FailStop):
+                self._on_stop(outcome.error)
+                return Raised(Unavailable(outcome.error.message, retry_after=STOPPED_SECONDS))
+            if isinstance(outcome.error, NotBegun):
+                return Raised(Unavailable(NOT_STORED))
+        return outcome
+
+    async def _finish(self) -> None:
+        if self._drain is not None:
+            await self._drain
+        await self._connection.close()
+
+
+class LoopLane(Lane):
+    """A lane that runs units on the event loop's thread, and hands to its own thread what would wait."""
+
+    def __init__(
+        self, connection: OwnedConnection, around: World, on_stop: Callable[[FailStop], None] | None = None
+    ) -> None:
+        super().__init__(connection, around, on_stop)
+        _wait_for_locks(connection.raw, 0)
+
+    async def run_waiting_for_locks(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
+        """Runs a whole batch on the connection's thread."""
+
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            _wait_for_locks(connection, round(BUSY_TIMEOUT_SECONDS * 1000))
+            try:
+                return run(connection)
+            finally:
+                _wait_for_locks(connection, 0)
+
+        return await self._connection.run(work)
+
+
+class ReadLane(LoopLane):
+    """Runs units that read, and take microseconds, over one snapshot in each turn of the event loop."""
+
+    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+        connection = self._connection.raw
+        try:
+            connection.execute("BEGIN")
+            outcomes = attempt(units_of(batch), connection, self._around)
+            connection.execute("COMMIT")
+        except (Unfinished, FailStop, sqlite3.Error):
+            roll_back(connection)
+            return await self.run_waiting_for_locks(partial(run_reads, units_of(batch), around=self._around))
+        return outcomes
+
+
+class WriteLane(LoopLane):
+    """Runs units that write: statements on the event loop's thread, the commit that they share on the connection's."""
+
+    def __init__(self, connection: OwnedConnection, around: World, presence: Presence) -> None:
+        super().__init__(connection, around)
+        self._presence = presence
+
+    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+        connection = self._connection.raw
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            outcomes: list[Any] = []
+            while len(outcomes) < len(batch):
+                outcomes += attempt(units_of(batch[len(outcomes) :]), connection, self._around)
+                await asyncio.sleep(0)  # what comes in the same turn of the loop shares the commit
+                batch += self.take(MAX_UNITS_PER_COMMIT - len(batch))
+        except (Unfinished, sqlite3.Error):
+            roll_back(connection)
+            run = partial(run_units, units_of(batch), around=self._around, presence=self._presence)
+            return await self.run_waiting_for_locks(run)
+        except FailStop:
+            roll_back(connection)
+            raise
+        return await self._connection.run(partial(commit, outcomes, presence=self._presence))
+
+
+def units_of(batch: Sequence[Waiting]) -> list[Unit]:
+    """The units of a batch, in their order."""
+    return [unit for unit, _ in batch]
+
+
+def _wait_for_locks(connection: sqlite3.Connection, milliseconds: int) -> None:
+    """From now on, waits so long for the locks of other programs."""
+    connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
+
+
+def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
+    if future.done():  # the caller was cancelled; the work stands all the same
+        return
+    if not isinstance(outcome, Raised):
+        future.set_result(outcome)
+    elif isinstance(outcome.error, StopIteration):  # a future cannot carry one, and the caller would wait forever
+        future.set_exception(RuntimeError("a unit of work raised StopIteration"))
+    else:
+        future.set_exception(outcome.error)
