@@ -42,6 +42,11 @@ class Caller(msgspec.Struct, frozen=True):
         needed = INCLUDING.get(self.action)
         return any(needed in item.actions for item in self._covering(wallet_address))
 
+    def may_see(self, owner_id: int) -> bool:
+        """Whether there is a wallet address on which the caller sees what client `owner_id` made."""
+        needed = INCLUDING.get(self.action)
+        return owner_id == self.client_id or any(needed in item.actions for item in self.items)
+
     def require_sight(self, wallet_address: str, owner_id: int, hidden: NotFound) -> None:
         """Raises `hidden` for what client `owner_id` made on this wallet address and the caller may not know of.
 

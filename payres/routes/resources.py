@@ -136,7 +136,11 @@ async def find_visible(request: Request, kind: Kind[A, R, B]) -> tuple[WalletRec
 
 def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: str) -> tuple[WalletRecord, R]:
     """The resource, if it exists for the caller. Raises NotFound, InsufficientAccess."""
-    wallet, record = find(work, kind, record_id)
+    record = kind.find(work, record_id)
+    # Before anything else is read: what exists and is hidden shall take no longer than what does not exist.
+    if record is None or not caller.may_see(record.client_id):
+        raise _missing(kind)
+    wallet = wallets.wallet_by_id(work, record.wallet_address_id)
     caller.require_sight(work.urls.wallet(wallet.path), record.client_id, _missing(kind))
     return wallet, record
 
