@@ -53,6 +53,11 @@ ELSEWHERE = {
         "MAX_WRONG_PASSWORDS_PER_WALLET": "test_guesses_from_everywhere_are_limited_for_a_wallet",
         "MAX_WRONG_PASSWORDS_PER_ADDRESS": "test_guesses_for_all_wallets_are_limited_for_an_address",
         "PASSWORDS_AT_ONCE": "test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once",
+        "PASSWORDS_WAITING": "test_sign_ins_beyond_the_queue_are_told_to_come_back_and_not_counted",
+    },
+    "tests/routes/test_consent.py": {
+        "KNOWN_BROWSER_DAYS": "test_browser_is_known_for_a_year_from_its_last_sign_in",
+        "MAX_KNOWN_BROWSERS": "test_wallet_knows_so_many_browsers",
     },
     "tests/interledger/test_forwarding.py": {
         "MAX_PASSED_ON": "test_packets_passed_on_to_one_peer_are_limited",
@@ -93,7 +98,10 @@ ELSEWHERE = {
         "DEFAULT_RATE_PER_ADDRESS": "test_address_may_ask_so_often_and_again_later",
         "DEFAULT_RATE_OF_STRANGERS": "test_address_that_guesses_is_refused_whatever_it_asks",
     },
-    "tests/routes/test_grants.py": {"MAX_PRESENTED_KIDS": "test_client_that_is_a_key_keeps_its_last_names"},
+    "tests/routes/test_grants.py": {
+        "APPROVAL_SECONDS": "test_approval_lapses_when_it_is_not_continued_within_an_hour",
+        "MAX_PRESENTED_KIDS": "test_client_that_is_a_key_keeps_its_last_names",
+    },
     "tests/store/test_database.py": {"MAX_UNITS_PER_COMMIT": "test_no_commit_holds_more_units_than_allowed"},
     "tests/store/test_fail_stop.py": {"MAX_WAITING_UNITS": "test_units_that_wait_are_limited"},
     "tests/test_rate_limiter.py": {

@@ -179,7 +179,7 @@ def password(session: Session, path: str, password: str | None, forget_browsers:
 @click.argument("path")
 @with_session
 def unlock(session: Session, path: str) -> None:
-    """Let a wallet's owner sign in again at once, after too many wrong passwords.
+    """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once.
 
     \b
     Example: payres wallet unlock alice

@@ -49,7 +49,7 @@ class SignInGuard:
 
     def __init__(self) -> None:
         self._attempts: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
-        # One password of a wallet at a time, so that one owner cannot take all the places.
+        # One password of a wallet at a time, so that one owner cannot take all the slots.
         queue = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
         self._others = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
         self._hashing = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
@@ -73,7 +73,7 @@ class SignInGuard:
 
     @asynccontextmanager
     async def _turn(self, wallet: WalletRecord, guesser: Guesser) -> AsyncIterator[None]:
-        """Holds one of the places in which passwords are checked. Raises SlotsBusy.
+        """Holds a slot for the check of a password. Raises SlotsBusy.
 
         Other browsers queue before they may queue with the known ones, so these pass all but the first of them.
         """

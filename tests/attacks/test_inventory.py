@@ -120,7 +120,7 @@ INVENTORY: dict[str, list[str]] = {
     "floods of sign-ins": [
         "grants/test_sign_in.py::test_known_browsers_go_before_all_others_that_wait",
         "grants/test_sign_in.py::test_sign_ins_beyond_the_queue_are_told_to_come_back_and_not_counted",
-        "grants/test_sign_in.py::test_one_wallet_never_has_all_the_places",
+        "grants/test_sign_in.py::test_one_wallet_never_has_all_the_slots",
     ],
     "stolen password": ["attacks/test_owners.py::test_browser_of_a_thief_after_a_new_password"],
     "passwords of the demo wallets": ["cli/test_server.py::test_serve_demo_is_for_this_machine_alone"],

@@ -18,6 +18,7 @@ from payres.clock import SECOND, MovableClock
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.rates import RatesWorker, fetch_rates
+from payres.operator.assets import deposit_liquidity
 from payres.store import assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
@@ -326,6 +327,7 @@ def test_server_quotes_at_the_rates_of_the_service_while_they_are_fresh(
             assets.ensure_asset(connection, code, 2)
     with run_instance(tmp_path / "payres.db", rates_url=exchange) as instance:
         instance.create_wallet("dora", asset="EUR")
+        instance.write(lambda work: deposit_liquidity(work, "EUR", 2, "9.20"))
         for _ in range(10_000):
             if instance.read(assets.list_rates):
                 break

@@ -175,14 +175,14 @@ async def test_sign_ins_beyond_the_queue_are_told_to_come_back_and_not_counted(h
             await guard.check_password(wallet(99), "right", NOW, late)
         assert (error_response(caught.value).status, error_response(caught.value).code) == (503, "unavailable")
         assert error_response(caught.value).headers == {"Retry-After": "5"}
-    if not known:  # who is known still finds a place
+    if not known:  # who is known can still queue
         checks += sign_ins(guard, [100], known=True)
     hashing.release(200)
     assert set(await asyncio.gather(*checks)) == {200}
     assert await status_of(guard, "right", NOW, 99, late) == 200, "no attempt was used up"
 
 
-async def test_one_wallet_never_has_all_the_places(hashing: Hashing) -> None:
+async def test_one_wallet_never_has_all_the_slots(hashing: Hashing) -> None:
     guard = SignInGuard()
     browsers = [Guesser("a", b"%d" % number) for number in range(10)]
     checks = [asyncio.create_task(status_of(guard, "right", NOW, 1, browser)) for browser in browsers]
