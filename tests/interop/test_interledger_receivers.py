@@ -64,6 +64,16 @@ class Case(msgspec.Struct):
         self.payment = self.node.instance.client.create_outgoing_payment(self.wallet, self.quote["id"])
         return self
 
+    def pay_in_time(self) -> "Case":
+        """Pays; time passes whenever nothing else does, since packets that were lost have to expire first."""
+        self.pay()
+        requests = 0
+        while self.node.outgoing(self.payment["id"]).state == "sending":
+            if requests == (requests := self.receiver.total()["requests"]):
+                self.node.instance.clock.advance(30)
+            time.sleep(0.25)
+        return self
+
     def ended(self, state: str) -> OutgoingRecord:
         """The payment, which has ended in that state; nothing of it is left reserved, and the books are in order."""
         ended = self.node.ended(self.payment)
@@ -156,7 +166,7 @@ def test_passing_trouble(begin: Begin, version: str, trouble: Json, seed: int) -
     case = begin(version, wanted=10_000, maxPacket=600, seed=seed).ask()
     case.receiver.change(**trouble)
     before = case.receiver.total()["requests"]
-    ended = case.pay().check_totals()
+    ended = case.pay_in_time().check_totals()
     assert (ended.sent, ended.delivered, case.peer.packets_sent) == (10_000, 10_000, 17)
     repeated = case.receiver.total()["requests"] - before - 17 - 1  # one closes the connection
     assert repeated > 0 or "latency" in trouble
@@ -216,27 +226,19 @@ def test_rate_that_moves_a_little(begin: Begin, version: str) -> None:
 
 @BOTH
 @pytest.mark.parametrize("kind", ["debitAmount", "incomingAmount"])
-def test_lost_answers_cost_no_more_than_the_debit_amount(begin: Begin, version: str, kind: str) -> None:
+def test_lost_answers_cost_nothing_where_they_are_not_repeated(begin: Begin, version: str, kind: str) -> None:
     wanted = 10_000 if kind == "incomingAmount" else None
     case = begin(version, wanted, maxPacket=400, seed=7).ask(**({} if wanted else {"debitAmount": amount(10_000)}))
     case.receiver.change(drop=0.2)
-    ended = case.pay().ended("completed")
-    received = case.receiver.total()["received"]
-    assert ended.delivered < 10_000 <= received <= ended.sent
-    assert case.peer.balance == ended.delivered < ended.sent  # without a fulfillment, a peer has no claim
+    ended = case.pay_in_time().check_totals()
+    assert (ended.sent, ended.delivered) == (10_000, 10_000)
+    assert case.peer.last_error is not None
 
 
 @BOTH
 def test_lost_answers_are_asked_for_again(begin: Begin, version: str) -> None:
     case = begin(version, wanted=10_000, maxPacket=400, seed=3, repeats=True).ask()
     case.receiver.change(drop=0.2)
-    case.pay()
-    requests = 0
-    while case.node.outgoing(case.payment["id"]).state == "sending":
-        # Whatever is still under way when no more packets come is lost; its peer is asked once it has expired.
-        if requests == (requests := case.receiver.total()["requests"]):
-            case.node.instance.clock.advance(25)
-        time.sleep(0.25)
-    ended = case.check_totals()
+    ended = case.pay_in_time().check_totals()
     assert (ended.sent, ended.delivered) == (10_000, 10_000)
     assert case.peer.last_error is not None
