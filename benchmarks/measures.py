@@ -19,10 +19,18 @@ from benchmarks.signed import creations, lists, reads
 T = TypeVar("T")
 Side = Literal["payres", "bare", "grown"]
 Replayed = Literal["read", "create", "list"]
-Measure = Replayed | Literal["packet", "pay", "remote", "start", "memory"]
+# What is measured in each replay besides requests per second: processor time, and how late the slowest answers are.
+Beside = Literal["read processor", "create processor", "list processor", "read tail", "create tail", "list tail"]
+Measure = Replayed | Beside | Literal["packet", "pay", "pay processor", "remote", "start", "memory"]
 
 FEW_PAYMENTS = 2000
 REPLAYED: Sequence[Replayed] = ("read", "create", "list")
+PROCESSOR: Mapping[Replayed, Beside] = {
+    "read": "read processor",
+    "create": "create processor",
+    "list": "list processor",
+}
+TAIL: Mapping[Replayed, Beside] = {"read": "read tail", "create": "create tail", "list": "list tail"}
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -57,7 +65,7 @@ class Subject(msgspec.Struct, frozen=True):
         return running(command(str(self.database), port), port, self.database.with_suffix(".log"))
 
 
-# One figure for each round: requests or payments per second, seconds, or megabytes.
+# One figure for each round: requests or payments per second, seconds, microseconds, megabytes, or a ratio.
 Figures = Mapping[tuple[Measure, Side], Sequence[float]]
 
 
@@ -122,12 +130,21 @@ def _measure_throughput(
     for kind in REPLAYED:
         for subject, server in servers:
             if (kind, subject.side) != ("list", "bare"):
-                figures[kind, subject.side].append(replay(server.port, subject.requests[kind], seconds).per_second)
+                before = server.processor_seconds()
+                found = replay(server.port, subject.requests[kind], seconds)
+                used = (server.processor_seconds() - before) / found.requests * 1e6
+                figures[kind, subject.side].append(found.per_second)
+                figures[PROCESSOR[kind], subject.side].append(used)
+                figures[TAIL[kind], subject.side].append(found.slowest_hundredth / found.median)
     for subject, server in servers:
         figures["packet", subject.side].append(_packets_per_second(subject, server, seconds))
     for subject, server in servers:
         if subject.side != "bare":
-            figures["pay", subject.side].append(payments_per_second(subject.population, server.port, seconds))
+            before = server.processor_seconds()
+            paid = payments_per_second(subject.population, server.port, seconds)
+            used = (server.processor_seconds() - before) / (paid * seconds) * 1e6
+            figures["pay", subject.side].append(paid)
+            figures["pay processor", subject.side].append(used)
 
 
 def _packets_per_second(subject: Subject, server: Server, seconds: int) -> float:

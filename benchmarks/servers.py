@@ -26,6 +26,11 @@ class Server(msgspec.Struct, frozen=True):
     port: int
     start_seconds: float
 
+    def processor_seconds(self) -> float:
+        """What all its threads have used so far, user and system together."""
+        fields = Path(f"/proc/{self.process_id}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self) -> float:
         """Resident memory in megabytes (10^6 bytes), shared libraries included."""
         lines = Path(f"/proc/{self.process_id}/smaps_rollup").read_text().splitlines()

@@ -71,6 +71,13 @@ def free_balance(account: AccountRecord) -> int:
     return account.balance - account.held - account.floor
 
 
+def check_free(work: Work, account_id: int, amount: int) -> None:
+    """Raises NotEnough when the account could not give this amount now."""
+    account = _sound_account(work, account_id)
+    if free_balance(account) < amount:
+        raise NotEnough(account, free_balance(account))
+
+
 def set_floor(work: Work, account_id: int, floor: int) -> None:
     """Sets how far the account may fall. Raises NotEnough when it is below that already."""
     account = accounts.account_by_id(work, account_id)
@@ -189,10 +196,8 @@ def _move(work: Work, source: AccountRecord, target: AccountRecord, amount: int,
         raise LedgerBroken(f"accounts {source.id} and {target.id} cannot be the two sides of one transfer")
     if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
         raise InvalidAmount(f"The account cannot hold more than {MAX_LEDGER} minor units")
-    accounts.change_account(work, source.id, -amount, -from_held)
-    accounts.change_account(work, target.id, amount, 0)
-    source_after = _sound_account(work, source.id)
-    target_after = _sound_account(work, target.id)
+    source_after = _sound(accounts.change_account(work, source.id, -amount, -from_held))
+    target_after = _sound(accounts.change_account(work, target.id, amount, 0))
     if (
         source_after.balance != source.balance - amount
         or source_after.held != source.held - from_held
@@ -204,8 +209,11 @@ def _move(work: Work, source: AccountRecord, target: AccountRecord, amount: int,
 
 
 def _sound_account(work: Work, account_id: int) -> AccountRecord:
+    return _sound(accounts.account_by_id(work, account_id))
+
+
+def _sound(account: AccountRecord) -> AccountRecord:
     """The account. Raises LedgerBroken when no movement can have left it like this."""
-    account = accounts.account_by_id(work, account_id)
     floor, free = account.floor, account.balance - account.held
     if account.held < 0 or (free < floor if floor is not None else account.kind != "external"):
         raise LedgerBroken(f"{_shown(account)} is not what any movement leaves behind")

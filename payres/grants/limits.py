@@ -29,24 +29,26 @@ class Spent(msgspec.Struct, frozen=True):
     receive_asset: Asset
 
 
-def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms) -> int:
-    """The start of the window that the payment counts in. Raises LimitExceeded, naming the limit."""
+def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms) -> tuple[int, Spent]:
+    """The start of the window that the payment counts in, and what was spent in it. Raises LimitExceeded, naming the
+    limit."""
+    asset = terms.asset
+    nothing = Spent(0, 0, asset)
     if limits is None:
-        return NO_INTERVAL
+        return NO_INTERVAL, spent_in_window(work, grant_id, NO_INTERVAL, asset) or nothing
     if limits.receiver and canonical(limits.receiver) != canonical(terms.receiver):
         raise _exceeded("receiver", "The grant allows payments to another receiver only")
     window = current_window(limits, work.now)
     if window is None:
         raise _exceeded("interval", "The grant's interval has no window open now")
-    asset = terms.asset
-    spent = spent_in_window(work, grant_id, window, asset)
+    spent = spent_in_window(work, grant_id, window, asset) or nothing
     if limits.debit_amount:
-        _check_amount("debitAmount", limits.debit_amount, spent.debit if spent else 0, terms.debit)
+        _check_amount("debitAmount", limits.debit_amount, spent.debit, terms.debit)
     if limits.receive_amount:
         if limits.receive_amount.asset != asset:
             raise _exceeded("receiveAmount", "The grant's receiveAmount is in another asset than the receiver's")
-        _check_amount("receiveAmount", limits.receive_amount, spent.receive if spent else 0, terms.receive)
-    return window
+        _check_amount("receiveAmount", limits.receive_amount, spent.receive, terms.receive)
+    return window, spent
 
 
 def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:

@@ -9,11 +9,11 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, WrongState
 from payres.grants.access import Caller
-from payres.grants.limits import Spent, check_limits, spent_in_window
+from payres.grants.limits import Spent, check_limits
 from payres.ledger import NotEnough
 from payres.payments.incoming import fits
 from payres.payments.pricing import local_terms, short_of_liquidity
-from payres.payments.receivers import open_receiver
+from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.payments.settlement import pay_locally
 from payres.store import grants, outgoing, quotes
 from payres.store.outgoing import OutgoingRecord
@@ -40,14 +40,15 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     for a quote that was used before. Specification 4.3.
     """
     wallet = active_wallet(work, asked.wallet_address)
-    terms = _terms(work, wallet, caller, asked, offer)
+    terms, receiver = _terms(work, wallet, caller, asked, offer)
     _check_movable(terms)
     limits = caller.limits(asked.wallet_address)
-    window = check_limits(work, caller.grant_id, limits, terms)
+    window, before = check_limits(work, caller.grant_id, limits, terms)
     if terms.sends_all and limits is not None and limits.receive_amount:
         # Where the grant limits what is received, sending stops at what was quoted.
         terms = msgspec.structs.replace(terms, sends_all=False)
-    is_local = terms.incoming_payment_id is not None
+    _check_funds(work, wallet, terms)
+    is_local = receiver is not None
     payment = OutgoingRecord(
         id=work.new_id(),
         wallet_address_id=wallet.id,
@@ -65,31 +66,34 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         ended_at=work.now if is_local else None,
     )
     outgoing.insert_outgoing(work, payment)
-    spent = _count_spending(work, payment, terms)
+    spent = _count_spending(work, payment, before)
     try:
-        if is_local:
-            pay_locally(work, wallet, payment)
+        if receiver is not None:
+            pay_locally(work, wallet, payment, receiver.payment, receiver.wallet)
         else:
             ledger.hold(work, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment.id)
-    except NotEnough as lack:
-        raise _insufficient(lack, payment) from lack
+    except NotEnough as lack:  # of liquidity
+        raise short_of_liquidity(terms.receive, terms.asset) from lack
     return Created(wallet, payment, spent)
 
 
 def _terms(
     work: Work, wallet: WalletRecord, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None
-) -> Terms:
+) -> tuple[Terms, LocalReceiver | None]:
+    """What is to be paid, and the receiver if it is here."""
     if asked.quote_id and not (asked.incoming_payment or asked.debit_amount):
         return _quoted_terms(work, wallet, caller, asked.quote_id)
     if asked.quote_id or not (asked.incoming_payment and asked.debit_amount):
         raise InvalidRequest("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
     if offer is not None:
-        return offer.terms
+        return offer.terms, None
     receiver = open_receiver(work, asked.incoming_payment, "incomingPayment")
-    return local_terms(work, wallet, receiver, asked.debit_amount, None)
+    return local_terms(work, wallet, receiver, asked.debit_amount, None), receiver
 
 
-def _quoted_terms(work: Work, wallet: WalletRecord, caller: Caller, quote_url: str) -> Terms:
+def _quoted_terms(
+    work: Work, wallet: WalletRecord, caller: Caller, quote_url: str
+) -> tuple[Terms, LocalReceiver | None]:
     quote_id = work.urls.resource_id("quotes", quote_url)
     quote = quotes.find_quote(work, quote_id) if quote_id else None
     if quote is None or quote.client_id != caller.client_id or quote.wallet_address_id != wallet.id:
@@ -98,23 +102,23 @@ def _quoted_terms(work: Work, wallet: WalletRecord, caller: Caller, quote_url: s
         raise WrongState("The quote has been used; ask for a new one", field="quoteId")
     if work.now >= quote.expires_at:
         raise InvalidQuote("The quote has expired; ask for a new one", field="quoteId")
-    if quote.terms.incoming_payment_id is not None:
-        receiver = open_receiver(work, quote.terms.receiver, "receiver")
-        if not fits(receiver.remaining, quote.terms.receive):
-            sentence = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
-            raise InvalidQuote(sentence, field="quoteId")
-    return quote.terms
+    if quote.terms.incoming_payment_id is None:
+        return quote.terms, None
+    receiver = open_receiver(work, quote.terms.receiver, "receiver")
+    if not fits(receiver.remaining, quote.terms.receive):
+        sentence = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
+        raise InvalidQuote(sentence, field="quoteId")
+    return quote.terms, receiver
 
 
 def _quote_id(work: Work, asked: OutgoingPaymentRequest) -> str | None:
     return work.urls.resource_id("quotes", asked.quote_id) if asked.quote_id else None
 
 
-def _count_spending(work: Work, payment: OutgoingRecord, terms: Terms) -> Spent:
+def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent:
     """Adds the payment to what its grant has spent in the window, limits or none; returns the sums."""
-    grant_id, window, asset = payment.grant_id, payment.window_start, terms.asset
+    grant_id, window, terms, asset = payment.grant_id, payment.window_start, payment.terms, payment.terms.asset
     assert grant_id is not None
-    before = spent_in_window(work, grant_id, window, asset) or Spent(0, 0, asset)
     spent = Spent(before.debit + terms.debit, before.receive + terms.receive, asset)
     if max(spent.debit, spent.receive) > MAX_LEDGER:
         raise InvalidAmount(f"One grant counts at most {MAX_LEDGER} minor units; ask for a new grant")
@@ -127,8 +131,10 @@ def _check_movable(terms: Terms) -> None:
         raise InvalidAmount(f"The ledger moves at most {MAX_LEDGER} minor units at once")
 
 
-def _insufficient(lack: NotEnough, payment: OutgoingRecord) -> InsufficientFunds:
-    if lack.account.kind == "wallet":
-        sentence = f"The wallet does not have the {payment.terms.debit} that the payment needs"
-        return InsufficientFunds(sentence, reason="wallet", needed=str(payment.terms.debit))
-    return short_of_liquidity(payment.terms.receive, payment.terms.asset)
+def _check_funds(work: Work, wallet: WalletRecord, terms: Terms) -> None:
+    """Before anything is written, so that a refusal costs the units beside it nothing."""
+    try:
+        ledger.check_free(work, wallet.account_id, terms.debit)
+    except NotEnough as lack:
+        sentence = f"The wallet does not have the {terms.debit} that the payment needs"
+        raise InsufficientFunds(sentence, reason="wallet", needed=str(terms.debit)) from lack

@@ -12,6 +12,7 @@ from payres.payments.incoming import credit, fits
 from payres.store import accounts, grants, incoming, outgoing, wallets
 from payres.store.accounts import HoldRecord
 from payres.store.fail_stop import RowMissing
+from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.units import savepoint
@@ -19,16 +20,14 @@ from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 
 
-def pay_locally(work: Work, wallet: WalletRecord, payment: OutgoingRecord) -> None:
-    """Moves the fee to the operator and the rest to the receiver, which counts it; through liquidity across assets.
+def pay_locally(
+    work: Work, wallet: WalletRecord, payment: OutgoingRecord, receiver: IncomingRecord, target: WalletRecord
+) -> None:
+    """Moves the fee to the operator and the rest to the receiver in the wallet `target`, which counts it; through
+    liquidity across assets.
 
     Raises NotEnough, InvalidAmount, after which nothing of the unit may stay.
     """
-    assert payment.terms.incoming_payment_id is not None
-    receiver = incoming.find_incoming(work, payment.terms.incoming_payment_id)
-    if receiver is None:
-        raise RowMissing(f"incoming payment {payment.terms.incoming_payment_id} does not exist")
-    target = wallets.wallet_by_id(work, receiver.wallet_address_id)
     cause = {"outgoing_payment_id": payment.id, "incoming_payment_id": receiver.id}
     net = payment.terms.debit - payment.terms.fee
     if payment.terms.fee:
@@ -141,7 +140,8 @@ def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
         return "the incoming payment takes less than this payment would deliver"
     try:
         with savepoint(work):
-            pay_locally(work, wallets.wallet_by_id(work, payment.wallet_address_id), payment)
+            payer = wallets.wallet_by_id(work, payment.wallet_address_id)
+            pay_locally(work, payer, payment, receiver, wallets.wallet_by_id(work, receiver.wallet_address_id))
     except (NotEnough, DomainError) as error:
         return str(error)
     return None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction
 
@@ -31,6 +32,7 @@ class HoldRecord(msgspec.Struct, frozen=True):
 
 
 ACCOUNTS = Table(AccountRecord, "account")
+_CHANGE_ACCOUNT = f"UPDATE account SET balance = balance + ?, held = held + ? WHERE id = ? RETURNING {ACCOUNTS.columns}"
 HOLDS = Table(HoldRecord, "hold")
 
 
@@ -48,11 +50,12 @@ def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None)
     return insert_row(tx, "account", kind=kind, asset_id=asset_id, floor=floor)
 
 
-def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int) -> None:
-    tx.execute(
-        "UPDATE account SET balance = balance + ?, held = held + ? WHERE id = ?",
-        (balance_change, held_change, account_id),
-    )
+def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int) -> AccountRecord:
+    """The account as it is afterwards. Raises RowMissing."""
+    rows = tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id)).fetchall()
+    if not rows:
+        raise RowMissing(f"account {account_id} does not exist")
+    return ACCOUNTS.record(rows[0])
 
 
 def change_floor(tx: Transaction, account_id: int, floor: int) -> None:

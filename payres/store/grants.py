@@ -143,15 +143,17 @@ def add_spending(
     receive: int,
     now: int,
 ) -> None:
-    """Adds to what the grant has spent in the window; negative figures take back."""
-    key = (grant_id, window_start, receive_code, receive_scale)
-    tx.execute(
-        "INSERT INTO grant_spending (grant_id, window_start, receive_code, receive_scale, debit, receive, changed_at)"
-        " VALUES (?, ?, ?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
-        (*key, now),
-    )
-    tx.execute(
+    """Adds to what the grant has spent in the window; negative figures take back what was added before."""
+    values = (debit, receive, now, grant_id, window_start, receive_code, receive_scale)
+    changed = tx.execute(
         "UPDATE grant_spending SET debit = debit + ?, receive = receive + ?, changed_at = ?"
         " WHERE grant_id = ? AND window_start = ? AND receive_code = ? AND receive_scale = ?",
-        (debit, receive, now, *key),
+        values,
     )
+    if changed.rowcount == 0:
+        tx.execute(
+            "INSERT INTO grant_spending"
+            " (debit, receive, changed_at, grant_id, window_start, receive_code, receive_scale)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
