@@ -64,13 +64,15 @@ create table wallet_address (
 ) strict;
 
 -- Public Ed25519 keys of wallet addresses here; x is the base64url of the 32 bytes, as in a JWK. A kid may come back after revocation.
+-- name is the operator's own for it, which clients never see.
 create table wallet_key (
   id integer primary key,
   wallet_address_id integer not null references wallet_address,
   kid text not null,
   x text not null,
   created_at integer not null,
-  revoked_at integer
+  revoked_at integer,
+  name text
 ) strict;
 create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
 create index wallet_key_of_wallet on wallet_key (wallet_address_id);

@@ -65,6 +65,8 @@ MAX_METADATA_BYTES: Final = 4096
 MAX_INTERVAL_LENGTH: Final = 256
 # Characters of an Idempotency-Key, its quotes not counted.
 MAX_IDEMPOTENCY_KEY_LENGTH: Final = 255
+# Characters that a password has at least; a shorter one of an earlier version still signs in.
+MIN_PASSWORD_LENGTH: Final = 8
 # Characters of a password.
 MAX_PASSWORD_LENGTH: Final = 1024
 

@@ -237,6 +237,12 @@ HELD: list[tuple[str, Callable[[int], bool]]] = [
 ]
 
 
+def test_password_has_so_many_characters() -> None:
+    is_taken = holds(lambda size: hash_password("a" * size))
+    least = limits.MIN_PASSWORD_LENGTH
+    assert [is_taken(size) for size in (0, least - 1, least)] == [False, False, True]
+
+
 @pytest.mark.parametrize(("name", "is_taken"), HELD)
 def test_limit_is_taken_and_what_is_above_is_not(name: str, is_taken: Callable[[int], bool]) -> None:
     most = NAMED[name]
@@ -291,7 +297,8 @@ def test_settings_begin_with_the_named_defaults() -> None:
 
 
 def test_every_limit_has_a_test() -> None:
-    here = {name for name, _ in HELD} | {"DEFAULT_BODY_BYTES", "MAX_FORM_BYTES", "MAX_FORM_FIELDS"}
+    here = {name for name, _ in HELD}
+    here |= {"DEFAULT_BODY_BYTES", "MAX_FORM_BYTES", "MAX_FORM_FIELDS", "MIN_PASSWORD_LENGTH"}
     elsewhere = {name for tests in ELSEWHERE.values() for name in tests}
     assert here | elsewhere | PLAIN == NAMED.keys()
     for path, tests in ELSEWHERE.items():

@@ -5,7 +5,7 @@ from typing import IO
 
 import click
 
-from payres.cli.key import read_key
+from payres.cli.key import KeyInput, read_key
 from payres.cli.session import Resource, Session, with_session
 from payres.clock import format_time, parse_time
 from payres.endpoints import find_endpoint
@@ -43,7 +43,12 @@ MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
 
 @click.command()
 @click.argument("file", type=INPUT, default="-")
-@click.option("--jwk", type=INPUT, metavar="FILE", help="The client's public JWK.")
+@click.option(
+    "--jwk",
+    type=KeyInput("rb", lazy=True),
+    metavar="FILE",
+    help="The client's public JWK; or its JSON or base64.",
+)
 @click.option("--pem", type=INPUT, metavar="FILE", help="The client's key in PEM, public or private.")
 @click.option("--kid", metavar="KID", help="The key id, for --pem; a JWK names its own.")
 @click.option("--wallet", metavar="PATH", help="Take all keys of this wallet, which is the client's.")

@@ -1,8 +1,9 @@
 """`payres key`: the public keys that clients' signatures are verified with."""
 
+import io
 import os
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Any
 
 import click
 import msgspec
@@ -18,12 +19,33 @@ from payres.signatures.jwk import (
     generate_private_key,
     jwk_from_pem,
     jwk_from_public_bytes,
+    jwk_json,
     parse_jwk,
     private_pem,
 )
 from payres.store import wallets as wallet_store
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.work import Work
+
+
+class KeyInput(click.File):
+    """A file with a key, - for standard input, or the key itself."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not os.path.exists(value):
+            text = os.fsencode(value)
+            if jwk_json(text).lstrip().startswith(b"{"):
+                return KeyText(text)
+        return super().convert(value, param, ctx)
+
+
+class KeyText(io.BytesIO):
+    """A key of the command line as a file."""
+
+    name = "the command line"
+
+
+NAME_HELP = "What you call the key, such as the app that has it; only you see it."
 
 
 @click.group(cls=Group)
@@ -35,27 +57,35 @@ def key() -> None:
 
 @key.command()
 @click.argument("path")
-@click.option("--jwk", type=click.File("rb"), metavar="FILE", help="A public JWK, - for standard input.")
+@click.option("--jwk", type=KeyInput("rb"), metavar="FILE", help="A public JWK, - for stdin; or its JSON or base64.")
 @click.option("--pem", type=click.File("rb"), metavar="FILE", help="A public or private Ed25519 key in PEM.")
 @click.option("--kid", metavar="KID", help="The key id, for --pem; a JWK names its own.")
+@click.option("--name", metavar="TEXT", help=NAME_HELP)
 @with_session
-def add(session: Session, path: str, jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> None:
-    """Store a client's public key with its wallet. Of a private key in PEM only the public half is kept.
+def add(
+    session: Session, path: str, jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None, name: str | None
+) -> None:
+    """Store a client's public key with its wallet.
+
+    Of a private key in PEM only the public half is kept. A key that is there already stays, with the new
+    name if one is given.
 
     \b
     Examples: payres key add alice --jwk public.jwk
+              payres key add alice --jwk eyJraWQiOiIuLi4 --name "My browser"
               payres key add alice --pem public.pem --kid my-app
     """
     public = read_key(jwk, pem, kid)
-    _change(session, path, lambda work, wallet: keys.add_key(work, wallet, public))
+    _change(session, path, lambda work, wallet: keys.add_key(work, wallet, public, name))
 
 
 @key.command()
 @click.argument("path")
 @click.option("--out", required=True, metavar="FILE", help="Where the private key goes; never an existing file.")
 @click.option("--kid", metavar="KID", help="The key id; one is made up when left out.")
+@click.option("--name", metavar="TEXT", help=NAME_HELP)
 @with_session
-def generate(session: Session, path: str, out: str, kid: str | None) -> None:
+def generate(session: Session, path: str, out: str, kid: str | None, name: str | None) -> None:
     """Make a key pair and store the public half.
 
     The private half is written as PEM, for its owner's eyes only (mode 0600).
@@ -71,7 +101,7 @@ def generate(session: Session, path: str, out: str, kid: str | None) -> None:
         raise InvalidRequest(str(error)) from error
 
     def unit(work: Work, wallet: str) -> KeyRecord:
-        record = keys.add_key(work, wallet, public)
+        record = keys.add_key(work, wallet, public, name)
         _write_private(out, private_pem(private))  # before the commit: no key is stored whose other half was lost
         return record
 
@@ -96,7 +126,7 @@ def list_all(session: Session, path: str, revoked: bool) -> None:
     session.show_list(
         "keys",
         session.read(unit),
-        lambda key: f"{key['kid']}  since {key['createdAt']}{_revocation(key)}",
+        lambda key: f"{key['kid']}  since {key['createdAt']}{_revocation(key)}{_name(key)}",
         "The wallet has no keys; `payres key generate` makes one",
     )
 
@@ -122,7 +152,7 @@ def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> J
         if jwk is not None and pem is None:
             if kid is not None:
                 raise click.UsageError("The JWK names its own kid; leave --kid out, or change the JWK")
-            return parse_jwk(jwk.read())
+            return parse_jwk(jwk_json(jwk.read()))
         if pem is not None and jwk is None:
             if kid is None:
                 raise click.UsageError("A PEM names no kid; give one with --kid, the same that the client signs with")
@@ -143,6 +173,7 @@ def _change(session: Session, path: str, unit: Callable[[Work, str], KeyRecord],
     rows = [
         ("wallet address", resource["walletAddress"]),
         ("key id (kid)", f"{resource['kid']}{_revocation(resource)}"),
+        ("name", resource["name"] or "(none)"),
         ("public key", msgspec.json.encode(resource["jwk"]).decode()),
     ]
     if "privateKey" in resource:
@@ -168,6 +199,7 @@ def _describe(work: Work, wallet: WalletRecord, record: KeyRecord) -> Resource:
     return {
         "walletAddress": work.urls.wallet(wallet.path),
         "kid": record.kid,
+        "name": record.name,
         "jwk": jwk,
         "createdAt": format_time(record.created_at),
         "revokedAt": None if record.revoked_at is None else format_time(record.revoked_at),
@@ -176,3 +208,7 @@ def _describe(work: Work, wallet: WalletRecord, record: KeyRecord) -> Resource:
 
 def _revocation(key: Resource) -> str:
     return f", revoked {key['revokedAt']}" if key["revokedAt"] else ""
+
+
+def _name(key: Resource) -> str:
+    return f", {key['name']}" if key["name"] else ""

@@ -176,7 +176,7 @@ def doubts(session: Session, name: str) -> None:
     """List packets to a peer whose outcome is unknown.
 
     The peer did not answer and nothing proves what became of them. Their payers have the money back.
-    `payres peer resolve` books what the peer can show.
+    `payres peer resolve` records what the peer can show.
 
     \b
     Example: payres peer doubts first-bank
@@ -199,7 +199,7 @@ def doubts(session: Session, name: str) -> None:
 @click.option("--returned", "outcome", flag_value="returned", help="It did not arrive: nothing is owed.")
 @with_session
 def resolve(session: Session, packet: str, outcome: str | None) -> None:
-    """Book what became of a packet of unknown outcome.
+    """Record what became of a packet of unknown outcome.
 
     PACKET is its id in `payres peer doubts`. The payer has the money back, so what was delivered is owed to the peer
     out of your liquidity.
@@ -214,7 +214,9 @@ def resolve(session: Session, packet: str, outcome: str | None) -> None:
         return _describe_packet(unresolved_packets.resolve(work, packet, delivered=outcome == "delivered"))
 
     resource = {**session.write(unit), "outcome": outcome}
-    session.show(resource, f"Packet {packet} with {resource['amount']} {resource['assetCode']} is booked as {outcome}")
+    session.show(
+        resource, f"Packet {packet} with {resource['amount']} {resource['assetCode']} is recorded as {outcome}"
+    )
 
 
 @peer.command()

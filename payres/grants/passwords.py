@@ -3,7 +3,7 @@
 import unicodedata
 
 from payres.errors import InvalidRequest
-from payres.limits import MAX_PASSWORD_LENGTH
+from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.store.wallets import WalletRecord
 
 
@@ -12,8 +12,9 @@ def hash_password(password: str) -> str:
     from argon2 import PasswordHasher  # not above: loading it costs more than most commands take altogether
 
     encoded = _encoded(password)
-    if encoded is None or not 1 <= len(password) <= MAX_PASSWORD_LENGTH:
-        raise InvalidRequest(f"A password has 1 to {MAX_PASSWORD_LENGTH} characters of Unicode", field="password")
+    if encoded is None or len(encoded.decode()) < MIN_PASSWORD_LENGTH or len(password) > MAX_PASSWORD_LENGTH:
+        sentence = f"A password has {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH} characters of Unicode"
+        raise InvalidRequest(sentence, field="password")
     return PasswordHasher().hash(encoded)
 
 

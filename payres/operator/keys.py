@@ -1,26 +1,37 @@
 """Public keys of wallet addresses here: which signatures of their clients count."""
 
+import msgspec
+
 from payres.errors import NotFound, WrongState
-from payres.operator.wallets import require_wallet
+from payres.operator.wallets import check_name, require_wallet
 from payres.signatures.jwk import JWK
 from payres.store import wallets
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.work import Work
 
 
-def add_key(work: Work, path: str, jwk: JWK) -> KeyRecord:
+def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyRecord:
     """Stores a public key of the wallet; it is served in jwks.json and good for signatures from now on.
 
-    Raises NotFound, WrongState when the wallet has a valid key under this kid.
+    `name` is the operator's own for it. A key that is there already stays, and takes the name if one is given. Raises
+    NotFound, InvalidRequest for the name, WrongState when the wallet has another valid key under this kid.
     """
+    if name is not None:
+        check_name(name, "key's")
     wallet = require_wallet(work, path)
-    if _find_key(work, wallet, jwk.kid) is not None:
+    found = _find_key(work, wallet, jwk.kid)
+    if found is None:
+        wallets.insert_key(work, wallet.id, jwk.kid, jwk.x, name, work.now)
+        return KeyRecord(jwk.kid, jwk.x, work.now, None, name)
+    if found.x != jwk.x:
         raise WrongState(
             f"The wallet {wallet.path} has a valid key {jwk.kid}; revoke it first or choose another kid",
             kid=jwk.kid,
         )
-    wallets.insert_key(work, wallet.id, jwk.kid, jwk.x, work.now)
-    return KeyRecord(jwk.kid, jwk.x, work.now, None)
+    if name is None:
+        return found
+    wallets.set_key_name(work, wallet.id, jwk.kid, name)
+    return msgspec.structs.replace(found, name=name)
 
 
 def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
@@ -30,7 +41,7 @@ def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
     if key is None:
         raise NotFound(f"The wallet {wallet.path} has no valid key {kid}; `payres key list {wallet.path}` shows all")
     wallets.revoke_key(work, wallet.id, kid, work.now)
-    return KeyRecord(key.kid, key.x, key.created_at, work.now)
+    return msgspec.structs.replace(key, revoked_at=work.now)
 
 
 def _find_key(work: Work, wallet: WalletRecord, kid: str) -> KeyRecord | None:

@@ -37,7 +37,7 @@ def list_unresolved(work: Work, name: str) -> Sequence[UnresolvedPacket]:
 
 
 def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
-    """Books a packet as delivered, so that the peer is owed its amount, or as returned; gives it as it was.
+    """Records a packet as delivered, so that the peer is owed its amount, or as returned; gives it as it was.
 
     Raises NotFound, WrongState for a packet whose outcome is known or is still being found out, InsufficientFunds.
     """

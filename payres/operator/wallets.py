@@ -27,7 +27,7 @@ def create_wallet(
     """
     clean = new_wallet_path(path)
     if public_name is not None:
-        _check_name(public_name)
+        check_name(public_name, "public")
     if wallets.find_wallet(work, clean) is not None:
         raise WrongState(f"There is a wallet {clean} already; choose another path", path=clean)
     asset = open_asset(work, asset_code, scale)
@@ -73,7 +73,7 @@ def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
     """Gives the wallet another public name, or none. Raises NotFound, InvalidRequest."""
     wallet = require_wallet(work, path)
     if public_name is not None:
-        _check_name(public_name)
+        check_name(public_name, "public")
     wallets.set_public_name(work, wallet.id, public_name)
     return require_wallet(work, path)
 
@@ -108,12 +108,13 @@ def unlock(work: Work, path: str) -> WalletRecord:
     return require_wallet(work, path)
 
 
+def check_name(name: str, kind: str) -> None:
+    """Raises InvalidRequest for what is no name of this kind."""
+    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
+
+
 def _change_state(work: Work, path: str, state: str) -> WalletRecord:
     wallet = require_wallet(work, path)
     wallets.set_state(work, wallet.id, state)
     return require_wallet(work, path)
-
-
-def _check_name(name: str) -> None:
-    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise InvalidRequest(f"A public name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")

@@ -2,6 +2,8 @@
 
 import hashlib
 import re
+from base64 import b64decode
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,6 +29,8 @@ _KID = re.compile(rf"[\x20-\x7e]{{1,{MAX_KEYID_LENGTH}}}")
 # 32 bytes in base64url without padding. The last character carries two unused bits, which must be zero: otherwise one
 # key would have four spellings, and four thumbprints.
 _X = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
+# base64url to base64.
+_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _ONLY: Final = {"kty": "OKP", "crv": "Ed25519", "alg": "EdDSA"}
 
 
@@ -74,6 +78,16 @@ def parse_jwk(data: bytes | str | dict[str, Any]) -> JWK:
         raise ValueError("Not an Ed25519 public JWK: the JSON is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"Not an Ed25519 public JWK: {error}") from None
+
+
+def jwk_json(text: bytes) -> bytes:
+    """Return the JSON in a key as people pass it on: itself, or base64 of it with either alphabet; else the text."""
+    encoded = b"".join(text.split()).translate(_STANDARD).rstrip(b"=")
+    with suppress(ValueError):
+        decoded = b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+        if decoded.lstrip().startswith(b"{"):
+            return decoded
+    return text
 
 
 def encode_jwk(jwk: JWK) -> str:

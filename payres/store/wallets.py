@@ -38,12 +38,13 @@ class WalletRecord(msgspec.Struct, frozen=True):
 
 
 class KeyRecord(msgspec.Struct, frozen=True):
-    """A public key of a wallet address; x is base64url as in its JWK."""
+    """A public key of a wallet address; x is base64url as in its JWK, name is the operator's for it."""
 
     kid: str
     x: str
     created_at: int
     revoked_at: int | None
+    name: str | None
 
 
 WALLETS = Table(
@@ -136,8 +137,16 @@ def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequenc
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
 
 
-def insert_key(tx: Transaction, wallet_id: int, kid: str, x: str, now: int) -> None:
-    insert_row(tx, "wallet_key", wallet_address_id=wallet_id, kid=kid, x=x, created_at=now)
+def insert_key(tx: Transaction, wallet_id: int, kid: str, x: str, name: str | None, now: int) -> None:
+    insert_row(tx, "wallet_key", wallet_address_id=wallet_id, kid=kid, x=x, name=name, created_at=now)
+
+
+def set_key_name(tx: Transaction, wallet_id: int, kid: str, name: str | None) -> None:
+    """Names the valid key under this kid."""
+    tx.execute(
+        "UPDATE wallet_key SET name = ? WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL",
+        (name, wallet_id, kid),
+    )
 
 
 def revoke_key(tx: Transaction, wallet_id: int, kid: str, now: int) -> bool:

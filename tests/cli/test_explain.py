@@ -1,6 +1,7 @@
 import json
 import re
 import socket
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,12 @@ def test_encoded_body_that_the_server_does_not_take_is_told(payres: Command, fil
         told = json.loads(explain(payres, "request.txt", "--jwk", "app.jwk", "--json").stdout)
         assert told["reason"] == reason
         assert {"name": "content-encoding", "value": coding} in told["headers"]
+
+
+def test_key_may_be_given_itself(payres: Command, files: Path) -> None:
+    text = (files / "app.jwk").read_bytes()
+    for given in (text.decode(), b64encode(text).decode()):
+        assert explain(payres, "request.txt", "--jwk", given).exit_code == 0
 
 
 @pytest.mark.usefixtures("files")

@@ -1,5 +1,6 @@
 import json
 import stat
+from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,9 +80,82 @@ def test_add_takes_a_jwk_and_a_pem(payres: Command, as_json: Json, database: Pat
     assert "app2  since " in payres("key", "list", "alice").stdout
 
 
+def as_base64(text: bytes) -> bytes:
+    """As the Web Monetization extension shows its key: btoa(JSON.stringify(jwk))."""
+    return b64encode(text)
+
+
+WRITTEN: dict[str, Callable[[bytes], bytes]] = {
+    "JSON": bytes,
+    "JSON in lines": lambda text: b"\n  " + text.replace(b",", b",\n  ") + b"\n",
+    "base64": as_base64,
+    "base64 with a line end": lambda text: as_base64(text) + b"\n",
+    "base64 in lines": encodebytes,
+    "base64 without padding": lambda text: as_base64(text).rstrip(b"="),
+    "base64url": urlsafe_b64encode,
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
+@pytest.mark.usefixtures("alice")
+def test_add_takes_a_jwk_as_people_pass_it_on(
+    payres: Command, as_json: Json, database: Path, written: Callable[[bytes], bytes]
+) -> None:
+    x = jwk_from_pem("app", private_pem(generate_private_key())).x
+    for number, given in enumerate(("file", "-", "itself")):
+        # The kid makes the base64 have each length of padding, and characters of only one of the two alphabets.
+        jwk = {"kid": f"app>>>???{'~' * number}", "kty": "OKP", "crv": "Ed25519", "x": x, "alg": "EdDSA"}
+        text = written(json.dumps(jwk, separators=(",", ":")).encode()).decode()
+        (database.parent / "file").write_text(text)
+        result = payres("key", "add", "alice", "--jwk", text if given == "itself" else given, "--json", input=text)
+        assert result.exit_code == 0, result.stderr
+        added = json.loads(result.stdout)
+        assert (added["kid"], added["jwk"]["x"]) == (jwk["kid"], x)
+    assert len(as_json("key", "list", "alice")["keys"]) == 3
+
+
+@pytest.mark.usefixtures("alice")
+def test_key_has_a_name_that_only_the_operator_sees(payres: Command, as_json: Json, tx: Transaction) -> None:
+    text = json.dumps({"kid": "app", "kty": "OKP", "crv": "Ed25519", "x": "A" * 43})
+    add = ("key", "add", "alice", "--jwk", text)
+    first = as_json(*add)
+    assert first["name"] is None
+    assert as_json(*add) == first
+    named = as_json(*add, "--name", "Firefox")
+    assert named == first | {"name": "Firefox"}
+    assert as_json(*add) == named
+    assert "Firefox" not in json.dumps(named["jwk"])
+    assert payres("key", "list", "alice").stdout.endswith(", Firefox\n")
+    assert as_json(*add, "--name", "Chromium")["name"] == "Chromium"
+    other = as_json("key", "generate", "alice", "--out", "private.pem", "--kid", "other", "--name", "Shop")
+    assert [key["name"] for key in as_json("key", "list", "alice")["keys"]] == ["Chromium", other["name"]]
+    for name in ("", "two\nlines", "x" * 201):
+        result = payres(*add, "--name", name)
+        assert (result.exit_code, result.stderr) == (1, "Error: A key's name has 1 to 200 printable characters\n")
+    revoked = as_json("key", "revoke", "alice", "app")
+    assert revoked["name"] == "Chromium"
+    assert as_json(*add)["name"] is None
+    assert [key["name"] for key in as_json("key", "list", "alice", "--revoked")["keys"]] == ["Chromium", "Shop", None]
+
+
+@pytest.mark.usefixtures("alice")
+def test_add_of_another_key_under_the_same_kid_is_refused(payres: Command, as_json: Json) -> None:
+    def text(x: str) -> str:
+        return json.dumps({"kid": "app", "kty": "OKP", "crv": "Ed25519", "x": x})
+
+    first = as_json("key", "add", "alice", "--jwk", text("A" * 43), "--name", "mine")
+    result = payres("key", "add", "alice", "--jwk", text("B" * 42 + "A"), "--name", "other")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "has a valid key app" in result.stderr
+    [stored] = as_json("key", "list", "alice")["keys"]
+    assert stored == first
+
+
 @pytest.mark.parametrize(
     ("options", "status", "sentence"),
     [
+        (["--jwk", "bm90IGEga2V5"], 2, "bm90IGEga2V5"),
+        (["--jwk", b64encode(b'{"kid": "app"}').decode()], 1, "The key cannot be used"),
         (["--jwk", "key.jwk", "--kid", "app"], 2, "leave --kid out"),
         (["--pem", "key.pem"], 2, "give one with --kid"),
         ([], 2, "--jwk FILE, or --pem FILE"),
@@ -107,10 +181,12 @@ def test_add_refuses_a_private_jwk_without_repeating_it(payres: Command, databas
     (database.parent / "key.jwk").write_text(
         '{"kid": "app", "kty": "OKP", "crv": "Ed25519", "x": "' + "A" * 43 + '", "d": "hush"}'
     )
-    result = payres("key", "add", "alice", "--jwk", "key.jwk")
-    assert result.exit_code == 1
-    assert "private member" in result.stderr
-    assert "hush" not in result.output
+    text = (database.parent / "key.jwk").read_text()
+    for given in ("key.jwk", text, b64encode(text.encode()).decode()):
+        result = payres("key", "add", "alice", "--jwk", given)
+        assert result.exit_code == 1
+        assert "private member" in result.stderr
+        assert "hush" not in result.output
 
 
 @pytest.mark.usefixtures("alice")

@@ -161,11 +161,11 @@ def test_deactivate_and_activate(payres: Command, as_json: Json) -> None:
 
 def test_password_is_asked_for_on_standard_error(payres: Command, database: Path) -> None:
     payres(*CREATE)
-    result = payres("wallet", "password", "alice", "--json", input="secret\nsecret\n")
+    result = payres("wallet", "password", "alice", "--json", input="secret words\nsecret words\n")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["canSignIn"] is True
     assert "secret" not in result.output
-    assert signs_in(database, "secret")
+    assert signs_in(database, "secret words")
 
 
 def test_password_cannot_be_asked_for_without_a_terminal(payres: Command, database: Path) -> None:
@@ -198,8 +198,8 @@ def test_password_cannot_be_asked_for_without_a_terminal(payres: Command, databa
         ("correct horse", "correct horse"),
         ("correct horse\r\n", "correct horse"),
         (" correct horse \n", " correct horse "),
-        ("pâté 🔑\n", "pâté 🔑"),
-        ("first\nsecond\n", "first"),
+        ("un pâté 🔑\n", "un pâté 🔑"),
+        ("first line\nsecond line\n", "first line"),
     ],
 )
 def test_password_comes_from_a_line_of_a_file_or_of_standard_input(
@@ -246,9 +246,10 @@ def test_create_reads_a_password_from_standard_input(payres: Command, database: 
     ("content", "exit_code", "sentence"),
     [
         (None, 2, "'password'"),
-        (b"", 1, "A password has 1 to 1024 characters"),
-        (b"\nsecret\n", 1, "A password has 1 to 1024 characters"),
-        (b"s" * 1025 + b"\n", 1, "A password has 1 to 1024 characters"),
+        (b"secret!\nsecret words\n", 1, "A password has 8 to 1024 characters"),
+        (b"", 1, "A password has 8 to 1024 characters"),
+        (b"\nsecret\n", 1, "A password has 8 to 1024 characters"),
+        (b"s" * 1025 + b"\n", 1, "A password has 8 to 1024 characters"),
         (b"secret\xff\n", 1, "The file with the password is not text in UTF-8"),
     ],
 )
@@ -265,6 +266,15 @@ def test_password_file_is_refused_in_one_sentence(
         assert "secret" not in result.stderr
         assert as_json("wallet", "list") == {"wallets": []} or not as_json("wallet", "show", "alice")["canSignIn"]
         payres(*CREATE)
+
+
+def test_password_on_the_command_line_has_eight_characters_too(payres: Command, as_json: Json) -> None:
+    payres("init")
+    result = payres(*CREATE, "--password", "seven77")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: A password has 8 to 1024 characters of Unicode\n"
+    assert as_json("wallet", "list") == {"wallets": []}
+    assert payres(*CREATE, "--password", "eight888").exit_code == 0
 
 
 def test_create_takes_one_password_only(payres: Command, database: Path) -> None:

@@ -42,6 +42,14 @@ def test_add_key_refuses_the_kid_of_a_valid_key(tx: Work) -> None:
     assert (shown.status, shown.code) == (409, "wrong_state")
 
 
+def test_add_key_again_changes_nothing_but_the_name(tx: Work) -> None:
+    first = keys.add_key(tx, "alice", public_key("app"), "Firefox")
+    assert keys.add_key(work_at(tx, NOW + 1), "alice", public_key("app")) == first
+    assert keys.add_key(work_at(tx, NOW + 2), "alice", public_key("app"), "Chromium").created_at == NOW
+    wallet = wallets.require_wallet(tx, "alice")
+    assert [(key.name, key.created_at) for key in wallet_store.list_keys(tx, wallet.id)] == [("Chromium", NOW)]
+
+
 def test_revoked_kid_may_come_back_with_another_key(tx: Work) -> None:
     keys.add_key(tx, "alice", public_key("app"))
     revoked = keys.revoke_key(work_at(tx, NOW + 1), "alice", "app")

@@ -173,13 +173,13 @@ def test_deactivate_twice_is_the_same_as_once(tx: Work) -> None:
 
 
 def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only(tx: Work) -> None:
-    alice = wallets.create_wallet(tx, "alice", "USD", 2, None, "old")
+    alice = wallets.create_wallet(tx, "alice", "USD", 2, None, "old words")
     bob = open_wallet(tx, "bob")
     sessions.insert_session(tx, b"a", alice.id, NOW, NOW + 10)
     sessions.insert_session(tx, b"b", bob.id, NOW, NOW + 10)
-    changed = wallets.set_password(tx, "alice", "new")
-    assert verify_password(changed, "new")
-    assert not verify_password(changed, "old")
+    changed = wallets.set_password(tx, "alice", "new words")
+    assert verify_password(changed, "new words")
+    assert not verify_password(changed, "old words")
     assert sessions.session_wallet(tx, b"a", NOW) is None
     assert sessions.session_wallet(tx, b"b", NOW) == bob.id
 

@@ -731,7 +731,7 @@ async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -
 async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None:
     await site.ask()
     verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
-    await site.write(lambda tx: wallets.set_password(tx, "alice", "new"))
+    await site.write(lambda tx: wallets.set_password(tx, "alice", "new words"))
 
     with pytest.raises(DomainError) as caught:
         await site.write(lambda work: consent.open_session(work, verified, Browser()))
