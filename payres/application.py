@@ -86,8 +86,8 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         await database.write(partial(ensure_secret, name="client_key")),
         around.clock,
     )
-    http = _open_client(around.settings, stack)
-    node = await _open_interledger(around, database, identity, stack)
+    http = _open_client(around.settings, stack, failed_reads=rate_limits.failed_reads)
+    node = await _open_interledger(around, database, identity, rate_limits, stack)
     await _start_workers(around, database, node, stack)
     return Context(
         settings=around.settings,
@@ -127,9 +127,12 @@ class _Node(NamedTuple):
     connector: Connector
 
 
-async def _open_interledger(around: World, database: Database, identity: OwnIdentity, stack: AsyncExitStack) -> _Node:
+async def _open_interledger(
+    around: World, database: Database, identity: OwnIdentity, rate_limits: RateLimits, stack: AsyncExitStack
+) -> _Node:
     settings, clock, ilp_address = around.settings, around.clock, around.settings.ilp_address
-    receivers = RemoteReceivers(_open_client(settings, stack, RECEIVERS_BOUNDS), identity, clock)
+    http = _open_client(settings, stack, RECEIVERS_BOUNDS, rate_limits.failed_reads)
+    receivers = RemoteReceivers(http, identity, clock)
     link, probe_link = (Link(_open_client(settings, stack, LINK_BOUNDS), database) for _ in range(2))
     recovery = Recovery(database, clock, link)
     outbound = Outbound(database, link, probe_link, clock, around.identifiers, ilp_address)
@@ -159,8 +162,10 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 
 
-def _open_client(settings: Settings, stack: AsyncExitStack, bounds: Bounds | None = None) -> GuardedClient:
-    client = GuardedClient(settings.allow_private_hosts, bounds)
+def _open_client(
+    settings: Settings, stack: AsyncExitStack, bounds: Bounds | None = None, failed_reads: RateLimiter | None = None
+) -> GuardedClient:
+    client = GuardedClient(settings.allow_private_hosts, bounds, failed_reads=failed_reads)
     stack.push_async_callback(client.aclose)
     return client
 

@@ -154,6 +154,8 @@ DEFAULT_RATE_PER_CLIENT: Final = 10_000
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that prove or find nothing, or ask for a grant; the default of `rate_limit_of_strangers`.
 DEFAULT_RATE_OF_STRANGERS: Final = 50
+# What one client's requests may ask other servers for in vain is such a part of the rate of strangers: one in ten.
+FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
 # Clients, addresses or peers whose rates are known at a time; the least recent is forgotten.

@@ -189,6 +189,14 @@ INVENTORY: dict[str, list[str]] = {
         "interledger/test_turns.py::test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting",
         "interledger/test_turns.py::test_probes_that_hang_fill_no_place_that_money_needs",
     ],
+    "guesses reflected by a server at its peer": [
+        "attacks/test_reflected_guessing.py::test_reflected_guesses_cut_no_link_of_two_peers",
+        "attacks/test_reflected_guessing.py::test_reflected_guesses_of_one_client_are_few",
+        "http/test_rate_limits.py::test_packet_of_a_known_peer_is_not_refused_for_its_address",
+        "http/test_rate_limits.py::test_signed_request_is_not_refused_for_its_address",
+        "http/test_rate_limits.py::test_request_that_only_looks_signed_is_refused_for_its_address",
+        "federation/test_incoming_payments.py::test_second_payment_of_a_server_is_read_with_a_token_alone",
+    ],
     "slow servers that are named in quotes": [
         "attacks/test_slow_servers.py::test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others",
         "attacks/test_slow_servers.py::test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_others",
