@@ -85,6 +85,8 @@ MAX_NONCE_LENGTH: Final = 256
 MAX_KEYID_LENGTH: Final = 256
 # Keys that are taken from a client's key set on another server.
 MAX_JWKS_KEYS: Final = 32
+# Fetches a second of a client's keys that are still good, because a signature does not fit them; and a burst of them.
+KEY_REFETCH_RATE: Final = 1
 # Keys that a client known by its key alone has shown, of which the latest are remembered.
 MAX_PRESENTED_KIDS: Final = 8
 # Bytes of an answer of another server: a key set, a wallet address, an incoming payment, rates.

@@ -83,11 +83,16 @@ class GuardedClient:
 
     async def get_json(self, url: str) -> Any:
         """The decoded JSON at a URL. Raises FetchFailed, `bad_status` unless the answer is 200."""
+        content, _ = await self.get_document(url)
+        return content
+
+    async def get_document(self, url: str) -> tuple[Any, Mapping[str, str]]:
+        """The same, with the headers of the answer."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
             raise FetchFailed("bad_status", f"{url} answered {response.status} instead of 200", response.status)
         try:
-            return msgspec.json.decode(response.body)
+            return msgspec.json.decode(response.body), response.headers
         except (ValueError, RecursionError) as error:
             raise FetchFailed("bad_content", f"{url} did not answer with JSON") from error
 

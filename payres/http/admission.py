@@ -16,7 +16,7 @@ from payres.endpoints import ENDPOINTS, Kind, find_endpoint
 from payres.errors import TooManyRequests
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import error_response_of
-from payres.limits import FAILED_READS_PART, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
+from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.rate_limiter import RateLimiter, origin_of, too_many
 from payres.requester import requested_by
 from payres.settings import Settings
@@ -45,6 +45,7 @@ class RateLimits:
         self._clients = RateLimiter(settings.rate_limit_per_client, clock)
         self._addresses = RateLimiter(settings.rate_limit_per_address, clock)
         self._unauthenticated = RateLimiter(settings.rate_limit_of_strangers, clock)
+        self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
         # So low that no other server with the same limits takes what one client asks for as guesses of this server's.
         self.failed_reads = RateLimiter(-(-settings.rate_limit_of_strangers // FAILED_READS_PART), clock)
 
@@ -62,6 +63,10 @@ class RateLimits:
         wait = self._clients.take(identity)
         if wait:
             raise too_many(wait, "Too many requests of this client. Wait as Retry-After says")
+
+    def may_fetch_again(self, identity: str) -> bool:
+        """Whether keys of a client that are still good may be fetched again, because a signature does not fit them."""
+        return not self._refetches.take(identity)
 
     def check_unauthenticated(self, scope: Scope, identity: str | None = None) -> None:
         """Counts what anyone may have stored here: for the client with a wallet address that has this identity, or else

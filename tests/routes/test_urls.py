@@ -32,6 +32,8 @@ def same(url: str) -> Iterator[str]:
     yield f"{scheme}://{host}{path[:-1]}%{ord(path[-1]):x}/"
     yield f"{url}?first=1"
     yield f"{url}#fragment"
+    for other in ("127.0.0.1.", "127.1", "2130706433", "0x7F.0.0.1", "localhost", "LocalHost.", "[::1]", "[0:0::1]"):
+        yield url.replace("127.0.0.1", other, 1)
 
 
 def different(url: str) -> Iterator[str]:
