@@ -90,13 +90,14 @@ create table client (
 ) strict;
 create index client_to_purge on client (purge_at) where purge_at is not null;
 
--- Keys of clients without a wallet here: as last fetched from the jwks.json on another server, or, of a client known by
--- its key alone, that key with each of the last kids it was presented with.
+-- Keys of clients without a wallet here: as last fetched from the jwks.json on another server, which are good for a while,
+-- or, of a client known by its key alone, that key with each of the last kids it was presented with.
 create table client_key (
   client_id integer not null references client,
   kid text not null,
   x text not null,
   fetched_at integer not null,
+  good_until integer,
   primary key (client_id, kid)
 ) strict, without rowid;
 

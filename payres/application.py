@@ -44,6 +44,8 @@ from payres.store.secrets import ensure_secret
 from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
+# A client may send many requests at a time, and its keys are fetched for each where its server lets nobody keep them.
+KEYS_BOUNDS = Bounds(per_host=16)
 # Many payments may go to one server at a time, and their senders would rather wait than try again. All of a receiver's
 # exchanges together have 10 s, of which waiting here shall not take most.
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
@@ -86,8 +88,8 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         await database.write(partial(ensure_secret, name="client_key")),
         around.clock,
     )
-    http = _open_client(around.settings, stack)
-    node = await _open_interledger(around, database, identity, stack)
+    http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
+    node = await _open_interledger(around, database, identity, rate_limits, stack)
     await _start_workers(around, database, node, stack)
     return Context(
         settings=around.settings,
@@ -127,9 +129,12 @@ class _Node(NamedTuple):
     connector: Connector
 
 
-async def _open_interledger(around: World, database: Database, identity: OwnIdentity, stack: AsyncExitStack) -> _Node:
+async def _open_interledger(
+    around: World, database: Database, identity: OwnIdentity, rate_limits: RateLimits, stack: AsyncExitStack
+) -> _Node:
     settings, clock, ilp_address = around.settings, around.clock, around.settings.ilp_address
-    receivers = RemoteReceivers(_open_client(settings, stack, RECEIVERS_BOUNDS), identity, clock)
+    http = _open_client(settings, stack, RECEIVERS_BOUNDS, rate_limits.failed_reads)
+    receivers = RemoteReceivers(http, identity, clock)
     link, probe_link = (Link(_open_client(settings, stack, LINK_BOUNDS), database) for _ in range(2))
     recovery = Recovery(database, clock, link)
     outbound = Outbound(database, link, probe_link, clock, around.identifiers, ilp_address)
@@ -159,8 +164,10 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 
 
-def _open_client(settings: Settings, stack: AsyncExitStack, bounds: Bounds | None = None) -> GuardedClient:
-    client = GuardedClient(settings.allow_private_hosts, bounds)
+def _open_client(
+    settings: Settings, stack: AsyncExitStack, bounds: Bounds | None = None, failed_reads: RateLimiter | None = None
+) -> GuardedClient:
+    client = GuardedClient(settings.allow_private_hosts, bounds, failed_reads=failed_reads)
     stack.push_async_callback(client.aclose)
     return client
 

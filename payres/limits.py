@@ -87,6 +87,8 @@ MAX_NONCE_LENGTH: Final = 256
 MAX_KEYID_LENGTH: Final = 256
 # Keys that are taken from a client's key set on another server.
 MAX_JWKS_KEYS: Final = 32
+# Fetches a second of a client's keys that are still good, because a signature does not fit them; and a burst of them.
+KEY_REFETCH_RATE: Final = 1
 # Keys that a client known by its key alone has shown, of which the latest are remembered.
 MAX_PRESENTED_KIDS: Final = 8
 # Bytes of an answer of another server: a key set, a wallet address, an incoming payment, rates.
@@ -156,6 +158,8 @@ DEFAULT_RATE_PER_CLIENT: Final = 10_000
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that prove or find nothing, or ask for a grant; the default of `rate_limit_of_strangers`.
 DEFAULT_RATE_OF_STRANGERS: Final = 50
+# What one client's requests may ask other servers for in vain is such a part of the rate of strangers: one in ten.
+FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
 # Clients, addresses or peers whose rates are known at a time; the least recent is forgotten.

@@ -2,7 +2,9 @@
 
 import ipaddress
 import re
+from contextlib import suppress
 from functools import lru_cache
+from socket import inet_aton, inet_ntoa
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from payres.endpoints import RESERVED_SEGMENTS
@@ -18,6 +20,9 @@ DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)")
 # An application's own scheme is a domain of its maker backwards (RFC 8252 section 7.1). Without a period it is none
 # (section 8.4): nothing has one that browsers run or read by themselves, such as javascript, data, file and blob.
 APP_URL = re.compile(r"([A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+):/.*")
+# An IPv4 address in any of the forms that the system takes: fewer numbers, octal, hexadecimal.
+NUMERIC_HOST = re.compile(r"[0-9][0-9a-fx.]*")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 # What no host has. Browsers take a backslash for a slash, so that what follows it would only look like the host's end.
 NO_HOST = re.compile(r"[\\<>^|%]")
 
@@ -30,6 +35,7 @@ class Urls:
         self.auth_server = self.base + "/"
         self.resource_server = self.base
         self.canonical_base = canonical(self.base)
+        self._bases = _spellings(self.canonical_base)
 
     def wallet(self, path: str) -> str:
         """The wallet address for a path such as `alice`."""
@@ -37,14 +43,17 @@ class Urls:
 
     def wallet_path(self, url: str) -> str | None:
         """The path under the base URL that a wallet address names, or None when it is not on this server."""
-        normal = canonical(url)
-        if not normal.startswith(self.canonical_base + "/"):
-            return None
-        return normal[len(self.canonical_base) + 1 :].lower()
+        path = self._path(url)
+        return None if path is None else path.lower()
 
     def is_ours(self, url: str) -> bool:
-        """Whether a URL is under the base URL."""
-        return canonical(url).startswith(self.canonical_base + "/")
+        """Whether a URL is under the base URL, however its host is spelled."""
+        return self._path(url) is not None
+
+    def own(self, url: str) -> str:
+        """A URL under the base URL with the base URL as it is set; any other as it was."""
+        path = self._path(url)
+        return url if path is None else f"{self.base}/{path}"
 
     def canonical_receiver(self, url: str) -> str | None:
         """The plain form of a URL that can be an incoming payment's, local or remote; None when it cannot be one."""
@@ -65,18 +74,26 @@ class Urls:
 
     def resource_id(self, collection: str, url: str) -> str | None:
         """The identifier in a resource URL of this server, or None when it is another server's or another kind."""
-        normal = canonical(url)
-        prefix = f"{self.canonical_base}/{collection}/"
-        if not normal.startswith(prefix):
+        path = self._path(url)
+        if path is None or not path.startswith(f"{collection}/"):
             return None
-        identifier = normal[len(prefix) :]
+        identifier = path[len(collection) + 1 :]
         return None if "/" in identifier else identifier
+
+    def _path(self, url: str) -> str | None:
+        """What follows the base URL and a slash; None for a URL of another server."""
+        normal = canonical(url)
+        for base in self._bases:
+            if normal.startswith(base) and normal[len(base) : len(base) + 1] == "/":
+                return normal[len(base) + 1 :]
+        return None
 
 
 def canonical(url: str) -> str:
     """The form in which two spellings of one URL compare equal (RFC 3986 section 6.2).
 
-    Scheme and host lower-case, default port dropped, letters, digits and - . _ ~ never escaped, trailing slashes, query
+    Scheme and host lower-case, the host without a point at its end, in ASCII, an IP address in its usual form; default
+    port dropped, letters, digits and - . _ ~ never escaped, trailing slashes, query
     and fragment dropped. A text that is no such URL comes back unchanged, so that it equals nothing: one with user
     information, with dot segments, which every client resolves before it sends, or with a stray percent sign.
     """
@@ -101,8 +118,7 @@ def _plain(url: str) -> str | None:
         path = ESCAPE.sub(_unescaped, path)
     if "/." in path and DOT_SEGMENT.search(path):
         return None
-    hostname, port = parts.hostname or "", parts.port
-    host = f"[{hostname}]" if ":" in hostname else hostname
+    host, port = _plain_host(parts.hostname or ""), parts.port
     if port is not None and port != DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
     return urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
@@ -114,6 +130,33 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def _plain_host(host: str) -> str:
+    """A host in the one form that all its spellings have in common; what cannot be read as one stays as it is."""
+    if ":" in host:
+        with suppress(ValueError):
+            host = str(ipaddress.IPv6Address(host))
+        return f"[{host}]"
+    if not host.isascii():
+        import idna  # rarely needed
+
+        with suppress(idna.IDNAError):
+            host = idna.encode(host).decode("ascii")
+    host = host.removesuffix(".")
+    if NUMERIC_HOST.fullmatch(host):
+        with suppress(OSError):
+            host = inet_ntoa(inet_aton(host))
+    return host
+
+
+def _spellings(base: str) -> tuple[str, ...]:
+    """The canonical base URL, and, where it is this machine's own, those with its other names."""
+    parts = urlsplit(base)
+    if f"[{parts.hostname}]" not in LOOPBACK_HOSTS and parts.hostname not in LOOPBACK_HOSTS:
+        return (base,)
+    port = "" if parts.port is None else f":{parts.port}"
+    return (base, *(f"{parts.scheme}://{host}{port}" for host in LOOPBACK_HOSTS if f"//{host}{port}" not in base))
 
 
 def is_http_url(url: str) -> bool:

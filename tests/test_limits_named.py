@@ -48,6 +48,10 @@ ELSEWHERE = {
         "MAX_EXCHANGES_OF_KEY": "test_exchanges_are_limited_for_whoever_asks",
         "FAILED_SERVER_SECONDS": "test_server_that_cannot_be_reached_is_not_asked_again_for_requests_a_while",
     },
+    "tests/routes/test_authorize.py": {
+        "KEY_REFETCH_RATE": "test_keys_that_are_still_good_are_fetched_again_a_few_times_only",
+    },
+    "tests/attacks/test_reflected_guessing.py": {"FAILED_READS_PART": "test_reflected_guesses_of_one_client_are_few"},
     "tests/grants/test_sign_in.py": {
         "MAX_WRONG_PASSWORDS": "test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too",
         "MAX_WRONG_PASSWORDS_PER_WALLET": "test_guesses_from_everywhere_are_limited_for_a_wallet",

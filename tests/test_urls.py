@@ -52,7 +52,18 @@ def test_urls_are_built_from_the_base() -> None:
         ("https://pay.example//alice", "https://pay.example//alice"),
         ("https://pay.example:/alice", "https://pay.example/alice"),
         ("https://pay.example:0443/alice", "https://pay.example/alice"),
-        ("https://pay.example./alice", "https://pay.example./alice"),
+        ("https://pay.example./alice", "https://pay.example/alice"),
+        ("https://PAY.example.:443/alice", "https://pay.example/alice"),
+        ("https://pay.example../alice", "https://pay.example./alice"),
+        ("https://b\u00fccher.example/alice", "https://xn--bcher-kva.example/alice"),
+        ("https://xn--bcher-kva.example/alice", "https://xn--bcher-kva.example/alice"),
+        ("https://\u2665.example/alice", "https://\u2665.example/alice"),
+        ("http://127.1/a", "http://127.0.0.1/a"),
+        ("http://0x7f.0.0.1./a", "http://127.0.0.1/a"),
+        ("http://3232235777:81/a", "http://192.168.1.1:81/a"),
+        ("http://127.0.0.1.example/a", "http://127.0.0.1.example/a"),
+        ("http://[0:0:0:0:0:0:0:1]/a", "http://[::1]/a"),
+        ("http://[2001:DB8::0:1]:80/a", "http://[2001:db8::1]/a"),
         ("https://pay.example/alice?a=1#b", "https://pay.example/alice"),
         ("https://pay.example/alice/?", "https://pay.example/alice"),
         ("https://pay.example/alice#../bob", "https://pay.example/alice"),
@@ -106,6 +117,34 @@ def test_normalise_drops_what_makes_no_difference(url: str, normal: str) -> None
 def test_normalise_leaves_what_could_deceive(url: str) -> None:
     assert canonical(url) == url
     assert urls.wallet_path(url) != "alice"
+
+
+@pytest.mark.parametrize(
+    ("base", "url", "is_ours"),
+    [
+        ("https://pay.example", "https://Pay.Example.:443/alice", True),
+        ("https://pay.example:8443", "https://pay.example:8443/alice", True),
+        ("https://pay.example:8443", "https://pay.example/alice", False),
+        ("https://pay.example", "http://pay.example/alice", False),
+        ("https://pay.example", "https://pay.example.org/alice", False),
+        ("https://pay.example", "https://localhost/alice", False),
+        ("http://127.0.0.1:8080", "http://localhost:8080/alice", True),
+        ("http://127.0.0.1:8080", "http://[::1]:8080/alice", True),
+        ("http://127.0.0.1:8080", "http://127.0.0.2:8080/alice", False),
+        ("http://127.0.0.1:8080", "http://localhost:8081/alice", False),
+        ("http://127.0.0.1:8080", "https://localhost:8080/alice", False),
+        ("http://localhost", "http://127.0.0.1:80/alice", True),
+        ("http://[::1]:8080", "http://localhost:8080/alice", True),
+        ("http://localhost.example", "http://localhost/alice", False),
+    ],
+)
+def test_aliases_of_the_base_url_are_ours(base: str, url: str, is_ours: bool) -> None:
+    known = Urls(base)
+    assert known.is_ours(url) == is_ours
+    assert known.wallet_path(url) == ("alice" if is_ours else None)
+    assert known.own(url) == (known.wallet("alice") if is_ours else url)
+    quote = url.replace("alice", "quotes/1")
+    assert known.resource_id("quotes", quote) == ("1" if is_ours else None)
 
 
 @given(http_urls)

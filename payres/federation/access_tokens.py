@@ -61,6 +61,14 @@ class AccessTokens:
         cached = self._cached.get(scope)
         return cached.value if cached is not None and self._clock.now() < cached.usable_until else None
 
+    def newest_scope(self, origin: str) -> TokenScope | None:
+        """That of the newest token for a resource server."""
+        return next((scope for scope in reversed(self._cached) if scope.origin == origin), None)
+
+    def drop(self, scope: TokenScope) -> None:
+        """The other server does not take the token any more."""
+        self._cached.pop(scope, None)
+
     async def request(self, scope: TokenScope) -> str:
         """A new token, by a grant without interaction. Raises RemoteReceiverFailed, FetchFailed."""
         body = msgspec.json.encode(

@@ -13,6 +13,7 @@ from payres.federation.lookups import Lookups
 from payres.federation.shares import Shares
 from payres.federation.targets import Target, parse_target
 from payres.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
+from payres.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
     import httpcore2
@@ -55,6 +56,7 @@ class GuardedClient:
 
     Private and loopback addresses and plain http are for `allow_private_hosts`. `resolver` looks names up, `tls` says
     whose certificates count and `opener` opens the connections; by default they are the operating system's.
+    `failed_reads` is as for Shares.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class GuardedClient:
         resolver: Resolver | None = None,
         tls: ssl.SSLContext | None = None,
         opener: "httpcore2.AsyncNetworkBackend | None" = None,
+        failed_reads: RateLimiter | None = None,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
@@ -73,16 +76,23 @@ class GuardedClient:
         self._tls = tls
         self._opener = opener
         limits = self._bounds
-        self._shares = Shares(limits.per_host, limits.in_all, limits.queue_seconds, limits.untrusted_hosts)
+        self._shares = Shares(
+            limits.per_host, limits.in_all, limits.queue_seconds, limits.untrusted_hosts, failed_reads
+        )
         self._transport: Transport | None = None
 
     async def get_json(self, url: str) -> Any:
         """The decoded JSON at a URL. Raises FetchFailed, `bad_status` unless the answer is 200."""
+        content, _ = await self.get_document(url)
+        return content
+
+    async def get_document(self, url: str) -> tuple[Any, Mapping[str, str]]:
+        """The same, with the headers of the answer."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
             raise FetchFailed("bad_status", f"{url} answered {response.status} instead of 200", response.status)
         try:
-            return msgspec.json.decode(response.body)
+            return msgspec.json.decode(response.body), response.headers
         except (ValueError, RecursionError) as error:
             raise FetchFailed("bad_content", f"{url} did not answer with JSON") from error
 
@@ -94,7 +104,8 @@ class GuardedClient:
         body: bytes = b"",
         seconds: float | None = None,
     ) -> Response:
-        """Sends one request and reads the whole answer, a redirect or an error too. Raises FetchFailed.
+        """Sends one request and reads the whole answer, a redirect or an error too. Raises FetchFailed, and
+        TooManyRequests for a client that had too much asked for in vain.
 
         `seconds` shortens the time that the bounds give the exchange.
         """
@@ -107,9 +118,12 @@ class GuardedClient:
             async with self._shares.slot(target.host, target.authority, lambda: departure.begun):
                 try:
                     async with asyncio.timeout(limit):
-                        return await transport.exchange(method, target, sent, body, departure.watch)
+                        response = await transport.exchange(method, target, sent, body, departure.watch)
                 except TimeoutError as error:
                     raise FetchFailed("timeout", f"{target.host} did not answer within {limit:g} seconds") from error
+                if response.status >= 400:
+                    self._shares.count_failure()
+                return response
         except FetchFailed as error:
             error.unsent = not departure.begun
             raise

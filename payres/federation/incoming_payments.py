@@ -1,7 +1,7 @@
 """Incoming payments on other servers: how much they want, in which asset, and how they are paid over Interledger.
 
 As any client does, payres reads the public form first, which names the authorization server; with a token from there
-it reads the whole.
+it reads the whole, and then others of the same server.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from payres.federation.access_tokens import AccessTokens, TokenScope
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
 from payres.federation.http import GuardedClient, Response
 from payres.federation.identity import OwnIdentity
-from payres.federation.targets import origin_of
+from payres.federation.targets import origin_of, parse_target
 from payres.settings import ILP_ADDRESS
 from payres.urls import canonical, is_http_url
 from payres.wire import Amount
@@ -101,14 +101,29 @@ class RemoteReceivers:
         """
         try:
             async with asyncio.timeout(self._seconds):
-                scope = await self._find_scope(url)
-                return _understood(url, await self._read(url, scope))
+                known = await self._read_as_before(url)
+                return _understood(url, known or await self._read(url, await self._find_scope(url)))
         except TimeoutError as error:
             sentence = f"{url} could not be read within {self._seconds:g} seconds"
             raise RemoteReceiverFailed("unreachable", sentence, permanent=False) from error
         except FetchFailed as error:
             reason, permanent = _FAILURES.get(error.reason, ("unreachable", False))
             raise RemoteReceiverFailed(reason, error.sentence, permanent) from error
+
+    async def _read_as_before(self, url: str) -> "_Private | None":
+        """The whole, by the newest token for its server; None where there is none, or it is good for nothing here.
+
+        Only with a token does the other server know whose request it is. Of one without it might say no more than that
+        this server has guessed too much, which any client may have made it do.
+        """
+        scope = self._tokens.newest_scope(origin_of(parse_target(url).url))
+        token = scope and self._tokens.cached(scope)
+        if not (scope and token):
+            return None
+        response = await self._get(url, token)
+        if response.status in {401, 403}:  # it was revoked, or has expired by the other server's clock
+            self._tokens.drop(scope)
+        return _decode(url, response, _Private) if response.status == 200 else None
 
     async def _find_scope(self, url: str) -> TokenScope:
         """Which tokens are good for the payment, as its public form says."""

@@ -1,5 +1,7 @@
 """Wallet addresses on other servers, and the public keys of the clients that they name."""
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +16,7 @@ from payres.urls import is_http_url
 
 MAX_NAME_LENGTH = 128
 
+_SECONDS = re.compile(r'max-age="?([0-9]{1,10})"?')
 _Url = Annotated[str, Meta(max_length=MAX_URL_LENGTH)]
 
 
@@ -28,15 +31,22 @@ class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_server: _Url
 
 
-async def fetch_keys(client: GuardedClient, wallet_address: str) -> list[JWK]:
-    """The Ed25519 keys in a wallet address's key set, with distinct kids, at most 32 of them. Raises FetchFailed.
+class KeySet(msgspec.Struct, frozen=True):
+    """Keys with distinct kids, and for how many seconds they may be kept; None when that is not said."""
+
+    keys: list[JWK]
+    max_age: int | None
+
+
+async def fetch_keys(client: GuardedClient, wallet_address: str) -> KeySet:
+    """The Ed25519 keys in a wallet address's key set, at most 32 of them. Raises FetchFailed.
 
     Keys of other kinds and malformed ones are passed over: one that we cannot use must not take away the others.
     """
     address = wallet_address.rstrip("/")
     if "?" in address or "#" in address:
         raise FetchFailed("bad_url", f"{address} is not a wallet address: it has a query or a fragment")
-    document = await client.get_json(f"{address}/jwks.json")
+    document, headers = await client.get_document(f"{address}/jwks.json")
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise FetchFailed("bad_content", f"{address}/jwks.json is not a JSON Web Key Set: it has no list of keys")
@@ -47,7 +57,20 @@ async def fetch_keys(client: GuardedClient, wallet_address: str) -> list[JWK]:
             keys.setdefault(key.kid, key)
         if len(keys) == MAX_JWKS_KEYS:
             break
-    return list(keys.values())
+    return KeySet(list(keys.values()), _max_age(headers))
+
+
+def _max_age(headers: Mapping[str, str]) -> int | None:
+    """For how many seconds an answer is fresh (RFC 9111 sections 4.2 and 5.2.2); 0 for one that may not be kept."""
+    directives = [directive.strip().lower() for directive in headers.get("cache-control", "").split(",")]
+    names = [directive.partition("=")[0] for directive in directives]
+    if "no-store" in names or "no-cache" in names:
+        return 0
+    if "max-age" not in names:
+        return None
+    seconds = _SECONDS.fullmatch(directives[names.index("max-age")])
+    age = _SECONDS.fullmatch(f"max-age={headers.get('age', '0').strip()}")
+    return max(int(seconds[1]) - int(age[1]), 0) if seconds and age else 0
 
 
 def _understood(member: Any) -> JWK | None:

@@ -4,13 +4,14 @@ A server that fails is not asked again at once for requests, so that what names 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from payres.federation.failed_names import FailedNames
 from payres.federation.failures import FetchFailed
 from payres.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
+from payres.rate_limiter import RateLimiter, too_many
 from payres.requester import Requester, requested_by
 from payres.slots import Key, Slots, SlotsBusy
 
@@ -21,10 +22,19 @@ WAITING_FOR_SLOT: Final = 3
 class Shares:
     """The exchanges of an HTTP client: `in_all` for requests, as many for all else; `per_host` of each with one host.
 
-    Without `limits_requests`, whose request it is makes no difference.
+    Without `limits_requests`, whose request it is makes no difference. `failed_reads` bounds how often one client has
+    other servers asked in vain: they would take it for guesses of this server's.
     """
 
-    def __init__(self, per_host: int, in_all: int, queue_seconds: float, limits_requests: bool) -> None:
+    def __init__(
+        self,
+        per_host: int,
+        in_all: int,
+        queue_seconds: float,
+        limits_requests: bool,
+        failed_reads: RateLimiter | None = None,
+    ) -> None:
+        self._failed_reads: Final = failed_reads
         self._queue_seconds: Final = queue_seconds
         self._limits_requests: Final = limits_requests
         # Of one host, half is for one requester. Its slot comes first: who waits for it holds none of all.
@@ -38,9 +48,10 @@ class Shares:
         """Holds a slot for one exchange with a host; `server` names its port too.
 
         `has_left` says whether the request has begun to leave. Raises FetchFailed: `busy` when no slot becomes free in
-        time, and `timeout` for a server that has just failed.
+        time, and `timeout` for a server that has just failed; and TooManyRequests.
         """
         requester = requested_by.get() if self._limits_requests else None
+        self._check_failures(requester)
         if requester is not None and (server in self._failed or (server, requester) in self._failed):
             raise FetchFailed("timeout", f"{host} did not answer a moment ago; try again in a few seconds")
         of_host, share = _keys(host, requester)
@@ -52,6 +63,7 @@ class Shares:
                 try:
                     yield
                 except FetchFailed as error:
+                    self.count_failure()
                     if requester is not None and error.reason in {"timeout", "connection_failed"}:
                         # A server that takes connections may be slow at what this requester asks for only.
                         self._failed.add((server, requester) if has_left() else server)
@@ -60,6 +72,26 @@ class Shares:
         except SlotsBusy as error:
             sentence = f"{host} was not asked: too many requests to other servers are in progress; try again shortly"
             raise FetchFailed("busy", sentence) from error
+
+    def count_failure(self) -> None:
+        """What was asked for in the request that is served was not to be had."""
+        counted = _counted(requested_by.get())
+        if self._failed_reads is not None and counted is not None:
+            self._failed_reads.take(counted)
+
+    def _check_failures(self, requester: Requester | None) -> None:
+        counted = _counted(requester)
+        wait = 0 if self._failed_reads is None or counted is None else self._failed_reads.wait(counted)
+        if wait:
+            sentence = "Too much that this client names is not to be had from other servers. Wait as Retry-After says"
+            raise too_many(wait, sentence)
+
+
+def _counted(requester: Requester | None) -> Hashable:
+    """Who failures are counted for: nobody where an unknown client comes from no address, as for other rates."""
+    if requester in {None, ("",)}:
+        return None
+    return requester if requester[0] == "" else requester[0]
 
 
 def _keys(host: str, requester: Requester | None) -> tuple[Key, Key]:

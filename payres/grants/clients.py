@@ -20,7 +20,7 @@ from payres.store.work import Work
 from payres.urls import Urls, canonical, is_http_url
 from payres.wire import ClientInstance
 
-REMOTE_KEY_LIFETIME = 300 * SECOND  # microseconds until a remote key is fetched again
+REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again, whatever its server says
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -49,7 +49,10 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
 
 
 def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) -> dict[str, JWK]:
-    """The client's valid public keys with these kids, as far as known here; `is_remote` says if others may."""
+    """The client's valid public keys with these kids, as far as known here.
+
+    Of a client on another server, which may have others by now (`is_remote`), they are all that are good.
+    """
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
         if all(kid == key.kid for kid in kids):
@@ -64,7 +67,7 @@ def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) ->
     return {
         record.kid: local_jwk(record.kid, record.x)
         for record in clients.client_keys(work, client.identity)
-        if record.kid in kids and work.now < record.fetched_at + REMOTE_KEY_LIFETIME
+        if record.good_until is not None and work.now < record.good_until
     }
 
 
@@ -93,9 +96,11 @@ def remember(work: Work, client: Client) -> ClientRecord:
     return record
 
 
-def remember_remote_keys(work: Work, client: Client, keys: list[JWK]) -> None:
-    """Stores what a remote client's jwks.json said just now."""
-    clients.replace_remote_keys(work, remember(work, client).id, [(key.kid, key.x) for key in keys], work.now)
+def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: int | None) -> None:
+    """Stores what a remote client's jwks.json said just now, and may be kept for so many seconds; None is not said."""
+    lifetime = REMOTE_KEY_LIFETIME if max_age is None else min(max_age * SECOND, REMOTE_KEY_LIFETIME)
+    kept = [(key.kid, key.x) for key in keys] if lifetime else []
+    clients.replace_remote_keys(work, remember(work, client).id, kept, work.now, work.now + lifetime)
 
 
 @lru_cache(maxsize=1024)

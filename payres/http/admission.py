@@ -1,7 +1,9 @@
 """Admission: which requests are answered with an error before anything is done for them, and how often the API may be
 asked: by an address before anything is known of it, by a client once it is authenticated.
 
-An address whose requests prove and find nothing is guessing; after a while no more of them are taken.
+An address whose requests prove and find nothing is guessing; after a while no more of them are taken. But one that
+carries a peer's token or a client's signature is looked at all the same, and served when that is good: others may have
+made its address guess.
 """
 
 from typing import Final
@@ -10,11 +12,11 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ENDPOINTS, Kind
+from payres.endpoints import ENDPOINTS, Kind, find_endpoint
 from payres.errors import TooManyRequests
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import error_response_of
-from payres.limits import MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
+from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.rate_limiter import RateLimiter, origin_of, too_many
 from payres.requester import requested_by
 from payres.settings import Settings
@@ -22,13 +24,14 @@ from payres.slots import Slots
 
 # Where peers post packets: they have a rate of their own, and beyond it are answered with packets.
 [PEERS] = [endpoint.path for endpoint in ENDPOINTS if endpoint.kind is Kind.PEERS]
-# 406 and 431 are answered before any credential is looked at.
-FAILED: Final = (401, 404, 406, 431)
-# With one of these a request would have got a 401 first if the credential were worth nothing.
-CREDENTIALS: Final = frozenset({b"authorization", b"signature"})
+# What a request that has proven nothing may have been answered when it was a guess.
+FAILED: Final = (400, 401, 404, 406, 431)
+# In the scope of a request: that it has proven who sent it; and with what it is refused for its address unless it does.
+PROVEN: Final = "payres.proven"
+REFUSAL: Final = "payres.refusal"
 UNAUTHENTICATED: Final = (
-    "Too many grant requests from this address, or requests of clients that are known by a key alone. Wait as"
-    " Retry-After says"
+    "Too many grant requests of this client, or requests from this address of clients that are known by a key alone."
+    " Wait as Retry-After says"
 )
 TOO_MANY_IN_PROGRESS: Final = (
     f"Your address has {MAX_REQUESTS_PER_ADDRESS} requests in progress. Wait for their answers before you send more"
@@ -42,6 +45,9 @@ class RateLimits:
         self._clients = RateLimiter(settings.rate_limit_per_client, clock)
         self._addresses = RateLimiter(settings.rate_limit_per_address, clock)
         self._unauthenticated = RateLimiter(settings.rate_limit_of_strangers, clock)
+        self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
+        # So low that no other server with the same limits takes what one client asks for as guesses of this server's.
+        self.failed_reads = RateLimiter(-(-settings.rate_limit_of_strangers // FAILED_READS_PART), clock)
 
     def check_address(self, address: str, path: str) -> None:
         """Counts a request for its address. Raises TooManyRequests."""
@@ -58,18 +64,30 @@ class RateLimits:
         if wait:
             raise too_many(wait, "Too many requests of this client. Wait as Retry-After says")
 
-    def check_unauthenticated(self, scope: Scope) -> None:
-        """Counts for its address what anyone may have stored here. Raises TooManyRequests, even for a request that was
-        admitted: of requests that come at once, many are admitted before one is counted."""
-        address = origin_of(scope)
-        wait = 0 if address is None else self._unauthenticated.take(address)
+    def may_fetch_again(self, identity: str) -> bool:
+        """Whether keys of a client that are still good may be fetched again, because a signature does not fit them."""
+        return not self._refetches.take(identity)
+
+    def check_unauthenticated(self, scope: Scope, identity: str | None = None) -> None:
+        """Counts what anyone may have stored here: for the client with a wallet address that has this identity, or else
+        for the address. Raises TooManyRequests, even for a request that was admitted: of requests that come at once,
+        many are admitted before one is counted."""
+        counted = identity or origin_of(scope)
+        wait = 0 if counted is None else self._unauthenticated.take(counted)
         if wait:
             raise too_many(wait, UNAUTHENTICATED)
 
+    def prove(self, scope: Scope) -> None:
+        """The request carries a peer's token or a client's signature, so it is no guess whatever comes of it."""
+        scope[PROVEN] = True
+
+    def refusal(self, scope: Scope) -> TooManyRequests | None:
+        """Why a request that has proven nothing is refused for its address; None when it is not."""
+        return None if scope.get(PROVEN) else scope.get(REFUSAL)
+
     def count_failure(self, scope: Scope, status: int) -> None:
         """Counts a request that is answered with this status, if that can be a guess."""
-        shows_nothing = status == 400 and not any(name in CREDENTIALS for name, _ in scope["headers"])
-        if status in FAILED or shows_nothing:
+        if status in FAILED and not scope.get(PROVEN):
             address = origin_of(scope)
             if address is not None:
                 self._unauthenticated.take(address)
@@ -97,8 +115,7 @@ class Admission:
         requested_by.set((address or "",))
         slot = None if path == PEERS else address  # packets of many payments may come from one address
         try:
-            if address is not None:
-                self.limits.check_address(address, path)
+            self._check_address(scope, address)
             if slot is not None and not self._in_progress.try_take(slot):
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
@@ -114,6 +131,27 @@ class Admission:
         finally:
             if slot is not None:
                 self._in_progress.release(slot)
+
+    def _check_address(self, scope: Scope, address: str | None) -> None:
+        """Raises TooManyRequests, unless the request may yet prove who sent it: then it has the error with it."""
+        try:
+            if address is not None:
+                self.limits.check_address(address, scope["path"])
+        except TooManyRequests as error:
+            if not _may_prove(scope):
+                raise
+            scope[REFUSAL] = error
+
+
+def _may_prove(scope: Scope) -> bool:
+    """Whether a request gets a good answer only if it proves who sent it, and carries what can."""
+    names = {name for name, _ in scope["headers"]}
+    if scope["path"] == PEERS:
+        return b"authorization" in names
+    endpoint = find_endpoint(scope["method"], scope["path"])
+    if endpoint is None or scope["method"] == "OPTIONS" or (endpoint.is_public and b"authorization" not in names):
+        return False
+    return b"signature" in names
 
 
 def _section_bytes(scope: Scope) -> int:

@@ -7,6 +7,7 @@ a packet whose outcome stays unknown is moved by `balances.set_aside`.
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal
 
@@ -14,6 +15,7 @@ import msgspec
 
 from payres.clock import HOUR, MINUTE, SECOND, Clock
 from payres.interledger import balances, responses
+from payres.interledger.backlog import Backlog, Waiting
 from payres.interledger.link import BOUNDS, Answered, Link
 from payres.interledger.packets import Fulfill, decode_prepare, encode, fulfills
 from payres.interledger.responses import Request
@@ -60,7 +62,8 @@ class Recovery:
         self._database = database
         self._clock = clock
         self._link = link
-        self._lost: asyncio.Queue[PacketRecord] = asyncio.Queue()
+        self._backlog = Backlog()
+        self._changed = asyncio.Event()
         self._slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
 
     async def resolve(self, packet: PacketRecord) -> bool:
@@ -76,15 +79,20 @@ class Recovery:
 
     def lost(self, packet: PacketRecord) -> None:
         """The answer to a packet that was passed on is lost: `run` asks about it once it has expired."""
-        self._lost.put_nowait(packet)
+        assert packet.from_peer_id is not None
+        self._wait_for(Waiting(0, packet.id, FIRST_WAIT, packet.to_peer_id, packet.from_peer_id))
 
     async def run(self) -> None:
         """Recovers what a crash left without an outcome, then what is reported lost; until cancelled."""
-        for packet in await retry("the search for lost packets", self._database, self._prepared, RETRY_SECONDS) or ():
-            self.lost(packet)
+        await retry("the search for lost packets", self._database, self._find_lost, RETRY_SECONDS)
         async with asyncio.TaskGroup() as tasks:
             while True:
-                tasks.create_task(self._recover(await self._lost.get()))
+                for waiting in self._backlog.take_due(self._clock.now()):
+                    tasks.create_task(self._recover(waiting))
+                self._changed.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_SECONDS if self._backlog else None):
+                        await self._changed.wait()
 
     async def ask(self, packet: PacketRecord) -> Resolved:
         """Asks the peer once what became of a packet in flight. Raises what storage raises (Unavailable)."""
@@ -118,23 +126,45 @@ class Recovery:
             due, wait = self._clock.now() + wait, min(2 * wait, LONGEST_WAIT)
         return resolved
 
-    async def _prepared(self) -> list[PacketRecord]:
-        """The packets without an outcome that were passed on."""
-        found: list[PacketRecord] = []
+    async def _find_lost(self) -> None:
+        """Takes up the packets without an outcome that were passed on. One that is taken up twice ends once."""
         after = ""
         while page := await self._database.read(partial(packets.prepared_packets, limit=PAGE, after=after)):
-            found += [packet for packet in page if packet.from_peer_id is not None]
+            for packet in page:
+                if packet.from_peer_id is not None:
+                    self.lost(packet)
             after = page[-1].id
-        return found
 
-    async def _recover(self, packet: PacketRecord) -> None:
-        async def step() -> None:
-            # A peer that does not number its requests cannot ask again: for it the packet has ended unanswered.
-            repeats = packet.from_request_id is not None
-            resolved = await self._resolved(packet) if repeats else Resolved("unknown", why=UNNUMBERED)
+    def _wait_for(self, waiting: Waiting) -> None:
+        self._backlog.add(waiting)
+        self._changed.set()
+
+    async def _recover(self, waiting: Waiting) -> None:
+        """Asks once; the packet then has its outcome, or waits for the next time."""
+        step = partial(self._asked, waiting)
+        try:
+            next_time = await retry(f"the recovery of packet {waiting.packet_id}", self._database, step, RETRY_SECONDS)
+        finally:
+            self._backlog.release(waiting)
+            self._changed.set()
+        if next_time is not None:
+            self._wait_for(next_time)
+
+    async def _asked(self, waiting: Waiting) -> Waiting | None:
+        """When to ask again, for an hour at most; None when the packet has its outcome."""
+        packet = await self._database.read(partial(packets.find_packet, packet_id=waiting.packet_id))
+        if packet is None or packet.state != "prepared":
+            return None
+        # A peer that does not number its requests cannot ask again: for it the packet has ended unanswered.
+        repeats = packet.from_request_id is not None
+        resolved = await self.ask(packet) if repeats else Resolved("unknown", why=UNNUMBERED)
+        now, first_due = self._clock.now(), packet.expires_at + MARGIN
+        if resolved.final or now >= packet.expires_at + GIVE_UP_AFTER:
             await self._database.write(partial(self._end_forwarded, packet=packet, resolved=resolved))
-
-        await retry(f"the recovery of packet {packet.id}", self._database, step, RETRY_SECONDS)
+            return None
+        if now < first_due:
+            return waiting._replace(due=first_due)
+        return waiting._replace(due=now + waiting.wait, wait=min(2 * waiting.wait, LONGEST_WAIT))
 
     def _end_own(self, work: Work, packet: PacketRecord, resolved: Resolved) -> None:
         if isinstance(resolved.outcome, Fulfill):

@@ -9,7 +9,7 @@ from functools import partial
 from starlette.requests import Request
 
 from payres.clock import SECOND
-from payres.errors import DomainError, InvalidClient, Unavailable
+from payres.errors import DomainError, InvalidClient, TokenInvalid, Unavailable
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_keys
 from payres.grants import clients
@@ -43,10 +43,15 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     holder, keys = await context.database.read(unit)
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
-    check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
+    try:
+        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
+    except TokenInvalid:
+        if isinstance(verify_with(unverified, keys), Verified):
+            context.rate_limits.prove(request.scope)
+        raise
     client = _client_of(holder)
     _count_for(client)
-    has_asked_remote = await _verify(context, client, unverified, keys)
+    has_asked_remote = await _verify(request, client, unverified, keys)
     if action == "create" and holder.client_jwk is not None:
         context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
     caller = permit(holder, kind, action)
@@ -56,7 +61,7 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
 
 
 async def verify_client(
-    context: Context, unverified: Unverified, client: Client | ClientRecord, *, asks_for_grant: bool = False
+    request: Request, unverified: Unverified, client: Client | ClientRecord, *, asks_for_grant: bool = False
 ) -> None:
     """Checks that the signature is this client's. Raises 401 `invalid_client`.
 
@@ -66,11 +71,11 @@ async def verify_client(
     def unit(work: Work) -> tuple[bool, dict[str, JWK]]:
         return clients.is_known(work, client), clients.find_keys(work, client, unverified.keyids)
 
-    is_known, keys = await context.database.read(unit)
+    is_known, keys = await context_of(request).database.read(unit)
     if is_known:
         _count_for(client)
     named = Client(client.identity, client.wallet_address, client.jwk)
-    await _verify(context, named, unverified, keys, asks_for_grant=asks_for_grant)
+    await _verify(request, named, unverified, keys, asks_for_grant=asks_for_grant)
     _count_for(client)
 
 
@@ -105,17 +110,19 @@ def _count_for(client: Client | ClientRecord) -> None:
 
 
 async def _verify(
-    context: Context, client: Client, unverified: Unverified, keys: dict[str, JWK], *, asks_for_grant: bool = False
+    request: Request, client: Client, unverified: Unverified, keys: dict[str, JWK], *, asks_for_grant: bool = False
 ) -> bool:
     """Checks the signature with the client's keys, and uses up its nonce. True if a key was fetched for it."""
+    context = context_of(request)
     verified = verify_with(unverified, keys)
     asks_remote = (
         isinstance(verified, Rejected)
-        and not keys.keys() >= set(unverified.keyids)
         and clients.is_remote(context.urls, client)
+        # Its keys may have been replaced since they were fetched, which anyone can claim as often as they like.
+        and (not keys or context.rate_limits.may_fetch_again(client.identity))
     )
     if asks_remote:
-        verified = verify_with(unverified, await _fetch_keys(context, client))
+        verified = verify_with(unverified, await _fetch_keys(context, client, are_stored=bool(keys)))
     if isinstance(verified, Rejected):
         if asks_for_grant and verified.reason is Reason.UNKNOWN_KEY and client.wallet_address is not None:
             # Clients take a 401 as the end of what they were granted, and begin anew after a 400.
@@ -123,20 +130,23 @@ async def _verify(
                 f"{verified.description} Publish it at the wallet address", reason=verified.reason.value
             )
         raise _rejection(verified)
+    context.rate_limits.prove(request.scope)
     context.rate_limits.check_client(client.identity)
     if verified.nonce is not None:
         await _use_nonce(context, client, verified, unverified.now)
     return asks_remote
 
 
-async def _fetch_keys(context: Context, client: Client) -> dict[str, JWK]:
+async def _fetch_keys(context: Context, client: Client, are_stored: bool) -> dict[str, JWK]:
     assert client.wallet_address is not None
     try:
-        keys = await fetch_keys(context.http, client.wallet_address)
+        found = await fetch_keys(context.http, client.wallet_address)
     except FetchFailed as error:
         raise unreadable_client("unknown_key", "The client's keys could not be fetched", error) from error
-    await context.database.write(partial(clients.remember_remote_keys, client=client, keys=keys))
-    return {key.kid: key for key in keys}
+    if found.max_age != 0 or are_stored:
+        unit = partial(clients.remember_remote_keys, client=client, keys=found.keys, max_age=found.max_age)
+        await context.database.write(unit)
+    return {key.kid: key for key in found.keys}
 
 
 def unreadable_client(reason: str, sentence: str, error: FetchFailed) -> DomainError:

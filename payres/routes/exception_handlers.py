@@ -15,9 +15,13 @@ log = logging.getLogger("payres.routes")
 
 
 def render_error(request: Request, error: DomainError) -> Response:
-    """The answer for a domain error. Every 401 says where to ask for a grant, save those to peers. Specification 5."""
-    found = error_response(error)
-    rate_limits_of(request).count_failure(request.scope, found.status)
+    """The answer for a domain error. Every 401 says where to ask for a grant, save those to peers. Specification 5.
+
+    A request from an address that guesses is told that, and nothing else, unless it has proven who sent it.
+    """
+    limits = rate_limits_of(request)
+    found = error_response(limits.refusal(request.scope) or error)
+    limits.count_failure(request.scope, found.status)
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)

@@ -29,12 +29,13 @@ CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)
 async def request(request: Request) -> Response:
     """POST /: a token at once, or where the wallet's owner must consent."""
     context = context_of(request)
-    context.rate_limits.check_unauthenticated(request.scope)  # anyone with a key can ask, and each request is stored
     body = await read_json_body(request)
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
     client = clients.identify(context.urls, asked.client)
-    await verify_client(context, unverified, client, asks_for_grant=True)
+    await verify_client(request, unverified, client, asks_for_grant=True)
+    # Anyone with a key can ask, and each request is stored.
+    context.rate_limits.check_unauthenticated(request.scope, None if client.jwk is not None else client.identity)
     client_name = await _client_name(context, client) if asks_for_consent(asked) else None
     unit = partial(request_grant, request=asked, client=client, client_name=client_name)
     return json_response(await context.database.write(unit))
@@ -86,7 +87,7 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
     def unit(tx: Transaction) -> ClientRecord:
         return client_store.client_by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
 
-    await verify_client(context, unverified, await context.database.read(unit))
+    await verify_client(request, unverified, await context.database.read(unit))
     return token
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -29,10 +29,11 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """GET /readyz: 200 when payments can be taken, 503 with the reason when they cannot."""
+    """GET /readyz: 200 when payments can be taken, 503 with the reason when they cannot; details in any case."""
     readiness: Readiness = request.scope["app"].state["readiness"]
     problem = await readiness.problem()
-    return _unavailable(problem) if problem else json_response({"status": "ok"})
+    details = {"details": {"walBytes": log_bytes(context_of(request).database.path)}}
+    return _unavailable(problem, **details) if problem else json_response({"status": "ok"} | details)
 
 
 class Readiness:
@@ -77,5 +78,13 @@ def free_bytes(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def _unavailable(reason: str) -> Response:
-    return json_response({"status": "unavailable", "reason": reason}, 503)
+def log_bytes(database: str) -> int:
+    """The size of the write-ahead log, which grows for as long as somebody reads one state of the database."""
+    try:
+        return os.stat(f"{database}-wal").st_size
+    except OSError:  # it has gone, of which the next commit says more
+        return 0
+
+
+def _unavailable(reason: str, **details: Any) -> Response:
+    return json_response({"status": "unavailable", "reason": reason, **details}, 503)

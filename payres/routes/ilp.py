@@ -46,6 +46,7 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     peer = await context.database.read(partial(peers.peer_by_token, token_hash=hash_secret(token[0])))
     if peer is None:
         raise _unauthorized("unknown_token", "No peer has this token")
+    context.rate_limits.prove(request.scope)
     body = await read_body(request, MAX_PACKET_BODY_BYTES)
     if media_type_of(request) not in MEDIA_TYPES:
         raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")

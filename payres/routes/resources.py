@@ -80,7 +80,7 @@ async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Respo
     caller = await authorize(request, body, kind.type, "create")
     key = idempotency_key(request.scope["headers"])
     asked = decode(kind.decoder, body)
-    wallet_address = caller.wallet_address(asked.wallet_address or None)
+    wallet_address = context.urls.own(caller.wallet_address(asked.wallet_address or None))
     caller.require(wallet_address)
     keyed = None
     if key is not None:
@@ -107,7 +107,7 @@ async def list_page(
     """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
     body = await read_body(request)
     caller = await authorize(request, body, kind.type, "list")
-    query, wallet_address = page_query(request), wallet_address_of(request)
+    query, wallet_address = page_query(request), context_of(request).urls.own(wallet_address_of(request))
 
     def unit(work: Work) -> ResourcePage:
         caller.require(wallet_address)

@@ -57,6 +57,6 @@ async def _verify_holder(request: Request, token_id: str, missing: DomainError) 
         return clients.client_by_id(work, grant.client_id), holder is not None and holder.is_valid(work.now)
 
     client, is_other_token = await context.database.read(unit)
-    await verify_client(context, unverified, client)
+    await verify_client(request, unverified, client)
     if is_other_token:
         raise invalid_token("other_token", "The Authorization header carries another token than the one managed here")

@@ -18,11 +18,14 @@ class ClientRecord(msgspec.Struct, frozen=True):
 
 
 class ClientKeyRecord(msgspec.Struct, frozen=True):
-    """A key of a client without a wallet here; fetched_at (microseconds) is when it was last fetched or presented."""
+    """A key of a client without a wallet here.
+
+    good_until (microseconds) is when one of another server is to be fetched again, None for what the client presented.
+    """
 
     kid: str
     x: str
-    fetched_at: int
+    good_until: int | None
 
 
 CLIENTS = Table(ClientRecord, "client")
@@ -64,12 +67,14 @@ def client_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
     return KEYS.list(tx, "WHERE c.identity = ?", identity)
 
 
-def replace_remote_keys(tx: Transaction, client_id: int, keys: Sequence[tuple[str, str]], now: int) -> None:
+def replace_remote_keys(
+    tx: Transaction, client_id: int, keys: Sequence[tuple[str, str]], now: int, good_until: int
+) -> None:
     """Stores what was just fetched, as pairs of kid and x, in place of what was there."""
     tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
     tx.executemany(
-        "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
-        [(client_id, kid, x, now) for kid, x in keys],
+        "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at, good_until) VALUES (?, ?, ?, ?, ?)",
+        [(client_id, kid, x, now, good_until) for kid, x in keys],
     )
 
 

@@ -30,6 +30,16 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_authorize.py::test_signature_that_breaks_a_rule_is_refused_with_the_reason",
         "signatures/test_jwk.py::test_parse_jwk_refuses_with_a_sentence",
     ],
+    "use of a replaced or revoked key of another server's client": [
+        "routes/test_authorize.py::test_key_of_a_remote_client_that_is_replaced_under_its_kid_is_good_at_once",
+        "routes/test_authorize.py::test_keys_of_a_remote_client_are_kept_as_long_as_its_server_says",
+        "routes/test_authorize.py::test_keys_that_are_still_good_are_fetched_again_a_few_times_only",
+        "routes/test_authorize.py::test_revoked_key_of_a_remote_client_ends_when_it_is_fetched_again",
+    ],
+    "own wallets under another name of the server": [
+        "routes/test_authorize.py::test_client_at_another_name_of_this_server_is_one_of_its_own",
+        "test_urls.py::test_aliases_of_the_base_url_are_ours",
+    ],
     "replayed nonce": [
         "routes/test_authorize.py::test_nonce_is_good_once_for_a_key",
         "routes/test_authorize.py::test_nonce_is_good_once_however_long_the_key_is_fetched",
@@ -189,6 +199,14 @@ INVENTORY: dict[str, list[str]] = {
         "interledger/test_turns.py::test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting",
         "interledger/test_turns.py::test_probes_that_hang_fill_no_place_that_money_needs",
     ],
+    "guesses reflected by a server at its peer": [
+        "attacks/test_reflected_guessing.py::test_reflected_guesses_cut_no_link_of_two_peers",
+        "attacks/test_reflected_guessing.py::test_reflected_guesses_of_one_client_are_few",
+        "http/test_rate_limits.py::test_packet_of_a_known_peer_is_not_refused_for_its_address",
+        "http/test_rate_limits.py::test_signed_request_is_not_refused_for_its_address",
+        "http/test_rate_limits.py::test_request_that_only_looks_signed_is_refused_for_its_address",
+        "federation/test_incoming_payments.py::test_second_payment_of_a_server_is_read_with_a_token_alone",
+    ],
     "slow servers that are named in quotes": [
         "attacks/test_slow_servers.py::test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others",
         "attacks/test_slow_servers.py::test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_others",
@@ -246,6 +264,10 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_ilp.py::test_fifty_packets_at_once_complete_the_payment_and_no_more",
     ],
     "replayed packet": ["routes/test_ilp.py::test_repeated_request_moves_money_once"],
+    "packets that are lost on purpose": [
+        "interledger/test_recovery.py::test_backlog_of_a_peer_that_is_away_takes_few_tasks_and_ends",
+        "interledger/test_backlog.py::test_slots_of_each_pair_of_peers_are_limited",
+    ],
     "packet of a peer that is removed meanwhile": [
         "interledger/test_removed_peer.py::test_packet_whose_body_comes_after_the_removal_is_not_paid",
         "interledger/test_removed_peer.py::test_packet_that_is_decided_after_the_removal_is_not_delivered",

@@ -506,6 +506,17 @@ async def test_kept_token_is_renewed_once(receivers: RemoteReceivers, site: Site
     assert len(site.requests) == 3 + 4
 
 
+async def test_second_payment_of_a_server_is_read_with_a_token_alone(receivers: RemoteReceivers, site: Site) -> None:
+    url = publish(site, document(site))
+    await receivers.fetch(url)
+    first = len(site.requests)
+    await receivers.fetch(url)
+    (only,) = site.requests[first:]
+    assert only.method == "GET"
+    assert only.headers["authorization"].startswith("GNAP ")
+    assert "signature" in only.headers
+
+
 async def test_token_without_a_lifetime_is_kept_for_an_hour(
     receivers: RemoteReceivers, site: Site, clock: MovableClock
 ) -> None:

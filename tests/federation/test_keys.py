@@ -29,7 +29,33 @@ class Site:
 async def keys_of(serve: Any, site: Site, path: str = "/alice") -> list[JWK]:
     port = await serve(site)
     async with GuardedClient(allow_private_hosts=True) as client:
-        return await fetch_keys(client, f"http://127.0.0.1:{port}{path}")
+        return (await fetch_keys(client, f"http://127.0.0.1:{port}{path}")).keys
+
+
+@pytest.mark.parametrize(
+    ("headers", "max_age"),
+    [
+        ("", None),
+        ("Cache-Control: public\r\n", None),
+        ("Cache-Control: public, max-age=10\r\n", 10),
+        ('Cache-Control: MAX-AGE="10"\r\n', 10),
+        ("Cache-Control: max-age=60\r\nAge: 50\r\n", 10),
+        ("Cache-Control: max-age=60\r\nAge: 61\r\n", 0),
+        ("Cache-Control: max-age=0\r\n", 0),
+        ("Cache-Control: max-age=60\r\nCache-Control: no-cache\r\n", 0),
+        ("Cache-Control: no-store, max-age=60\r\n", 0),
+        ('Cache-Control: no-cache="set-cookie"\r\n', 0),
+        ("Cache-Control: max-age\r\n", 0),
+        ("Cache-Control: max-age=-1\r\n", 0),
+        ("Cache-Control: max-age=1e3\r\n", 0),
+        ("Cache-Control: max-age=60\r\nAge: old\r\n", 0),
+        (f"Cache-Control: max-age={'9' * 40}\r\n", 0),
+    ],
+)
+async def test_fetch_keys_tells_how_long_they_may_be_kept(serve: Any, headers: str, max_age: int | None) -> None:
+    port = await serve(f"HTTP/1.1 200 OK\r\n{headers}Content-Length: 11\r\n\r\n".encode() + b'{"keys":[]}')
+    async with GuardedClient(allow_private_hosts=True) as client:
+        assert (await fetch_keys(client, f"http://127.0.0.1:{port}/alice")).max_age == max_age
 
 
 async def wallet_of(serve: Any, **changes: object) -> RemoteWallet:

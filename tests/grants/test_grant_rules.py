@@ -21,7 +21,7 @@ import pytest
 from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.federation.http import GuardedClient
-from payres.federation.keys import fetch_keys
+from payres.federation.keys import KeySet, fetch_keys
 from payres.grants import clients, consent
 from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.requests import request_grant
@@ -31,7 +31,7 @@ from payres.operator import keys, wallets
 from payres.routes import authorize
 from payres.settings import Settings
 from payres.signatures.base import Message
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import sign
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
@@ -697,7 +697,7 @@ def test_grant_revoked_while_its_request_is_under_way_spends_nothing(
     still.clock.advance(301)  # until its keys are to be fetched again
     fetched: list[str] = []
 
-    async def fetch_slowly(client: GuardedClient, wallet_address: str) -> list[JWK]:
+    async def fetch_slowly(client: GuardedClient, wallet_address: str) -> KeySet:
         found = await fetch_keys(client, wallet_address)
         await still.context.database.write(partial(revoke_grant, grant_id=grant_id(granted)))
         fetched.append(wallet_address)

@@ -17,6 +17,7 @@ from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from tests.routes.test_ilp import add_peer
 
 FROM_A = {"x-forwarded-for": "203.0.113.1"}
 FROM_B = {"x-forwarded-for": "203.0.113.2"}
@@ -123,17 +124,87 @@ def test_request_that_is_refused_before_any_proof_counts_as_guessing(
     check_too_many(stranger.get(limited.wallet("alice"), headers=FROM_A))
 
 
-@pytest.mark.parametrize(("proof", "refused"), [(b"signature", False), (b"authorization", False), (b"cookie", True)])
-def test_malformed_request_counts_as_guessing_unless_it_has_shown_a_proof(
-    limited: Instance, still: MovableClock, proof: bytes, refused: bool
+@pytest.mark.parametrize(("is_proven", "refused"), [(True, False), (False, True)])
+@pytest.mark.parametrize("status", [400, 401, 404, 406, 431])
+def test_request_counts_as_guessing_unless_it_has_proven_who_sent_it(
+    limited: Instance, still: MovableClock, is_proven: bool, refused: bool, status: int
 ) -> None:
-    """A proof that proves nothing is answered 401 before the body is read."""
     limits = limited.context.rate_limits
-    scope = {"type": "http", "client": ("203.0.113.1", 1), "headers": [(proof, b"x")], "path": "/quotes"}
+    headers = [(b"signature", b"x"), (b"authorization", b"x")]
+    scope = {"type": "http", "client": ("203.0.113.1", 1), "headers": headers, "path": "/quotes"}
+    if is_proven:
+        limits.prove(scope)
     for _ in range(BURST):
-        limits.count_failure(scope, 400)
+        limits.count_failure(scope, status)
     with pytest.raises(TooManyRequests) if refused else nullcontext():
         limits.check_address("203.0.113.1", "/quotes")
+
+
+@pytest.fixture
+def guessed(limited: Instance, still: MovableClock) -> None:
+    """So much was guessed from the address that no more is taken from it."""
+    limits = limited.context.rate_limits
+    limits._clients = limits._addresses = RateLimiter(0, still)
+    for _ in range(BURST):
+        limits._unauthenticated.take("203.0.113.1")
+
+
+@pytest.mark.usefixtures("guessed")
+def test_signed_request_is_not_refused_for_its_address(limited: Instance, stranger: httpx2.Client) -> None:
+    client, item = limited.client, {"type": "incoming-payment", "actions": ["create", "read"]}
+    check_too_many(stranger.get(limited.wallet("alice"), headers=FROM_A))
+    asked = {"client": client.wallet_address, "access_token": {"access": [item]}}
+    granted = client.request("POST", "/", asked, headers=FROM_A).json()
+    token, manage = granted["access_token"]["value"], granted["access_token"]["manage"]
+    body = {"walletAddress": limited.wallet("bob")}
+    created = client.request("POST", "/incoming-payments", body, token, FROM_A)
+    assert created.status_code == 201
+    assert client.request("GET", created.json()["id"], token=token, headers=FROM_A).status_code == 200
+    missing = [client.request("GET", "/quotes/1", token=token, headers=FROM_A).status_code for _ in range(2)]
+    assert missing == [403] * 2
+    rotated = client.request("POST", manage, token=token, headers=FROM_A).json()["access_token"]["value"]
+    assert client.request("GET", created.json()["id"], token=token, headers=FROM_A).status_code == 401, "it has ended"
+    assert client.request("GET", created.json()["id"], token=rotated, headers=FROM_A).status_code == 200
+    follow_up = granted["continue"]
+    ended = client.request("DELETE", follow_up["uri"], token=follow_up["access_token"]["value"], headers=FROM_A)
+    assert ended.status_code == 204
+
+
+@pytest.mark.usefixtures("guessed")
+def test_request_that_only_looks_signed_is_refused_for_its_address(limited: Instance, stranger: httpx2.Client) -> None:
+    item = {"type": "incoming-payment", "actions": ["create", "read"]}
+    token, other = limited.client.grant(item), limited.new_client("other-shop")
+    url = limited.client.create_incoming_payment(limited.wallet("bob"))["id"]
+    asked = {"client": limited.client.wallet_address, "access_token": {"access": [item]}}
+    looks = FROM_A | {"signature": "sig1=:AA==:", "authorization": "GNAP guess"}
+    for answer in (
+        other.request("GET", url, token=token, headers=FROM_A),
+        other.request("POST", "/", asked, headers=FROM_A),
+        limited.client.request("GET", url, token="guess", headers=FROM_A),
+        limited.client.request("GET", url, headers=FROM_A),
+        limited.client.request("GET", "/nothing/here", token=token, headers=FROM_A),
+        limited.client.request("GET", limited.wallet("alice"), token=token, headers=FROM_A),
+        limited.client.request("OPTIONS", "/", token=token, headers=FROM_A),
+        stranger.get(f"{limited.base_url}/interact/1/2", headers=looks),
+        stranger.get(url, headers=looks),
+    ):
+        check_too_many(answer)
+    assert limited.client.request("GET", url, token=token, headers=FROM_A).status_code == 200
+
+
+@pytest.mark.usefixtures("guessed")
+def test_packet_of_a_known_peer_is_not_refused_for_its_address(limited: Instance, stranger: httpx2.Client) -> None:
+    token = add_peer(limited, "known")
+    octets = FROM_A | {"content-type": "application/octet-stream"}
+
+    def post(authorization: str) -> httpx2.Response:
+        headers = octets | {"authorization": authorization}
+        return stranger.post(f"{limited.base_url}/ilp", content=b"no packet", headers=headers)
+
+    for _ in range(2 * BURST):
+        assert post(f"Bearer {token}").status_code in {200, 400}
+    check_too_many(post("Bearer guess"))
+    check_too_many(post(""))
 
 
 def test_asking_for_grants_counts_as_guessing(limited: Instance, still: MovableClock) -> None:

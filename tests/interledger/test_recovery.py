@@ -3,12 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from payres.clock import HOUR, SECOND
+from payres.interledger import balances
 from payres.interledger import recovery as module
+from payres.interledger.backlog import AT_ONCE
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.responses import NoReply
 from payres.operator import peers as operator
@@ -212,6 +216,42 @@ async def test_removed_peer_is_not_asked(node: Node) -> None:
             await settled(node)
         assert len(far.requests) == 1
     assert await state(node, packet) == "rejected"
+
+
+async def test_backlog_of_a_peer_that_is_away_takes_few_tasks_and_ends(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packets of one unit each, as many as a peer cares to send while the next one is away."""
+    count = 300
+    async with FakePeer(rejecting(FAR_REJECT)) as far:
+        _, _, packet = await lose(node, far)
+        lost = [
+            msgspec.structs.replace(packet, id=f"{number:032x}", from_request_id=f"n{number}")
+            for number in range(count)
+        ]
+        peer = await node.database.read(lambda tx: peers.peer_by_id(tx, packet.to_peer_id))
+        assert peer is not None
+        for one in lost:
+            await node.write(partial(balances.prepare, packet=one, peer=peer))
+        tasks: list[int] = []  # how many there were each time that the peer was asked, which is away
+        all_asked = asyncio.Event()
+
+        async def ask_in_vain(recovery: module.Recovery, asking: PacketRecord) -> module.Resolved:
+            tasks.append(len(asyncio.all_tasks()))
+            if len(tasks) > count:
+                all_asked.set()
+            return module.Resolved("unknown", final=False)
+
+        before = len(asyncio.all_tasks())
+        with monkeypatch.context() as patch:
+            patch.setattr(module.Recovery, "ask", ask_in_vain)
+            async with recovering(node):
+                node.clock.advance(LIFETIME / SECOND + 1)
+                await asyncio.wait_for(all_asked.wait(), TIMEOUT)
+        assert max(tasks) - before <= 1 + AT_ONCE
+        async with recovering(node):
+            await settled(node, seconds=60)
+    assert {await state(node, one) for one in lost} == {"rejected"}
 
 
 async def test_packets_lost_while_it_runs_are_taken_up_too(node: Node) -> None:

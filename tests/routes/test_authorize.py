@@ -17,13 +17,16 @@ from uuid import UUID
 import httpx2
 import pytest
 
+from payres.clock import MovableClock
 from payres.federation.http import GuardedClient
-from payres.federation.keys import fetch_keys
+from payres.federation.keys import KeySet, fetch_keys
 from payres.grants.tokens import revoke_grant, revoke_token
+from payres.limits import BURST_SECONDS, KEY_REFETCH_RATE
 from payres.operator import keys, wallets
-from payres.routes import authorize
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.routes import authorize, wallet_addresses
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction
+from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT
@@ -442,7 +445,7 @@ class SlowFetches:
         held = [self._held.get(timeout=TIMEOUT) for _ in range(count)]
         return [partial(loop.call_soon_threadsafe, gate.set) for loop, gate in held]
 
-    async def _fetch(self, http: GuardedClient, wallet_address: str) -> list[JWK]:
+    async def _fetch(self, http: GuardedClient, wallet_address: str) -> KeySet:
         gate = asyncio.Event()
         self._held.put((asyncio.get_running_loop(), gate))
         await gate.wait()
@@ -568,6 +571,87 @@ def test_revoked_key_of_a_remote_client_ends_when_it_is_fetched_again(
     elsewhere.write(lambda tx: keys.revoke_key(tx, "revoking", "key-1"))
     shared.clock.advance(301)
     refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
+
+
+@pytest.fixture
+def fetches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Whose keys were fetched."""
+    found: list[str] = []
+
+    async def fetch_and_note(http: GuardedClient, wallet_address: str) -> KeySet:
+        found.append(wallet_address)
+        return await fetch_keys(http, wallet_address)
+
+    monkeypatch.setattr(authorize, "fetch_keys", fetch_and_note)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cache_control", "seconds"),
+    [("no-store", 0), ("no-cache", 0), ("max-age=0", 0), ("max-age=10", 10), ("max-age=3600", 60), ("public", 60)],
+)
+def test_keys_of_a_remote_client_are_kept_as_long_as_its_server_says(
+    tmp_path: Path, visit: Visit, monkeypatch: pytest.MonkeyPatch, fetches: list[str], cache_control: str, seconds: int
+) -> None:
+    monkeypatch.setattr(wallet_addresses, "KEYS_CACHE", {"Cache-Control": cache_control})
+    monkeypatch.setattr(instances, "MovableClock", partial(MovableClock, frozen=True))
+    with run_instance(tmp_path / "payres.db") as host:
+        visitor = visit(f"cached-{next(FRESH)}", host)
+        token = visitor.grant({"type": "quote", "actions": ["read"]})
+        before = len(fetches)
+        for later in (0, seconds - 1 if seconds else 0):
+            host.clock.advance(later)
+            assert visitor.get("/quotes/none", token).status_code == 404
+        assert len(fetches) - before == (0 if seconds else 2)
+        host.clock.advance(1)
+        assert visitor.get("/quotes/none", token).status_code == 404
+        assert len(fetches) - before == (1 if seconds else 3)
+
+
+def test_key_of_a_remote_client_that_is_replaced_under_its_kid_is_good_at_once(
+    shared: Instance, elsewhere: Instance, visit: Visit, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wallet_addresses, "KEYS_CACHE", {"Cache-Control": "max-age=3600"})
+    visitor = visit("replacing", shared)
+    old = visitor.private_key
+    token = visitor.grant({"type": "quote", "actions": ["read"]})
+    elsewhere.write(lambda tx: keys.revoke_key(tx, "replacing", "key-1"))
+    visitor.private_key = generate_private_key()
+    visitor.jwk = jwk_from_public_bytes("key-1", visitor.private_key.public_key().public_bytes_raw())
+    elsewhere.write(lambda tx: keys.add_key(tx, "replacing", visitor.jwk))
+    assert visitor.get("/quotes/none", token).status_code == 404
+    visitor.private_key = old
+    refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="signature_mismatch")
+
+
+def test_keys_that_are_still_good_are_fetched_again_a_few_times_only(
+    shared: Instance, visit: Visit, monkeypatch: pytest.MonkeyPatch, fetches: list[str]
+) -> None:
+    """Anyone can send a signature that does not fit the keys of a client."""
+    monkeypatch.setattr(wallet_addresses, "KEYS_CACHE", {"Cache-Control": "max-age=3600"})
+    visitor = visit("claimed", shared)
+    token = visitor.grant({"type": "quote", "actions": ["read"]})
+    good, before = visitor.private_key, len(fetches)
+    visitor.private_key = generate_private_key()
+    forged = [visitor.get("/quotes/none", token).status_code for _ in range(20 * BURST_SECONDS * KEY_REFETCH_RATE)]
+    assert set(forged) == {401}
+    assert BURST_SECONDS * KEY_REFETCH_RATE <= len(fetches) - before < len(forged) // 2
+    visitor.private_key = good
+    assert visitor.get("/quotes/none", token).status_code == 404
+
+
+def test_client_at_another_name_of_this_server_is_one_of_its_own(
+    shared: Instance, fetches: list[str], refused: Refused
+) -> None:
+    client = shared.new_client("aliased")
+    item = {"type": "quote", "actions": ["read"]}
+    for host in ("localhost", "LOCALHOST.", "127.1", "[::1]"):
+        client.wallet_address = shared.wallet("aliased").replace("127.0.0.1", host)
+        token = client.grant(item)
+        assert client.get("/quotes/none", token).status_code == 404
+    shared.write(lambda tx: keys.revoke_key(tx, "aliased", "key-1"))
+    refused(client.request_grant(item), 400, "invalid_client", reason="unknown_key")
+    assert not fetches
 
 
 def test_remote_client_without_a_wallet_there_is_refused(

@@ -1,6 +1,8 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from payres.routes.health import Readiness
 from payres.store.database import Database
 from payres.store.fail_stop import FailStop
 from payres.store.work import Transaction
-from payres.testing.instance import Instance
+from payres.testing.instance import Instance, run_instance
 from tests.traces import trace
+
+LOG_BYTES = 1000 * 4096  # after which SQLite begins the log anew when nobody reads what is in it
 
 
 def test_health_is_ok_while_the_database_answers(shared: Instance, stranger: httpx2.Client) -> None:
@@ -43,8 +47,37 @@ def test_health_says_why_not_when_the_database_does_not_answer(
 
 def test_ready_is_ok_while_payments_can_be_taken(shared: Instance, stranger: httpx2.Client) -> None:
     answer = stranger.get(f"{shared.base_url}/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert (answer.status_code, answer.json()["status"], answer.json().keys()) == (200, "ok", {"status", "details"})
     assert answer.headers["cache-control"] == "no-store"
+
+
+def test_ready_shows_the_log_that_a_long_reader_makes_grow(
+    tmp_path: Path, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_instance(tmp_path / "payres.db") as instance:
+
+        def shown() -> int:
+            answer = stranger.get(f"{instance.base_url}/readyz").json()
+            size: int = answer["details"]["walBytes"]
+            return size
+
+        def grow() -> None:
+            for number in range(300):
+                instance.create_wallet(f"w{next(numbers)}", name="x" * 100 + str(number))
+
+        numbers = count()
+        with closing(sqlite3.connect(tmp_path / "payres.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM wallet_address").fetchall()
+            before = shown()
+            assert before == (tmp_path / "payres.db-wal").stat().st_size
+            while shown() < 2 * LOG_BYTES:
+                grow()
+        (tmp_path / "payres.db-wal").rename(tmp_path / "elsewhere")
+        monkeypatch.setattr(health, "CACHE_SECONDS", 0)
+        answer = stranger.get(f"{instance.base_url}/readyz")
+        assert (answer.status_code, answer.json()["details"]) == (503, {"walBytes": 0})
+        (tmp_path / "elsewhere").rename(tmp_path / "payres.db-wal")
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ def same(url: str) -> Iterator[str]:
     yield f"{scheme}://{host}{path[:-1]}%{ord(path[-1]):x}/"
     yield f"{url}?first=1"
     yield f"{url}#fragment"
+    for other in ("127.0.0.1.", "127.1", "2130706433", "0x7F.0.0.1", "localhost", "LocalHost.", "[::1]", "[0:0::1]"):
+        yield url.replace("127.0.0.1", other, 1)
 
 
 def different(url: str) -> Iterator[str]:
@@ -340,5 +342,5 @@ def test_wallet_without_a_path_is_at_its_well_known_address(
 def test_reserved_path_is_never_taken_for_a_wallet(shared: Instance, stranger: httpx2.Client, segment: str) -> None:
     for path in (segment, f"{segment}/", f"{segment}/jwks.json", f"{segment}/did.json", f"{segment}/x/y/z"):
         answer = stranger.get(f"{shared.base_url}/{path}")
-        assert answer.json().keys() == ({"status"} if path.rstrip("/") in {"healthz", "readyz"} else {"error"}), path
+        assert ("status" if path.rstrip("/") in {"healthz", "readyz"} else "error") in answer.json(), path
         assert not answer.has_redirect_location

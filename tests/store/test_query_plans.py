@@ -61,7 +61,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.find_client": lambda tx: clients.find_client(tx, "client"),
     "clients.client_by_id": lambda tx: clients.client_by_id(tx, 1),
     "clients.client_keys": lambda tx: clients.client_keys(tx, "client"),
-    "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0),
+    "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
     "grants.list_grants": lambda tx: grants.list_grants(tx, "issued", 5, 1),
