@@ -139,7 +139,7 @@ FILE = Invariant(
     claim="the file and its indexes are sound",
     unit="pages",
     counted="PRAGMA page_count",
-    breaches=f"SELECT * FROM pragma_integrity_check({MAX_BREACHES}) WHERE integrity_check <> 'ok'",
+    breaches="SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
 )
 
 RECENTLY_SENT = f"SELECT id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT}"

@@ -258,7 +258,6 @@ def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: Record
     assert walked == []
     if table == "grant":
         assert "outgoing_payment_of_grant" in opened.values()
-        assert "outgoing_payment" not in opened.values()
 
 
 def test_what_stays_is_not_in_the_indexes_of_what_goes(connection: RecordingConnection) -> None:
