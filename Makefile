@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PAYRES_DATABASE ?= ./var/payres.db
 PYTEST_WORKERS ?= 4
+COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
 .PHONY: help run test torture demo bench check format lock clean
 
@@ -40,18 +41,17 @@ format: $(VENV)/.dev ## Let the formatter and linter fix what they can
 
 lock: ## Write the lock files again from pyproject.toml
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv
-	$(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q \
-	  pyproject.toml --group build -o requirements.lock
-	$(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q \
-	  pyproject.toml --group build --group dev -o requirements-dev.lock
+	$(COMPILE) pyproject.toml -o requirements.lock
+	$(COMPILE) --group build -o requirements-build.lock
+	$(COMPILE) pyproject.toml --group build --group dev -o requirements-dev.lock
 
 clean: ## Remove what make has made, the database in ./var aside
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules
 
-$(VENV)/.runtime: requirements.lock pyproject.toml
+$(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "payres needs Python 3.11 or later: set PYTHON=python3.12, say")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-build.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
