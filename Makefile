@@ -24,7 +24,7 @@ torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hou
 	$(BIN)/python -m tests.torture $(TORTURE)
 
 demo: $(VENV)/.runtime ## Narrate one payment from grant to receipt
-	$(BIN)/python -m payres.demo
+	$(BIN)/payres demo
 
 bench: $(VENV)/.dev ## Measure payres beside a bare Starlette app doing the same cryptography and storage
 	$(BIN)/python -m benchmarks $(BENCH_FLAGS)

@@ -1,4 +1,4 @@
-"""`make demo`, or `python -m payres.demo`: one whole payment against a throw-away server, printed step by step."""
+"""`payres demo`: one whole payment against a throw-away server, printed step by step."""
 
 import secrets
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import click
 import httpx2
 
 from payres.amounts import Asset, describe_amount
@@ -23,11 +22,10 @@ BILL = {"value": "2500", "assetCode": "USD", "assetScale": 2}
 ALLOWANCE = {"value": "5000", "assetCode": "USD", "assetScale": 2}
 
 
-@click.command(help="Show one payment, step by step, against a throw-away server.")
-def main() -> None:
+def demonstrate(print_line: Print) -> None:
     """Runs the demonstration on a free port with a database that is gone afterwards."""
     with TemporaryDirectory(prefix="payres-demo-") as directory, run_instance(Path(directory) / "payres.db") as payres:
-        Demonstration(payres, click.echo).run()
+        Demonstration(payres, print_line).run()
 
 
 class Demonstration:
@@ -173,7 +171,3 @@ def _money(amount: Json) -> str:
 
 def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The narrated payment of `make demo`."""
+"""The narrated payment of `payres demo`."""
 
 import re
 import subprocess
@@ -27,7 +27,7 @@ def test_demo_tells_every_step_with_its_amounts(payres: Instance) -> None:
 
 
 def test_demo_runs_by_itself_where_pytest_is_missing() -> None:
-    program = "import sys; sys.modules['pytest'] = None; from payres.demo import main; main([])"
+    program = "import sys; sys.modules['pytest'] = None; from payres.cli import main; main(['demo'])"
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("One payment over Open Payments")

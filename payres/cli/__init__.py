@@ -13,6 +13,7 @@ from payres import __version__
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("server", "Write an annotated payres.toml and create the database."),
     "serve": ("server", "Run the server."),
+    "demo": ("demo", "Show one payment, step by step, against a throw-away server."),
     "wallet": ("wallet", "Open wallets and move money in and out of them."),
     "key": ("key", "Manage the public keys that clients sign with."),
     "explain": ("explain", "Explain why a signed request is accepted or refused."),

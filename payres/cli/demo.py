@@ -1,6 +1,8 @@
-"""The wallets of `payres serve --demo`: something to pay with in the first minute."""
+"""`payres demo`, and the wallets of `payres serve --demo`: something to pay with in the first minute."""
 
 from collections.abc import Sequence
+
+import click
 
 from payres.cli.session import Resource
 from payres.cli.wallet import describe
@@ -11,6 +13,18 @@ from payres.store.work import Work
 
 ASSET, SCALE = "USD", 2
 BALANCES = {"alice": "1000.00", "bob": None}
+
+
+@click.command()
+def demo() -> None:
+    """A shop bills a wallet, the owner of another consents, and that one pays. No settings and no database are read.
+
+    \b
+    Example: payres demo
+    """
+    from payres.demo import demonstrate  # loads slowly, with a client and a server
+
+    demonstrate(click.echo)
 
 
 def open_demo_wallets(work: Work) -> None:
