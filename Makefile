@@ -7,14 +7,15 @@ PAYRES_DATABASE ?= ./var/payres.db
 PYTEST_WORKERS ?= 4
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
-.PHONY: help run test torture demo bench check format lock clean
+.PHONY: help run test torture demo bench check format lock pyz clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 run: $(VENV)/.runtime ## Start the server on a file in ./var, with demo wallets on the first run
 	@mkdir -p var
-	@PAYRES_DATABASE="$(PAYRES_DATABASE)" $(BIN)/payres serve --demo
+	@# Ctrl-C also reaches make and the shell: the shell waits for the server to stop, and then has nothing to complain of.
+	@trap : INT; PAYRES_DATABASE="$(PAYRES_DATABASE)" $(BIN)/payres serve --demo
 
 test: $(VENV)/.dev tests/interop/node_modules/.installed ## Run the whole test suite
 	@# With their bytecode kept, the processes of the suite need not compile everything again.
@@ -45,20 +46,25 @@ lock: ## Write the lock files again from pyproject.toml
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml --group build --group dev -o requirements-dev.lock
 
+pyz: $(VENV)/.dev ## Pack the program into one file, dist/payres.pyz
+	@$(BIN)/python -m deploy.pyz
+
 clean: ## Remove what make has made, the database in ./var aside
 	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules
 
 $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "payres needs Python 3.11 or later: set PYTHON=python3.12, say")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-build.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	touch $@
+	@echo "Installing what requirements.lock names into $(VENV). This takes a minute, and only the first time."
+	@$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-build.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	touch $@
+	@echo "Installing the tools of the tests, which requirements-dev.lock names."
+	@$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
 
 tests/interop/node_modules/.installed: tests/interop/package-lock.json
 	npm ci --prefix tests/interop --no-audit --no-fund --loglevel=error
-	touch $@
+	@touch $@

@@ -30,6 +30,15 @@ def instructions() -> list[tuple[str, str]]:
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in lines if line)]
 
 
+@pytest.fixture(scope="module")
+def unit() -> ConfigParser:
+    """The systemd unit."""
+    parser = ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of names
+    parser.read(DEPLOY / "payres.service", encoding="utf-8")
+    return parser
+
+
 def test_image_copies_what_exists_and_is_not_ignored(instructions: list[tuple[str, str]]) -> None:
     let_in = re.findall(r"^!(.+)$", (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8"), re.M)
     copied = {
@@ -69,10 +78,7 @@ def test_health_check_of_the_image_asks_an_address_that_exists(instructions: lis
     assert any(endpoint.path == "/healthz" for endpoint in ENDPOINTS)
 
 
-def test_unit_runs_serve_with_nothing_to_gain() -> None:
-    unit = ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of names
-    unit.read(DEPLOY / "payres.service", encoding="utf-8")
+def test_unit_runs_serve_with_nothing_to_gain(unit: ConfigParser) -> None:
     service = unit["Service"]
     assert shlex.split(service["ExecStart"]) == ["/opt/payres/bin/payres", "serve"]
     assert service["User"] == "payres"
@@ -84,10 +90,11 @@ def test_unit_runs_serve_with_nothing_to_gain() -> None:
     )
 
 
-def test_unit_is_started_again_however_often_it_was_refused() -> None:
-    unit = ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of names
-    unit.read(DEPLOY / "payres.service", encoding="utf-8")
+def test_one_file_can_unpack_itself_under_the_unit(unit: ConfigParser) -> None:
+    assert unit["Service"]["Environment"] == f"SHIV_ROOT=/var/cache/{unit['Service']['CacheDirectory']}"
+
+
+def test_unit_is_started_again_however_often_it_was_refused(unit: ConfigParser) -> None:
     assert unit["Service"]["Restart"] == "on-failure"
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"  # systemd gives up after five starts in ten seconds otherwise
 

@@ -1,6 +1,7 @@
 """The HTTP server of `payres serve`: uvicorn's, whose application always gets to close what it has opened."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import Mapping
 from typing import Any, Final
@@ -23,6 +24,7 @@ CONNECTIONS: Final[Mapping[str, Any]] = {
     "timeout_keep_alive": KEEP_ALIVE_SECONDS + KEEP_ALIVE_MARGIN,
     "headers": [("Keep-Alive", f"timeout={KEEP_ALIVE_SECONDS}")],
 }
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class HttpServer(uvicorn.Server):
@@ -45,6 +47,16 @@ class HttpServer(uvicorn.Server):
             **CONNECTIONS,
         )
         super().__init__(config)
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves until a signal stops it; one that comes before the loop runs waits until it does."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        super().run(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """By now uvicorn handles the signals."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops. On the second signal uvicorn would leave the application and its requests to end with the loop."""

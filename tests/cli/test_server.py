@@ -87,6 +87,15 @@ def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
 
 
 @pytest.mark.usefixtures("database")
+def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
+    with serving("--json") as process:
+        announced(process)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=TIMEOUT) == ("", "")
+    assert process.returncode == 0
+
+
+@pytest.mark.usefixtures("database")
 def test_serve_told_twice_cuts_what_is_under_way() -> None:
     """The request gets no answer, which would have to say what became of it; the log gets no traceback."""
     with serving("--json") as process:

@@ -1,0 +1,49 @@
+"""`make run`, as far as it can be tried without an index of packages: on a folder where all is installed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers import ROOT, TIMEOUT, child, free_of_settings
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with the Makefile, in which the environment of these tests counts as the one that `make` has made."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in ("requirements.lock", "requirements-build.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    (tmp_path / ".venv" / ".runtime").touch()
+    return tmp_path
+
+
+def test_run_ends_on_ctrl_c_without_an_error(checkout: Path) -> None:
+    options: dict[str, Any] = {"cwd": checkout, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with child(["make", "run"], env=free_of_settings(PAYRES_PORT="0"), **options) as process:
+        assert process.stdout is not None
+        shown: list[str] = []
+        while not any(line.startswith("Try next: ") for line in shown):
+            shown.append(process.stdout.readline())
+            assert shown[-1], process.communicate()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: make, its shell and the server
+        assert process.communicate(timeout=TIMEOUT) == ("", "")
+    assert shown[0].startswith("payres ")
+    assert (checkout / "var" / "payres.db").exists()
+
+
+def test_run_shows_what_it_installs(checkout: Path) -> None:
+    (checkout / ".venv" / ".runtime").unlink()
+    done = subprocess.run(["make", "--dry-run", "run"], cwd=checkout, check=True, capture_output=True, text=True)
+    told, installed = (line for line in done.stdout.splitlines() if "requirements.lock" in line)
+    assert told.startswith('echo "Installing ')
+    assert "pip install" in installed
+    assert "--quiet" not in installed

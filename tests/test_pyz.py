@@ -1,0 +1,200 @@
+"""payres.pyz, packed of what is installed here: reproducible, sufficient by itself, plain about what it cannot run on.
+
+`make pyz` packs the wheels that requirements.lock names, which it downloads; the rest of its way is tested here.
+"""
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from deploy.pyz import BUILT_FOR, PYTHON, pack
+from payres.clock import SystemClock
+from payres.signatures.jwk import generate_private_key, jwk_from_pem, private_pem
+from payres.store.migrations import execute_script, migrations
+from payres.testing.client import Client
+from tests.helpers import ROOT, TIMEOUT, announced, child, free_of_settings, usd
+
+# The interpreter under the virtual environment, without site-packages of its own and blind to PYTHONPATH.
+BARE = (getattr(sys, "_base_executable", sys.executable), "-I", "-S")
+
+
+def installed(folder: Path) -> None:
+    """Puts into a folder what is locked, as it is installed here, and the package of this checkout."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for name, marker in re.findall(r"^([\w.-]+)==\S+ (;.*)?\\$", lock, re.M):
+        try:
+            found = distribution(name)
+        except PackageNotFoundError:
+            assert marker, f"{name} is locked for every machine and not installed on this one"
+            continue
+        for file in found.files or []:
+            if ".." not in file.parts and file.suffix != ".pyc":
+                copy(Path(str(file.locate())), folder / file)
+    for path in (ROOT / "payres").rglob("*"):
+        if path.is_file() and "__pycache__" not in path.parts:
+            copy(path, folder / path.relative_to(ROOT))
+    copy(ROOT / "schema.sql", folder / "payres" / "schema.sql")
+
+
+def copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, target)
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages")
+    installed(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pyz(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("dist") / "payres.pyz"
+    pack(packages, file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where it unpacks itself, once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+class Packed:
+    """Runs commands of the file in an empty folder, where there is neither the source nor anything installed."""
+
+    def __init__(self, pyz: Path, folder: Path, cache: Path) -> None:
+        self.command = [*BARE, str(pyz)]
+        self.options: dict[str, Any] = {
+            "cwd": folder,
+            "env": free_of_settings(SHIV_ROOT=str(cache)),
+            "stdout": subprocess.PIPE,
+        }
+
+    def run(self, *arguments: str, status: int = 0, **options: Any) -> str:
+        done = subprocess.run([*self.command, *arguments], text=True, timeout=TIMEOUT, **self.options, **options)
+        assert done.returncode == status
+        output: str = done.stdout
+        return output
+
+
+@pytest.fixture
+def packed(pyz: Path, tmp_path: Path, cache: Path) -> Packed:
+    return Packed(pyz, tmp_path, cache)
+
+
+def test_same_packages_make_the_same_bytes_in_another_folder(packages: Path, pyz: Path, tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    for path in sorted((file for file in packages.rglob("*") if file.is_file()), reverse=True):
+        target = others / path.relative_to(packages)
+        copy(path, target)
+        target.chmod(0o600)
+        os.utime(target, (0, 0))
+    pack(others, tmp_path / "again.pyz")
+    assert (tmp_path / "again.pyz").read_bytes() == pyz.read_bytes()
+
+
+def test_everything_is_loaded_from_the_file(packed: Packed, pyz: Path, cache: Path) -> None:
+    program = (
+        "import json, sys, sysconfig; from payres.application import create_app; import uvloop, httptools, httpx2\n"
+        "files = [getattr(module, '__file__', None) for module in list(sys.modules.values())]\n"
+        "print(json.dumps([sysconfig.get_path('stdlib'), [file for file in files if file]]))\n"
+    )
+    packed.options["env"]["SHIV_INTERPRETER"] = "1"
+    library, files = json.loads(packed.run("-c", program))
+    assert any(file.startswith(str(cache)) and file.endswith("/payres/application.py") for file in files)
+    assert [file for file in files if not file.startswith((library, str(cache), str(pyz)))] == []
+
+
+def test_migrates_serves_asks_for_consent_and_backs_up(packed: Packed, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "payres.db", isolation_level=None)) as connection:
+        execute_script(connection, migrations()[1])
+        connection.execute("PRAGMA user_version = 1")
+    with child([*packed.command, "serve", "--port", "0", "--json", "--demo"], **packed.options) as process:
+        base_url = announced(process)["baseUrl"]
+        packed.run("wallet", "create", "shop", "--asset", "USD", "--scale", "2", "--name", "A shop")
+        packed.run("key", "generate", "shop", "--kid", "key", "--out", "private.pem")
+        page = consent_page(base_url, (tmp_path / "private.pem").read_bytes())
+        assert packed.run("backup", "copy.db").startswith("copy.db: ")
+        packed.run("ledger", "check")
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "A shop" in page.text
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (max(migrations()),)
+    assert list(tmp_path.glob("payres.db.*")), "a copy from before the migration"
+
+
+def consent_page(base_url: str, pem: bytes) -> httpx2.Response:
+    """What the browser of alice shows when the shop asks for her money."""
+    key = load_pem_private_key(pem, None)
+    assert isinstance(key, Ed25519PrivateKey)
+    client = Client(f"{base_url}/shop", key, jwk_from_pem("key", pem), base_url, SystemClock(), lambda _: None)
+    access = {
+        "type": "outgoing-payment",
+        "actions": ["create"],
+        "identifier": f"{base_url}/alice",
+        "limits": {"debitAmount": usd(500)},
+    }
+    try:
+        answer = client.request_grant(access, interact={"start": ["redirect"]})
+        assert answer.status_code == 200, answer.text
+        return httpx2.get(answer.json()["interact"]["redirect"], follow_redirects=True, timeout=TIMEOUT)
+    finally:
+        client.close()
+
+
+def test_demonstrates_and_explains(packed: Packed, tmp_path: Path) -> None:
+    assert "alice has USD 974.77, bob has USD 1025.00." in packed.run("demo")
+    (tmp_path / "app.pem").write_bytes(private_pem(generate_private_key()))
+    unsigned = "GET /quotes/1 HTTP/1.1\r\nhost: pay.example\r\n\r\n"
+    explained = packed.run("explain", "--pem", "app.pem", "--kid", "app", input=unsigned, status=1)
+    assert "Verdict\n   refused, " in explained
+
+
+@pytest.mark.parametrize(
+    ("other", "wanted"),
+    [
+        ({"EXTENSION": ".cpython-399-x86_64-linux-gnu.so", "PYTHON": "3.99"}, "CPython 3.99 on Linux "),
+        ({"EXTENSION": ".cpython-311-s390x-linux-gnu.so", "MACHINE": "s390x"}, f"CPython {PYTHON} on Linux s390x "),
+        ({"GLIBC": (2, 999)}, "with glibc 2.999 or later, "),
+    ],
+)
+def test_wrong_python_or_machine_is_told_in_one_sentence(other: dict[str, object], wanted: str, tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    pack(tmp_path / "packages", tmp_path / "payres.pyz", BUILT_FOR | other)
+    message = failure([*BARE, str(tmp_path / "payres.pyz")], SHIV_ROOT=str(tmp_path / "cache"))
+    assert message.startswith("Error: this file needs CPython ")
+    assert wanted in message
+    assert f", and this is CPython {PYTHON}." in message
+    assert message.count("\n") == 1
+    assert not (tmp_path / "cache").exists()
+
+
+def test_folder_that_cannot_be_written_is_told_in_one_sentence(pyz: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    message = failure([*BARE, str(pyz), "--version"], SHIV_ROOT=str(tmp_path / "file"))
+    assert message.startswith(f"Error: payres cannot unpack itself into {tmp_path / 'file'} (")
+    assert message.endswith("; name another folder in SHIV_ROOT\n")
+    assert message.count("\n") == 1
+
+
+def failure(command: Sequence[str], **variables: str) -> str:
+    """What a command that fails says on standard error."""
+    done = subprocess.run(command, env=free_of_settings(**variables), capture_output=True, text=True, timeout=TIMEOUT)
+    assert (done.returncode, done.stdout) == (1, "")
+    return done.stderr
