@@ -14,7 +14,7 @@ from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.work import Work
 from payres.urls import canonical
 
-STATES = ("pending", "expired", "approved", "issued", "denied", "revoked")
+STATES = ("pending", "expired", "approved", "lapsed", "issued", "denied", "revoked")
 
 
 @click.group(cls=Group)
@@ -127,10 +127,9 @@ def _find(work: Work, ref: str) -> GrantRecord:
 def _describe(work: Work, record: GrantRecord) -> Resource:
     owner = record.wallet_address_id
     interaction = grants.interaction_of_grant(work, record.id)
-    is_expired = record.state == "pending" and interaction is not None and work.now >= interaction.expires_at
     return {
         "id": record.id,
-        "state": "expired" if is_expired else record.state,
+        "state": _state(record, interaction, work.now),
         "client": clients.client_by_id(work, record.client_id).identity,
         "clientName": record.client_name,
         "walletAddress": None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
@@ -140,6 +139,15 @@ def _describe(work: Work, record: GrantRecord) -> Resource:
         "createdAt": format_time(record.created_at),
         "endedAt": None if record.ended_at is None else format_time(record.ended_at),
     }
+
+
+def _state(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> str:
+    """The state as it is stored, unless the time for what comes next is over."""
+    if interaction is None:
+        return record.state
+    if record.state == "pending" and now >= interaction.expires_at:
+        return "expired"
+    return "lapsed" if consent.has_lapsed(record, interaction, now) else record.state
 
 
 def _describe_interaction(work: Work, found: InteractionRecord) -> Resource:

@@ -1,10 +1,13 @@
 """SQL of grants, their interactions and what they have spent."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from payres.amounts import Asset
+from payres.clock import SECOND
+from payres.limits import APPROVAL_SECONDS
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -62,6 +65,15 @@ INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
 
 
+# The state as it is stored, the comparison with a time, and how long ago that was.
+IN_TIME: Final = {
+    "pending": ("pending", "expires_at >", 0),
+    "expired": ("pending", "expires_at <=", 0),
+    "approved": ("approved", "decided_at >", APPROVAL_SECONDS * SECOND),
+    "lapsed": ("approved", "decided_at <=", APPROVAL_SECONDS * SECOND),
+}
+
+
 def insert_grant(tx: Transaction, grant: GrantRecord) -> None:
     GRANTS.insert(tx, grant)
 
@@ -71,13 +83,17 @@ def find_grant(tx: Transaction, grant_id: str) -> GrantRecord | None:
 
 
 def list_grants(tx: Transaction, state: str | None, limit: int, now: int) -> Sequence[GrantRecord]:
-    """Newest first; in one state, or in all. Of those that nobody has decided on, `expired` are out of time."""
+    """Newest first; in one state, or in all.
+
+    `expired` are those that nobody has decided on in time, `lapsed` those that were approved and not continued in time.
+    """
     if state is None:
         return GRANTS.list(tx, "ORDER BY id DESC LIMIT ?", limit)
-    if state not in ("pending", "expired"):
+    if state not in IN_TIME:
         return GRANTS.list(tx, "WHERE state = ? ORDER BY id DESC LIMIT ?", state, limit)
-    in_time = "i.expires_at > ?" if state == "pending" else "i.expires_at <= ?"
-    return WITH_INTERACTION.list(tx, f"WHERE g.state = 'pending' AND {in_time} ORDER BY g.id DESC LIMIT ?", now, limit)
+    stored, in_time, age = IN_TIME[state]
+    where = f"WHERE g.state = '{stored}' AND i.{in_time} ? ORDER BY g.id DESC LIMIT ?"
+    return WITH_INTERACTION.list(tx, where, now - age, limit)
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:

@@ -6,9 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from click.testing import Result
 
-from payres.clock import SystemClock
+from payres.clock import SECOND, SystemClock
 from payres.grants.consent import interaction_hash
 from payres.identifiers import SystemIdentifiers
+from payres.limits import APPROVAL_SECONDS
 from payres.operator import wallets
 from payres.store import clients, grants
 from payres.store.grants import GrantRecord, InteractionRecord
@@ -125,6 +126,17 @@ def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_
     [line] = payres("grant", "list").stdout.splitlines()
     assert f"{expired.id}  expired " in line
     assert "until" not in line
+
+
+def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: Json, asked: Asked, tx: Work) -> None:
+    def listed(state: str) -> list[str]:
+        return [grant["id"] for grant in as_json("grant", "list", "--state", state)["grants"]]
+
+    as_json("grant", "approve", asked.id)
+    assert (listed("approved"), listed("lapsed")) == ([asked.id], [])
+    tx.execute("UPDATE interaction SET decided_at = decided_at - ?", (APPROVAL_SECONDS * SECOND,))
+    assert (listed("approved"), listed("lapsed")) == ([], [asked.id])
+    assert as_json("grant", "show", asked.id)["state"] == "lapsed"
 
 
 def test_approve_prints_the_finish_url(as_json: Json, asked: Asked, tx: Transaction) -> None:

@@ -66,6 +66,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
     "grants.list_grants": lambda tx: grants.list_grants(tx, "issued", 5, 1),
     "grants.list_grants, pending": lambda tx: grants.list_grants(tx, "pending", 5, 1),
+    "grants.list_grants, lapsed": lambda tx: grants.list_grants(tx, "lapsed", 5, 1),
     "grants.list_grants, expired": lambda tx: grants.list_grants(tx, "expired", 5, 1),
     "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
     "grants.set_waits_from": lambda tx: grants.set_waits_from(tx, "1", 1),
