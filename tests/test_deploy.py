@@ -115,6 +115,8 @@ def test_peering_example_makes_our_token_then_adds_the_peer_with_theirs(tmp_path
     def run() -> str:
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
 
+    subprocess.run(["payres", "init"], cwd=tmp_path, env=environment, capture_output=True, check=True)
+
     assert "Put the token that they give you into" in run()
     ours = tmp_path / "tokens" / "from-second"
     assert (ours.stat().st_mode & 0o777, len(ours.read_text().strip())) == (0o600, 44)
