@@ -101,10 +101,14 @@ def test_request_without_origin_is_answered_as_ever(shared: Instance, stranger: 
     assert not cors_headers(shared.client.get("/quotes/1", shared.client.grant({"type": "quote", "actions": ["read"]})))
 
 
-@pytest.mark.parametrize("suffix", ["", "/jwks.json", "/did.json"])
-def test_what_caches_share_is_open_whoever_asked_first(shared: Instance, stranger: httpx2.Client, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "caching"), [("", "public, max-age="), ("/jwks.json", "no-cache"), ("/did.json", "no-cache")]
+)
+def test_what_caches_share_is_open_whoever_asked_first(
+    shared: Instance, stranger: httpx2.Client, suffix: str, caching: str
+) -> None:
     answer = stranger.get(shared.wallet("alice") + suffix)
-    assert answer.headers["cache-control"].startswith("public")
+    assert answer.headers["cache-control"].startswith(caching)
     assert cors_headers(answer) == {"access-control-allow-origin": "*"}
 
 
