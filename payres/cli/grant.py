@@ -116,7 +116,8 @@ def _find(work: Work, ref: str) -> GrantRecord:
                 f"{ref} is not under this server's base_url, which is {work.urls.base} by the settings here. Give"
                 " the id of the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
             )
-        identifier, _, nonce = canonical(ref).removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
+        url = canonical(work.urls.own(ref))
+        identifier, _, nonce = url.removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
         return consent.find_pending(work, identifier, nonce).grant
     record = grants.find_grant(work, ref)
     if record is None:

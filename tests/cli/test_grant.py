@@ -206,7 +206,7 @@ def test_unknown_ref_is_said_in_one_sentence(payres: Command, asked: Asked, comm
 
 
 @pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
-@pytest.mark.parametrize("origin", ["http://localhost:8080", "http://127.0.0.1:8081", "https://127.0.0.1:8080"])
+@pytest.mark.parametrize("origin", ["http://pay.example:8080", "http://127.0.0.1:8081", "https://127.0.0.1:8080"])
 def test_url_elsewhere_is_told_the_base_url(
     payres: Command, as_json: Json, asked: Asked, command: str, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +218,15 @@ def test_url_elsewhere_is_told_the_base_url(
     assert as_json("grant", "show", asked.id)["state"] == "pending"
     monkeypatch.setenv("PAYRES_BASE_URL", origin)
     assert payres("grant", command, url).exit_code == 0
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:8080", "HTTP://LocalHost.:8080", "http://[::1]:8080"])
+def test_url_with_another_name_of_this_server_is_found(
+    payres: Command, as_json: Json, asked: Asked, origin: str
+) -> None:
+    url = asked.redirect.replace(BASE, origin)
+    assert as_json("grant", "show", url)["id"] == asked.id
+    assert payres("grant", "approve", url).exit_code == 0
 
 
 def test_redirect_url_with_a_wrong_nonce_is_unknown(payres: Command, asked: Asked) -> None:
