@@ -208,8 +208,10 @@ class _Server(uvicorn.Server):
         return context
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, run on the server's own loop."""
+        """The result of a coroutine, run on the server's loop. Raises RuntimeError inside a unit, which runs there."""
         assert self._loop is not None
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("A unit of work cannot ask the instance: ask before, and hand the result to the unit")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def stop(self) -> None:

@@ -173,7 +173,7 @@ def test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few(road: 
     road.link.gate.clear()
     made = [a.client.create_outgoing_payment(a.wallet(path), quote["id"]) for path, quote in quotes]
     wait_until(lambda: road.link.open == MAX_UNREPEATED)
-    assert max(len(road.unresolved(one)) for one in made) == MAX_UNREPEATED_OF_WALLET
+    assert max(len(road.unresolved(one)) for one in made) <= MAX_UNREPEATED_OF_WALLET
     assert sum(len(road.unresolved(one)) for one in made) == MAX_UNREPEATED
     road.link.gate.set()
     for one in made:
@@ -413,7 +413,8 @@ def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
     assert arrived <= 1000
     assert int(spent["spentDebitAmount"]["value"]) >= arrived
     assert wallet_money(a, "alice") == (FUNDS, 0)
-    for packet in a.read(lambda tx: packets.unresolved_packets(tx, peer_of(a, "b").id)):
+    peer_id = peer_of(a, "b").id
+    for packet in a.read(lambda tx: packets.unresolved_packets(tx, peer_id)):
         a.write(partial(unresolved_packets.resolve, packet_id=packet.id, delivered=False))
     quote = a.client.create_quote(a.wallet("alice"), receiver, receiveAmount=amount(1000))
     body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
