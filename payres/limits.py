@@ -120,7 +120,7 @@ FAILED_LOOKUP_SECONDS: Final = 5
 # Names and servers that failed and of which that is remembered; the first is forgotten.
 MAX_FAILED_NAMES: Final = 4096
 
-# Exchanges with other servers, of which one that hangs takes 5 s.
+# Exchanges with other servers, of which one that hangs takes 4 s.
 
 # Exchanges that requests need at a time, for keys of clients and again for receivers. Payments have as many besides.
 MAX_EXCHANGES: Final = 64

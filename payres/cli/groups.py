@@ -1,11 +1,13 @@
-"""Groups of commands: what a mistyped command may have meant, which is never a command that takes something away."""
+"""Groups of commands: what a mistyped command may have meant, which is never one that takes away or decides."""
 
 from difflib import get_close_matches
 from typing import Final
 
 import click
 
-TAKE_AWAY: Final = frozenset({"deactivate", "deny", "remove", "restore", "revoke", "withdraw"})
+NEVER_SUGGESTED: Final = frozenset(
+    {"approve", "deactivate", "deny", "remove", "resolve", "restore", "revoke", "withdraw"}
+)
 
 
 class Group(click.Group):
@@ -18,7 +20,7 @@ class Group(click.Group):
         if name.startswith("-") or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
         found = get_close_matches(name, self.list_commands(ctx), n=1)
-        if found and found[0] not in TAKE_AWAY:
+        if found and found[0] not in NEVER_SUGGESTED:
             hint = f"Did you mean `{ctx.command_path} {found[0]}`?"
         else:
             hint = f"`{ctx.command_path} --help` lists the commands"

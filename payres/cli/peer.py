@@ -195,10 +195,10 @@ def doubts(session: Session, name: str) -> None:
 
 @peer.command()
 @click.argument("packet")
-@click.option("--delivered", "outcome", flag_value="delivered", help="It arrived: the peer is owed its amount.")
-@click.option("--returned", "outcome", flag_value="returned", help="It did not arrive: nothing is owed.")
+@click.option("--delivered", is_flag=True, help="It arrived: the peer is owed its amount.")
+@click.option("--returned", is_flag=True, help="It did not arrive: nothing is owed.")
 @with_session
-def resolve(session: Session, packet: str, outcome: str | None) -> None:
+def resolve(session: Session, packet: str, delivered: bool, returned: bool) -> None:
     """Record what became of a packet of unknown outcome.
 
     PACKET is its id in `payres peer doubts`. The payer has the money back, so what was delivered is owed to the peer
@@ -207,11 +207,12 @@ def resolve(session: Session, packet: str, outcome: str | None) -> None:
     \b
     Example: payres peer resolve 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --delivered
     """
-    if outcome is None:
-        raise click.UsageError("Say what became of it, with --delivered or --returned")
+    if delivered == returned:
+        raise click.UsageError("Say what became of it, with either --delivered or --returned")
+    outcome = "delivered" if delivered else "returned"
 
     def unit(work: Work) -> Resource:
-        return _describe_packet(unresolved_packets.resolve(work, packet, delivered=outcome == "delivered"))
+        return _describe_packet(unresolved_packets.resolve(work, packet, delivered=delivered))
 
     resource = {**session.write(unit), "outcome": outcome}
     session.show(

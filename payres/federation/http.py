@@ -34,7 +34,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     payments ask for has as many exchanges of its own.
     """
 
-    seconds: float = 5.0
+    seconds: float = 4.0
     queue_seconds: float = 2.0
     max_body_bytes: int = MAX_FETCHED_BYTES
     per_host: int = 4

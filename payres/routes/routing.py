@@ -70,9 +70,10 @@ class Router:
 def _answer(scope: Scope, request: Request) -> Awaitable[Response]:
     """Raises NotFound at an address that is no route's, 405, and 406 for what accepts no JSON where the answer is."""
     path: str = scope["path"]
-    # One trailing slash is accepted on every path; the signature check sees the path as it was sent. An escaped slash
-    # is not a slash (RFC 3986 section 2.2), so it is the raw path that counts.
-    if len(path) > 1 and scope["raw_path"].endswith(b"/"):
+    if b"%" in scope["raw_path"] and b"%2F" in scope["raw_path"].upper():
+        raise NotFound("There is nothing at this address: an escaped slash is not a slash (RFC 3986 section 2.2)")
+    # One trailing slash is accepted on every path; the signature check sees the path as it was sent.
+    if len(path) > 1 and path.endswith("/"):
         path = scope["path"] = path[:-1]
     route = LITERAL.get(path)
     if route is None:

@@ -9,7 +9,7 @@ from click.testing import Result
 
 from payres import __version__
 from payres.cli import COMMANDS, main
-from payres.cli.groups import TAKE_AWAY
+from payres.cli.groups import NEVER_SUGGESTED
 
 Command = Callable[..., Result]
 
@@ -96,9 +96,9 @@ def test_no_mistake_leads_to_a_command_that_takes_something_away(payres: Command
             found = re.search(r"Did you mean `\w+ (.+)`\?$", line)
             assert found is not None or line.endswith("lists the commands"), line
             if found is not None:
-                assert found[1].split()[-1] not in TAKE_AWAY
-                assert command not in TAKE_AWAY or found[1] != name
-            assert found is not None or command in TAKE_AWAY, line
+                assert found[1].split()[-1] not in NEVER_SUGGESTED
+                assert command not in NEVER_SUGGESTED or found[1] != name
+            assert found is not None or command in NEVER_SUGGESTED, line
 
 
 def test_version(payres: Command) -> None:

@@ -128,6 +128,15 @@ def test_doubts_lists_each_packet_with_its_payment_wallet_amount_and_time(
 
 
 @pytest.mark.usefixtures("given_up")
+@pytest.mark.parametrize("outcomes", [[], ["--delivered", "--returned"], ["--returned", "--delivered"]])
+def test_packet_is_resolved_one_way(payres: Command, as_json: Json, outcomes: list[str]) -> None:
+    refused = payres("peer", "resolve", UNKNOWN[0], *outcomes)
+    assert refused.exit_code == 2
+    assert "either --delivered or --returned" in refused.stderr
+    assert as_json("peer", "show", "bank")["inDoubt"]["packets"] == 2
+
+
+@pytest.mark.usefixtures("given_up")
 def test_returned_packets_leave_nothing_behind(payres: Command, as_json: Json, tx: Work) -> None:
     before = as_json("wallet", "show", "alice"), as_json("peer", "show", "bank")["balance"]
     for left, packet_id in ((1, UNKNOWN[0]), (0, UNKNOWN[1])):

@@ -171,10 +171,13 @@ def test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few(road: 
     change(b, "a", max_packet=10)
     quotes = [(path, a.client.create_quote(a.wallet(path), road.bill(500))) for path in ("alice", "bob", "carla")]
     road.link.gate.clear()
-    made = [a.client.create_outgoing_payment(a.wallet(path), quote["id"]) for path, quote in quotes]
-    wait_until(lambda: road.link.open == MAX_UNREPEATED)
-    assert max(len(road.unresolved(one)) for one in made) <= MAX_UNREPEATED_OF_WALLET
-    assert sum(len(road.unresolved(one)) for one in made) == MAX_UNREPEATED
+    made = []
+    for (path, quote), open_then in zip(
+        quotes, (MAX_UNREPEATED_OF_WALLET, MAX_UNREPEATED, MAX_UNREPEATED), strict=True
+    ):
+        made.append(a.client.create_outgoing_payment(a.wallet(path), quote["id"]))
+        wait_until(partial(lambda wanted: road.link.open == wanted, open_then))
+    assert [len(road.unresolved(one)) for one in made] == [MAX_UNREPEATED_OF_WALLET, MAX_UNREPEATED_OF_WALLET, 0]
     road.link.gate.set()
     for one in made:
         assert ended(a, one).record.state == "completed"
@@ -413,8 +416,8 @@ def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
     assert arrived <= 1000
     assert int(spent["spentDebitAmount"]["value"]) >= arrived
     assert wallet_money(a, "alice") == (FUNDS, 0)
-    peer_id = peer_of(a, "b").id
-    for packet in a.read(lambda tx: packets.unresolved_packets(tx, peer_id)):
+    to_peer_id = peer_of(a, "b").id
+    for packet in a.read(lambda tx: packets.unresolved_packets(tx, to_peer_id)):
         a.write(partial(unresolved_packets.resolve, packet_id=packet.id, delivered=False))
     quote = a.client.create_quote(a.wallet("alice"), receiver, receiveAmount=amount(1000))
     body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}

@@ -258,6 +258,7 @@ def test_deviation_is_met_and_is_one(
     if status == 429:
         monkeypatch.setattr(admission, "origin_of", lambda _: "203.0.113.1")  # this machine's own is not counted
         monkeypatch.setattr(RateLimits, "check_address", refuse)
+        monkeypatch.setattr(RateLimits, "check_client", refuse)  # who signs is not refused for the address
     if status == 500:
         break_database(payres, monkeypatch, ZeroDivisionError())
     if status == 503:

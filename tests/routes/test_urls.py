@@ -211,6 +211,7 @@ def test_wallet_address_is_the_same_on_every_host(shared: Instance, lies: dict[s
     [
         *("/bob/../alice", "/./alice", "//alice", "/alice%00", "/al%ZZice", "*", "/%2e/alice"),
         *("/alice%2F", "/alice%2f/jwks.json", "/alice//", "/alice//jwks.json", "/alice//did.json", "/healthz%2F"),
+        *("/incoming-payments%2Fx", "/quotes%2fx", "/interact%2Fx/y", "/alice%2Fjwks.json"),
     ],
 )
 def test_target_is_not_resolved_by_the_server(shared: Instance, target: str) -> None:
