@@ -26,9 +26,15 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def at_a_terminal(**variables: str) -> dict[str, str]:
+    """The environment that make has when it is not run by another make, as the one that runs these tests may be."""
+    inherited = free_of_settings(**variables)
+    return {name: value for name, value in inherited.items() if not name.startswith(("MAKE", "MFLAGS"))}
+
+
 def test_run_ends_on_ctrl_c_without_an_error(checkout: Path) -> None:
     options: dict[str, Any] = {"cwd": checkout, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with child(["make", "run"], env=free_of_settings(PAYRES_PORT="0"), **options) as process:
+    with child(["make", "run"], env=at_a_terminal(PAYRES_PORT="0"), **options) as process:
         assert process.stdout is not None
         shown: list[str] = []
         while not any(line.startswith("Try next: ") for line in shown):
@@ -42,7 +48,8 @@ def test_run_ends_on_ctrl_c_without_an_error(checkout: Path) -> None:
 
 def test_run_shows_what_it_installs(checkout: Path) -> None:
     (checkout / ".venv" / ".runtime").unlink()
-    done = subprocess.run(["make", "--dry-run", "run"], cwd=checkout, check=True, capture_output=True, text=True)
+    command = ["make", "--dry-run", "run"]
+    done = subprocess.run(command, cwd=checkout, env=at_a_terminal(), check=True, capture_output=True, text=True)
     told, installed = (line for line in done.stdout.splitlines() if "requirements.lock" in line)
     assert told.startswith('echo "Installing ')
     assert "pip install" in installed
