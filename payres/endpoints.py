@@ -87,10 +87,18 @@ def find_endpoint(method: str, path: str) -> Endpoint | None:
     """The endpoint of the API for a request, None where the API has none; one slash at the end does not count."""
     method = "GET" if method == "HEAD" else method
     path = path.removesuffix("/") or "/"
-    found = (one for one in ENDPOINTS if one.kind is Kind.API and one.method == method and _pattern(one).match(path))
+    found = (
+        one for one in ENDPOINTS if one.kind is Kind.API and one.method == method and path_pattern(one.path).match(path)
+    )
     return next(found, None)
 
 
 @lru_cache
-def _pattern(endpoint: Endpoint) -> re.Pattern[str]:
-    return re.compile(re.sub(r"{\w+}", "[^/]+", endpoint.path) + r"\Z")
+def path_pattern(path: str, wallet: str = ".+") -> re.Pattern[str]:
+    """What matches a path of the table: `{name}` is one segment, `{name:wallet}` what the pattern `wallet` says."""
+    *parts, last = re.split(r"{(\w+)(:wallet)?}", path)
+    named = [
+        f"{re.escape(text)}(?P<{name}>{wallet if is_wallet else '[^/]+'})"
+        for text, name, is_wallet in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    ]
+    return re.compile("".join(named) + re.escape(last) + r"\Z")

@@ -108,9 +108,6 @@ class Admission:
         self._in_progress = Slots(None, MAX_REQUESTS_PER_ADDRESS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         address, path = origin_of(scope), scope["path"]
         requested_by.set((address or "",))
         slot = None if path == PEERS else address  # packets of many payments may come from one address

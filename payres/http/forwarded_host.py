@@ -23,7 +23,7 @@ class ForwardedHost:
         self._is_told = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_told:
+        if not self._is_told:
             for name, value in scope["headers"]:
                 if name == b"x-forwarded-host" and not _names_this_machine(value):
                     self._tell(value)

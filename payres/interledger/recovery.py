@@ -1,8 +1,8 @@
 """Recovery: what became of packets whose answer was lost, by a crash here or on the way.
 
 A packet that has expired can no longer be fulfilled, so its peer's answer to the very same request says what became of
-the first. Only peers that have numbered their answers before are asked: others might take the money twice. The money of
-a packet whose outcome stays unknown is moved by `balances.set_aside`.
+the first. Only peers that have numbered their answers before are asked: others might take the money twice. A packet of
+ours whose outcome stays unknown is left to `payres.interledger.reconciliation`.
 """
 
 import asyncio

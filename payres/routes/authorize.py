@@ -125,7 +125,7 @@ async def _verify(
         verified = verify_with(unverified, await _fetch_keys(context, client, are_stored=bool(keys)))
     if isinstance(verified, Rejected):
         if asks_for_grant and verified.reason is Reason.UNKNOWN_KEY and client.wallet_address is not None:
-            # Clients take a 401 as the end of what they were granted, and begin anew after a 400.
+            # Clients take a 401 as the end of what they were granted, and begin again after a 400.
             raise InvalidClient(
                 f"{verified.description} Publish it at the wallet address", reason=verified.reason.value
             )

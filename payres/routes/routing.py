@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind
+from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_pattern
 from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
 from payres.http.error_responses import ErrorResponse
@@ -29,7 +29,7 @@ class Route:
 
     def __init__(self, path: str, endpoints: Sequence[Endpoint]) -> None:
         self.path = path
-        self.pattern = re.compile(_pattern(path))
+        self.pattern = path_pattern(path, WALLET)
         self.handlers = {one.method: _handler(one) for one in endpoints}
         if "GET" in self.handlers:
             self.handlers["HEAD"] = self.handlers["GET"]
@@ -93,16 +93,6 @@ def _match(path: str, scope: Scope) -> Route:
             scope["path_params"] = found.groupdict()
             return route
     raise NotFound("There is nothing at this address")
-
-
-def _pattern(path: str) -> str:
-    """The pattern of a path in the table: `{name}` is one segment, `{name:wallet}` the path of a wallet."""
-    *parts, last = re.split(r"{(\w+)(:wallet)?}", path)
-    named = [
-        f"{re.escape(text)}(?P<{name}>{WALLET if is_wallet else '[^/]+'})"
-        for text, name, is_wallet in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
-    ]
-    return "".join(named) + re.escape(last) + r"\Z"
 
 
 def _handler(endpoint: Endpoint) -> Handler:

@@ -77,8 +77,7 @@ def run_units(
     except sqlite3.Error as error:
         log.error("no transaction could begin: %s", error)  # noqa: TRY400
         raise damage(error) or NotBegun() from error
-    run_all = lambda: [_run_unit(unit, connection, around) for unit in units]  # noqa: E731
-    return _committed(run_all, len(units), connection, presence)
+    return _committed(lambda: [_run_unit(unit, connection, around) for unit in units], len(units), connection, presence)
 
 
 def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence | None = None) -> list[Any]:

@@ -20,7 +20,7 @@ from payres.limits import MAX_UNREPEATED_OF_WALLET
 from tests.crash import serve_hurried
 from tests.crash.server import SERVE, Server
 from tests.helpers import is_refused, usd, wait_until
-from tests.interledger.lossy_link import lossy_link
+from tests.interledger.lossy_link import LossyLink, lossy_link
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
 COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
@@ -154,6 +154,17 @@ def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
         raise
 
 
+def begun_unrepeated(folder: Path, stack: ExitStack) -> tuple[list[Node], LossyLink, Payment]:
+    """A payment, a third of it fulfilled, to a payee that looks like one that repeats no answers."""
+    payer, payee = row = row_of(folder, "ab", stack)
+    link = stack.enter_context(lossy_link(f"{payee.base_url}/ilp", 1, numbered=False))
+    payer.command("peer", "change", payee.name, "--url", link.url)
+    payment = Payment(payer, payee)
+    payment.begin()
+    payment.wait_until_fulfilled(PACKETS // 3)
+    return row, link, payment
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 @pytest.mark.parametrize("names", ["a", "b", "ab"], ids=["payer", "payee", "both"])
 def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
@@ -162,12 +173,8 @@ def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
     """The payee looks like one that repeats no answers, behind a gateway that answers 502 while it is away."""
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
-        payer, payee = row = row_of(tmp_path, "ab", stack)
-        link = stack.enter_context(lossy_link(f"{payee.base_url}/ilp", 1, numbered=False))
-        payer.command("peer", "change", payee.name, "--url", link.url)
-        payment = Payment(payer, payee)
-        payment.begin()
-        payment.wait_until_fulfilled(PACKETS // 3)
+        row, _, payment = begun_unrepeated(tmp_path, stack)
+        payer, payee = row
         for server in row:
             if server.name in names:
                 server.signal(number)
@@ -183,12 +190,8 @@ def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
 def test_server_that_is_stopped_leaves_no_packet_unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
-        payer, payee = row = row_of(tmp_path, "ab", stack)
-        link = stack.enter_context(lossy_link(f"{payee.base_url}/ilp", 1, numbered=False))
-        payer.command("peer", "change", payee.name, "--url", link.url)
-        payment = Payment(payer, payee)
-        payment.begin()
-        payment.wait_until_fulfilled(PACKETS // 3)
+        row, link, payment = begun_unrepeated(tmp_path, stack)
+        payer, _ = row
         link.gate.clear()
         wait_until(lambda: link.open == MAX_UNREPEATED_OF_WALLET)
         payer.signal(signal.SIGTERM)

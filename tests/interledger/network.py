@@ -1,5 +1,6 @@
 """Several servers on loopback that are Interledger peers, payments between them, and the proof of all their books."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -187,3 +188,18 @@ def check_books(*instances: Instance) -> None:
             assert peer.balance == -mirrored.balance, f"{address} and {peer.ilp_address} differ"
             assert peer.held == 0
             assert peer.packets_sent == mirrored.packets_received
+
+
+async def never(*_: object) -> Any:
+    """Posts nothing, and never knows."""
+    await asyncio.Event().wait()
+
+
+def forgetting(post: Any) -> Any:
+    """Posts, and never hears the answer."""
+
+    async def post_and_forget(*arguments: Any) -> Any:
+        await post(*arguments)
+        await asyncio.Event().wait()
+
+    return post_and_forget

@@ -3,13 +3,11 @@
 The peer is a payres behind a link that lets no numbers through, so that it counts as one that does not repeat answers.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -39,9 +37,11 @@ from tests.interledger.network import (
     change,
     ended,
     ended_in_time,
+    forgetting,
     hurried,
     last_segment,
     network,
+    never,
     peer_of,
     received,
     set_fee,
@@ -429,18 +429,3 @@ def pay_all(road: Road, receiver: str, value: int, *fates: Fate) -> Json:
     quote = road.a.client.create_quote(road.a.wallet("alice"), receiver, debitAmount=amount(value))
     road.link.script = iter(fates)
     return road.a.client.create_outgoing_payment(road.a.wallet("alice"), quote["id"])
-
-
-async def never(*_: object) -> Any:
-    """Posts nothing, and never knows."""
-    await asyncio.Event().wait()
-
-
-def forgetting(post: Any) -> Any:
-    """Posts, and never hears the answer."""
-
-    async def post_and_forget(*arguments: Any) -> Any:
-        await post(*arguments)
-        await asyncio.Event().wait()
-
-    return post_and_forget

@@ -28,9 +28,11 @@ from tests.interledger.network import (
     change,
     check_books,
     ended,
+    forgetting,
     hurried,
     last_segment,
     network,
+    never,
     received,
     sent,
     wallet_money,
@@ -286,18 +288,3 @@ def wait_until(condition: Callable[[], bool]) -> None:
     deadline = monotonic() + TIMEOUT
     while not condition():
         assert monotonic() < deadline
-
-
-async def never(*_: object) -> Any:
-    """Posts nothing, and never knows."""
-    await asyncio.Event().wait()
-
-
-def forgetting(post: Any) -> Any:
-    """Posts, and never hears the answer."""
-
-    async def post_and_forget(*arguments: Any) -> Any:
-        await post(*arguments)
-        await asyncio.Event().wait()
-
-    return post_and_forget
