@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from payres.clock import Clock, SystemClock
+from payres.clock import Clock
 from payres.errors import Unavailable
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
@@ -20,6 +20,7 @@ from payres.grants.sign_in import SignInGuard
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.forwarded_host import ForwardedHost
+from payres.http.observation import Observer
 from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
@@ -30,6 +31,7 @@ from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
+from payres.logs import RequestLog
 from payres.operator.invariants import BackgroundCheck
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
@@ -51,21 +53,27 @@ KEYS_BOUNDS = Bounds(per_host=16)
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 
 
-def create_app(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> Starlette:
+def create_app(
+    settings: Settings,
+    clock: Clock | None = None,
+    identifiers: Identifiers | None = None,
+    request_log: RequestLog | None = None,
+) -> Starlette:
     """The ASGI application; its database opens when it starts and closes when it stops."""
-    clock = clock or SystemClock()
-    rate_limits = RateLimits(settings, clock)
+    around = world(settings, clock, identifiers)
+    rate_limits = RateLimits(settings, around.clock)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.context = await _open(world(settings, clock, identifiers), rate_limits, stack)
+            app.state.context = await _open(around, rate_limits, stack)
             app.state.readiness = Readiness(app.state.context.database)
             yield
 
     app = _Application(lifespan=lifespan)
     app.state.rate_limits = rate_limits
-    app.state.base_url = settings.base_url
+    app.state.request_log = request_log
+    app.state.around = around
     return app
 
 
@@ -75,8 +83,10 @@ class _Application(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes, from outside in."""
         requests: ASGIApp = CrossOrigin(Admission(Router(), self.state.rate_limits))
-        if is_loopback(urlsplit(self.state.base_url).hostname or ""):
-            requests = ForwardedHost(requests, self.state.base_url)
+        around: World = self.state.around
+        if is_loopback(urlsplit(around.settings.base_url).hostname or ""):
+            requests = ForwardedHost(requests, around.settings.base_url)
+        requests = Observer(requests, around.metrics, self.state.request_log)
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
 
 
@@ -97,6 +107,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         database=database,
         clock=around.clock,
         identifiers=around.identifiers,
+        metrics=around.metrics,
         http=http,
         identity=identity,
         receivers=node.receivers,
@@ -135,7 +146,7 @@ async def _open_interledger(
     settings, clock, ilp_address = around.settings, around.clock, around.settings.ilp_address
     http = _open_client(settings, stack, RECEIVERS_BOUNDS, rate_limits.failed_reads)
     receivers = RemoteReceivers(http, identity, clock)
-    link, probe_link = (Link(_open_client(settings, stack, LINK_BOUNDS), database) for _ in range(2))
+    link, probe_link = (Link(_open_client(settings, stack, LINK_BOUNDS), database, around.metrics) for _ in range(2))
     recovery = Recovery(database, clock, link)
     outbound = Outbound(database, link, probe_link, clock, around.identifiers, ilp_address)
     credentials = CredentialSource(await database.write(partial(ensure_secret, name="stream")), ilp_address)

@@ -60,6 +60,7 @@ ENDPOINTS: Final = (
     Endpoint("POST", "/interact/{id}/{nonce}", "consent.serve", Kind.PAGE),
     Endpoint("GET", "/healthz", "health.healthz", Kind.HEALTH),
     Endpoint("GET", "/readyz", "health.readyz", Kind.HEALTH),
+    Endpoint("GET", "/metrics", "metrics.read", Kind.HEALTH),
     Endpoint("GET", "/{path:wallet}/jwks.json", "wallet_addresses.read_keys", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}/did.json", "wallet_addresses.read_did", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}", "wallet_addresses.read", Kind.WALLET),
@@ -68,7 +69,7 @@ ENDPOINTS: Final = (
 # What the server may have one day, and what others look for at the root of a site.
 RESERVED_FOR_LATER: Final = frozenset(
     {
-        *("account", "admin", "discovery", "grant", "metrics", "openapi.json", "pay", "settings", "static"),
+        *("account", "admin", "discovery", "grant", "openapi.json", "pay", "settings", "static"),
         *(".well-known", "did.json", "favicon.ico", "jwks.json"),
     }
 )

@@ -20,6 +20,7 @@ from payres.limits import (
     DEFAULT_RATE_PER_CLIENT,
     DEFAULT_RATE_PER_PEER,
 )
+from payres.logs import LogFormat
 from payres.urls import is_http_url
 
 PREFIX = "PAYRES_"
@@ -59,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     trusted_proxies: str = "127.0.0.1"
     rates_url: str = ""
     rates_max_age: RatesAge = 300
+    metrics_token: str = ""
+    log_format: LogFormat = "text"
 
     @property
     def effective_quote_lifetime(self) -> int:
@@ -150,6 +153,8 @@ def _wanted(kind: Any) -> str | None:
         return "it must be true or false"
     if kind is Text:
         return "it must not be empty"
+    if kind is LogFormat:
+        return "it must be text or json"
     meta = next((m for m in getattr(kind, "__metadata__", ()) if isinstance(m, msgspec.Meta)), None)
     if meta is not None and meta.le is not None:
         return f"it must be a whole number from {meta.ge} to {meta.le}"

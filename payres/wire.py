@@ -103,11 +103,16 @@ class PaymentMethod(Resource, frozen=True, kw_only=True):
     shared_secret: str
 
 
-class IncomingPayment(Resource, frozen=True, kw_only=True):
-    """methods is present in the answers to create and read, absent in lists and the answer to complete."""
+class WalletResource(Resource, frozen=True, kw_only=True):
+    """What belongs to a wallet address and has a URL."""
 
     id: str
     wallet_address: str
+
+
+class IncomingPayment(WalletResource, frozen=True, kw_only=True):
+    """methods is present in the answers to create and read, absent in lists and the answer to complete."""
+
     completed: bool
     incoming_amount: Amount | UnsetType = UNSET
     received_amount: Amount
@@ -122,9 +127,7 @@ class PublicIncomingPayment(Resource, frozen=True, kw_only=True):
     auth_server: str
 
 
-class Quote(Resource, frozen=True, kw_only=True):
-    id: str
-    wallet_address: str
+class Quote(WalletResource, frozen=True, kw_only=True):
     receiver: str
     receive_amount: Amount
     debit_amount: Amount
@@ -133,11 +136,9 @@ class Quote(Resource, frozen=True, kw_only=True):
     created_at: str
 
 
-class OutgoingPayment(Resource, frozen=True, kw_only=True):
+class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
     """The grant_spent members belong to the answer to creation alone."""
 
-    id: str
-    wallet_address: str
     quote_id: str | UnsetType = UNSET
     failed: bool
     receiver: str
@@ -166,7 +167,7 @@ class Pagination(Resource, frozen=True, kw_only=True):
 
 class ResourcePage(Resource, frozen=True, kw_only=True):
     pagination: Pagination
-    result: Sequence[Resource]
+    result: Sequence[WalletResource]
 
 
 class WalletAddress(Resource, frozen=True, kw_only=True):

@@ -15,8 +15,20 @@ MAX_FUNCTION_LINES = 60
 
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
-    *("amounts", "clock", "encoding", "endpoints", "errors", "identifiers", "limits", "settings", "slots", "terms"),
-    *("rate_limiter", "requester", "urls", "wire", "worker"),
+    *(
+        "amounts",
+        "clock",
+        "encoding",
+        "endpoints",
+        "errors",
+        "identifiers",
+        "limits",
+        "logs",
+        "metrics",
+        "settings",
+        "slots",
+    ),
+    *("rate_limiter", "requester", "terms", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -30,14 +42,16 @@ ROOMS: dict[str, set[str]] = {
     "terms": {"amounts"},
     "clock": set(),
     "identifiers": set(),
+    "logs": set(),
+    "metrics": set(),
     "requester": set(),
     "slots": set(),
     "worker": set(),
     "rate_limiter": {"clock", "errors", "limits"},
     "urls": {"endpoints", "errors", "limits"},
-    "settings": {"errors", "limits", "urls"},
+    "settings": {"errors", "limits", "logs", "urls"},
     "wire": {"amounts", "errors", "limits", "member_names", "urls"},
-    "store": {"amounts", "clock", "errors", "identifiers", "limits", "settings", "terms", "urls"},
+    "store": {"amounts", "clock", "errors", "identifiers", "limits", "metrics", "settings", "terms", "urls"},
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "store"},
@@ -45,7 +59,7 @@ ROOMS: dict[str, set[str]] = {
     "federation": VALUES | {"signatures", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
-    "routes": VALUES | {"federation", "grants", "http", "interledger", "payments", "signatures", "store"},
+    "routes": VALUES | {"federation", "grants", "http", "interledger", "operator", "payments", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

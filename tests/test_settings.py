@@ -51,6 +51,8 @@ def test_defaults_are_those_of_a_first_try() -> None:
         "trusted_proxies": "127.0.0.1",
         "rates_url": "",
         "rates_max_age": 300,
+        "metrics_token": "",
+        "log_format": "text",
     }
 
 

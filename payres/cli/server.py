@@ -3,7 +3,6 @@
 import errno
 import gc
 import json
-import logging
 import resource
 import signal
 import socket
@@ -15,9 +14,10 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from payres import __version__
+from payres import __version__, logs
 from payres.cli.session import Session, with_session
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
+from payres.logs import RequestLog
 from payres.settings import Settings
 from payres.store.database_file import server_lock
 from payres.store.wallets import count_wallets
@@ -55,8 +55,9 @@ def init(session: Session) -> None:
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="The port; 0 finds one.  [default: 8080]")
 @click.option("--base-url", metavar="URL", help="The public origin, when it is not http://HOST:PORT.")
 @click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
+@click.option("--quiet", is_flag=True, help="Log no line for each request.")
 @with_session
-def serve(session: Session, demo: bool) -> None:
+def serve(session: Session, demo: bool, quiet: bool) -> None:
     """It stops on SIGTERM or Ctrl-C, after finishing the requests in progress; Ctrl-C again cuts them.
 
     \b
@@ -71,7 +72,7 @@ def serve(session: Session, demo: bool) -> None:
             pass  # a second server fails here, with one sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
         _allow_connections()
-        server = _build(session.settings)
+        server = _build(session.settings, quiet)
         _announce(session, demo)
         # What is loaded by now stays to the end; unfrozen, each full collection would look at all of it again.
         gc.freeze()
@@ -158,13 +159,13 @@ def _announce(session: Session, demo: bool) -> None:
     session.show(resource, "\n".join(lines))
 
 
-def _build(settings: Settings) -> "HttpServer":
+def _build(settings: Settings, quiet: bool) -> "HttpServer":
     from payres.application import create_app
     from payres.http.server import HttpServer
 
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("payres").setLevel(logging.INFO)
-    return HttpServer(create_app(settings), settings.trusted_proxies)
+    logs.configure(settings.log_format)
+    request_log = None if quiet else RequestLog(settings.log_format)
+    return HttpServer(create_app(settings, request_log=request_log), settings.trusted_proxies)
 
 
 def _stop(*_: object) -> NoReturn:

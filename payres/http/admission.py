@@ -14,6 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.clock import SECOND, Clock
 from payres.endpoints import ENDPOINTS, Kind, find_endpoint
 from payres.errors import TooManyRequests
+from payres.http.error_responses import error_response
+from payres.http.observation import observation_of
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import error_response_of
 from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
@@ -116,6 +118,7 @@ class Admission:
             if slot is not None and not self._in_progress.try_take(slot):
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
+            observation_of(scope).error = error_response(error)
             await error_response_of(error)(scope, receive, send)
             return
         try:
@@ -124,6 +127,7 @@ class Admission:
                 await self.app(scope, receive, send)
             else:
                 self.limits.count_failure(scope, 431)
+                observation_of(scope).error = too_long()
                 await error_response_of(too_long())(scope, receive, send)
         finally:
             if slot is not None:

@@ -12,7 +12,8 @@ from payres.errors import Unavailable
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient, Response
 from payres.interledger.oer import CodecError
-from payres.interledger.packets import Lost, Reply, decode_reply
+from payres.interledger.packets import Fulfill, Lost, Reply, decode_reply
+from payres.metrics import Metrics
 from payres.store import peers
 from payres.store.database import Database
 from payres.store.peers import PeerRecord
@@ -49,9 +50,10 @@ class NotSent(msgspec.Struct, frozen=True):
 class Link:
     """Posts packets to peers, over a client with BOUNDS. The text of a failure never contains a token."""
 
-    def __init__(self, http: GuardedClient, database: Database) -> None:
+    def __init__(self, http: GuardedClient, database: Database, metrics: Metrics) -> None:
         self._http = http
         self._database = database
+        self._packets = metrics.packets
         self._repeating: dict[int, bool] = {}
 
     async def post(
@@ -61,6 +63,13 @@ class Link:
 
         `token` is the peer's outgoing token, decrypted; `request_id` makes the request one that may be repeated.
         """
+        outcome = await self._post(peer, token, prepare, request_id, seconds)
+        self._packets[peer.name, "out", _result(outcome)] += 1
+        return outcome
+
+    async def _post(
+        self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
+    ) -> Answered | NotSent | Lost:
         if not _TOKEN.fullmatch(token):  # checked here, because the libraries quote in errors what they cannot write
             return NotSent("The outgoing token cannot be written as a header")
         headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
@@ -93,6 +102,12 @@ async def note_failure(database: Database, peer: PeerRecord, why: str, now: int)
         await database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))
     except Unavailable as error:
         log.warning("the failure of peer %s could not be stored: %s", peer.name, error)
+
+
+def _result(outcome: Answered | NotSent | Lost) -> str:
+    if isinstance(outcome, Answered):
+        return "fulfilled" if isinstance(outcome.reply, Fulfill) else "rejected"
+    return "unknown" if isinstance(outcome, Lost) else "unsent"
 
 
 def _outcome(response: Response, request_id: str | None) -> Answered | NotSent | Lost:

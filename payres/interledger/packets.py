@@ -142,6 +142,11 @@ def decode_reply(data: bytes) -> Reply:
     raise CodecError("the packet is neither Fulfill nor Reject")
 
 
+def result_of(reply: bytes) -> str:
+    """How an encoded reply ends its packet, in a word."""
+    return "fulfilled" if reply[:1] == _FULFILL else "rejected"
+
+
 def is_address(text: str) -> bool:
     """Whether packets can be addressed to it: a scheme, at least one segment, at most 1023 characters (RFC 15)."""
     return len(text) <= MAX_ADDRESS and ILP_ADDRESS.fullmatch(text) is not None

@@ -17,6 +17,7 @@ from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client
 from payres.grants.tokens import check_valid, require_valid_token
 from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
+from payres.http.observation import observation_of
 from payres.identifiers import hash_secret
 from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
@@ -43,6 +44,7 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     holder, keys = await context.database.read(unit)
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
+    observation_of(request.scope).grant = holder.grant_id
     try:
         check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
     except TokenInvalid:

@@ -18,6 +18,7 @@ from payres.grants.consent import ConsentRequest, OwnerDecision
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
 from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.observation import observation_of
 from payres.rate_limiter import origin_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
@@ -29,15 +30,18 @@ log = logging.getLogger("payres.routes")
 
 async def serve(request: Request) -> Response:
     """The endpoint, for every method: errors and faults are pages too."""
+    observation = observation_of(request.scope)
+    observation.path = f"/interact/{request.path_params['id']}/..."  # the rest is a secret
     try:
         return await _answer(request)
     except DomainError as error:
-        response = error_response(error)
+        response = observation.error = error_response(error)
         context_of(request).rate_limits.count_failure(request.scope, response.status)
         return error_page(request, response)
     except Exception:
         log.exception("%s of a consent page failed", request.method)  # its address is a secret
         fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
+        observation.error = fault
         return error_page(request, fault)
 
 

@@ -14,6 +14,7 @@ from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
+from payres.metrics import Metrics
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
@@ -28,6 +29,7 @@ class Context(msgspec.Struct, frozen=True):
     database: Database
     clock: Clock
     identifiers: Identifiers
+    metrics: Metrics
     http: GuardedClient
     identity: OwnIdentity
     receivers: RemoteReceivers

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from payres.errors import DomainError
 from payres.http.admission import rate_limits_of
 from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.observation import observation_of
 from payres.http.responses import error_response_of
 from payres.routes.context import context_of
 
@@ -22,6 +23,7 @@ def render_error(request: Request, error: DomainError) -> Response:
     limits = rate_limits_of(request)
     found = error_response(limits.refusal(request.scope) or error)
     limits.count_failure(request.scope, found.status)
+    observation_of(request.scope).error = found
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)

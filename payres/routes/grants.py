@@ -12,6 +12,7 @@ from payres.grants import clients, continuation
 from payres.grants.clients import Client
 from payres.grants.requests import asks_for_consent, request_grant
 from payres.http.error_responses import unproven_client
+from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.routes.authorize import gnap_token, parse_signature, unreadable_client, verify_client
 from payres.routes.context import Context, context_of
@@ -38,7 +39,9 @@ async def request(request: Request) -> Response:
     context.rate_limits.check_unauthenticated(request.scope, None if client.jwk is not None else client.identity)
     client_name = await _client_name(context, client) if asks_for_consent(asked) else None
     unit = partial(request_grant, request=asked, client=client, client_name=client_name)
-    return json_response(await context.database.write(unit))
+    granted = await context.database.write(unit)
+    observation_of(request.scope).grant = granted.continue_.uri.rpartition("/")[2]
+    return json_response(granted)
 
 
 async def discover(request: Request) -> Response:

@@ -1,7 +1,6 @@
 """Health, for monitoring: whether the server lives, and whether it can take payments."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from payres.http.responses import json_response
 from payres.limits import MIN_FREE_BYTES
 from payres.routes.context import context_of
 from payres.store.database import Database, answers
+from payres.store.database_file import free_bytes, log_bytes
 from payres.store.units import touch
 
 COMMIT_SECONDS: Final = 2.0  # for a commit
@@ -70,20 +70,6 @@ class Readiness:
         except TimeoutError:
             return f"The database did not take a commit within {COMMIT_SECONDS:g} seconds"
         return None
-
-
-def free_bytes(folder: Path) -> int:
-    """What may still be written to the disk of a folder."""
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
-
-
-def log_bytes(database: str) -> int:
-    """The size of the write-ahead log, which grows for as long as somebody reads one state of the database."""
-    try:
-        return os.stat(f"{database}-wal").st_size
-    except OSError:  # it has gone, of which the next commit says more
-        return 0
 
 
 def _unavailable(reason: str, **details: Any) -> Response:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from payres.errors import DomainError, InvalidRequest
 from payres.http.error_responses import ErrorResponse, error_response, invalid_token
 from payres.identifiers import hash_secret
+from payres.interledger.packets import result_of
 from payres.interledger.responses import NoReply
 from payres.limits import MAX_PACKET_BODY_BYTES
 from payres.routes.context import Context, context_of
@@ -52,6 +53,7 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
         raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
     # Should the peer be removed from here on, the unit that would move the packet's money finds out.
     reply = await context.connector.handle(peer, body, request_id)
+    context.metrics.packets[peer.name, "in", "unknown" if isinstance(reply, NoReply) else result_of(reply)] += 1
     if isinstance(reply, bytes):
         return reply
     if reply is NoReply.REQUEST_ID_REUSED:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from payres.errors import NotFound
 from payres.grants.access import AccessType, Caller
 from payres.grants.tokens import require_valid_token
+from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
@@ -26,7 +27,7 @@ from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
 from payres.terms import Offer
 from payres.urls import Urls
-from payres.wire import Pagination, Resource, ResourcePage, decode, encode
+from payres.wire import Pagination, ResourcePage, WalletResource, decode, encode
 
 
 class Asked(Protocol):
@@ -51,7 +52,7 @@ class Record(Protocol):
 
 A = TypeVar("A", bound=Asked)
 R = TypeVar("R", bound=Record)
-B = TypeVar("B", bound=Resource)
+B = TypeVar("B", bound=WalletResource)
 
 
 class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
@@ -90,6 +91,8 @@ async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Respo
     # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
     async with nullcontext() if key is None else context.idempotency_slots.slot(caller.client_id, key):
         answer = await creation.run()
+    if creation.made is not None:
+        observation_of(request.scope).payment = creation.made.id.rpartition("/")[2]
     return creation.made, json_response(msgspec.Raw(answer), 201)
 
 

@@ -13,6 +13,7 @@ from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_
 from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
 from payres.http.error_responses import ErrorResponse
+from payres.http.observation import observation_of
 from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH
 
@@ -80,6 +81,7 @@ def _answer(scope: Scope, request: Request) -> Awaitable[Response]:
         route = _match(path, scope)
     else:
         scope["path_params"] = {}
+    observation_of(scope).route = route.path
     handler = route.handler(scope["method"])
     if route.is_json:
         check_accept(scope["headers"])

@@ -33,6 +33,11 @@ class Database:
         """Why nothing more is written, in words for callers; None as long as things are right."""
         return self._writer.stopped
 
+    @property
+    def waiting(self) -> int:
+        """How many units wait for the writer."""
+        return self._writer.waiting
+
     def fail_stop(self, cause: FailStop) -> None:
         """Writes nothing from now on: every unit gets Unavailable, and the file stays as it is. Reading goes on."""
         self._writer.fail_stop(cause)

@@ -47,6 +47,29 @@ def server_lock(database: str) -> Iterator[None]:
         os.close(descriptor)  # the file stays: removing it could remove the one that the next has just locked
 
 
+def is_served(database: str) -> bool:
+    """Whether a server has the database. Raises OSError, UnusableDatabase."""
+    try:
+        with server_lock(database):
+            return False
+    except DatabaseServed:
+        return True
+
+
+def free_bytes(folder: Path) -> int:
+    """What may still be written to the disk of a folder."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
+
+
+def log_bytes(database: str) -> int:
+    """The size of the write-ahead log, which grows for as long as somebody reads one state of the database."""
+    try:
+        return os.stat(f"{database}-wal").st_size
+    except OSError:  # it has gone, of which the next commit says more
+        return 0
+
+
 def check_not_linked(database: str) -> None:
     """Raises UnusableDatabase when the file has hard links.
 

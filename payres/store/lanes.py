@@ -9,6 +9,7 @@ import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 import aiosqlite
@@ -94,6 +95,11 @@ class Lane:
         if self.stopped is None:
             log.critical("WRITING HAS STOPPED, and an operator must look before it goes on: %s", cause)
             self.stopped = cause.message
+
+    @property
+    def waiting(self) -> int:
+        """How many units wait."""
+        return len(self._waiting)
 
     async def submit(self, unit: Unit) -> Any:
         """The unit's result, or what it raised."""
@@ -202,6 +208,15 @@ class WriteLane(LoopLane):
         self._presence = presence
 
     async def run_together(self, batch: list[Waiting]) -> list[Any]:
+        started = perf_counter()
+        try:
+            return await self._run_and_commit(batch)
+        finally:
+            metrics = self._around.metrics
+            metrics.batch_sizes.observe(len(batch))
+            metrics.transaction_seconds.observe(perf_counter() - started)
+
+    async def _run_and_commit(self, batch: list[Waiting]) -> list[Any]:
         connection = self._connection.raw
         try:
             connection.execute("BEGIN IMMEDIATE")

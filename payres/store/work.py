@@ -8,6 +8,7 @@ import msgspec
 
 from payres.clock import Clock, SystemClock
 from payres.identifiers import Identifiers, SystemIdentifiers
+from payres.metrics import Metrics
 from payres.settings import Settings
 from payres.urls import Urls
 
@@ -27,17 +28,20 @@ class Transaction(Protocol):
 
 
 class World(msgspec.Struct, frozen=True):
-    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs."""
+    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs, counters."""
 
     settings: Settings
     urls: Urls
     clock: Clock
     identifiers: Identifiers
+    metrics: Metrics
 
 
 def world(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> World:
     """The world of these settings; time and ids are the machine's unless others are handed in."""
-    return World(settings, Urls(settings.base_url), clock or SystemClock(), identifiers or SystemIdentifiers())
+    return World(
+        settings, Urls(settings.base_url), clock or SystemClock(), identifiers or SystemIdentifiers(), Metrics()
+    )
 
 
 class Work:

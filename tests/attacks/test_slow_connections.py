@@ -53,7 +53,7 @@ def address(tmp_path: Path) -> Iterator[tuple[str, int]]:
     database = str(tmp_path / "payres.db")
     opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create", "--database", database]
     assert CliRunner().invoke(main, opening).exit_code == 0
-    with process("serve", "--port", "0", "--json", "--database", database) as server:
+    with process("serve", "--port", "0", "--json", "--quiet", "--database", database) as server:
         parts = urlsplit(announced(server)["baseUrl"])
         assert parts.hostname is not None
         assert parts.port is not None

@@ -28,7 +28,7 @@ Json = Callable[..., Any]
 
 def serving(*options: str) -> AbstractContextManager["subprocess.Popen[str]"]:
     """A server in a process of its own, ended at the latest with the block."""
-    command = [sys.executable, "-m", "payres", "serve", "--port", "0", *options]
+    command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--quiet", *options]
     return child(command, env=free_of_settings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -84,6 +84,18 @@ def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
         process.send_signal(number)
         _, errors = process.communicate(timeout=TIMEOUT)
         assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.usefixtures("database")
+def test_serve_logs_each_request() -> None:
+    command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json", "--demo"]
+    environment = free_of_settings() | {"PAYRES_LOG_FORMAT": "json"}
+    with child(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        fetch(f"{announced(process)['baseUrl']}/alice?token=secret")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=TIMEOUT)
+    (line,) = [json.loads(line) for line in errors.splitlines()]
+    assert (line["logger"], line["method"], line["path"], line["status"]) == ("payres.requests", "GET", "/alice", 200)
 
 
 @pytest.mark.usefixtures("database")

@@ -13,7 +13,7 @@ from payres.interledger import outbound
 from payres.interledger.sending.pacing import Timing
 
 LIFETIME = 3 * SECOND
-COMMAND = (sys.executable, __file__, "serve", "--json")
+COMMAND = (sys.executable, __file__, "serve", "--json", "--quiet")
 
 if __name__ == "__main__":
     with patch.object(outbound, "Timing", partial(Timing, packet_lifetime=LIFETIME)):

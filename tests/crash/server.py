@@ -25,7 +25,7 @@ from payres.store.connections import connect_reader, connect_writer
 from payres.testing.client import Client
 from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn
 
-SERVE = (sys.executable, "-m", "payres", "serve", "--json")
+SERVE = (sys.executable, "-m", "payres", "serve", "--json", "--quiet")
 UNLIMITED = {
     "PAYRES_RATE_LIMIT_PER_CLIENT": "0",
     "PAYRES_RATE_LIMIT_PER_ADDRESS": "0",

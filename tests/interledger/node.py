@@ -21,6 +21,7 @@ from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_r
 from payres.interledger.recovery import Recovery
 from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
+from payres.metrics import Metrics
 from payres.operator import invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.rate_limiter import RateLimiter
@@ -137,7 +138,7 @@ async def open_node(path: Path, own: str = OWN, secret: bytes = bytes(range(32))
         database = await Database.open(str(path), world(Settings(), clock))
         stack.push_async_callback(database.close)
         http = await stack.enter_async_context(GuardedClient(True, BOUNDS))
-        yield Node(database, Link(http, database), clock, own, secret)
+        yield Node(database, Link(http, database, Metrics()), clock, own, secret)
 
 
 class Sender:

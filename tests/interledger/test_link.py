@@ -13,6 +13,7 @@ from payres.errors import Unavailable
 from payres.federation.http import GuardedClient
 from payres.interledger.link import BOUNDS, Answered, Link, NotSent
 from payres.interledger.packets import Code, Fulfill, Lost, Reject, encode
+from payres.metrics import Metrics
 from payres.store import peers
 from payres.store.peers import PeerRecord
 from tests.interledger.node import (
@@ -120,7 +121,7 @@ async def test_peer_that_is_not_there_has_processed_nothing(node: Node) -> None:
 async def test_private_peer_is_not_reached_unless_that_is_allowed(node: Node) -> None:
     async with FakePeer(fulfilling(bytes(32))) as peer, GuardedClient(False, BOUNDS) as http:
         one = await node.peer("next", url=peer.url)
-        outcome = await Link(http, node.database).post(one, TOKEN, PREPARE, None, 5)
+        outcome = await Link(http, node.database, Metrics()).post(one, TOKEN, PREPARE, None, 5)
     assert isinstance(outcome, NotSent)
     assert not peer.requests
 

@@ -75,7 +75,7 @@ def base_url(environment: dict[str, str]) -> Iterator[str]:
     """The base URL of a running `payres serve`, one a test process. It must stop cleanly, with no fault in its log."""
     directory = Path(environment["PAYRES_DATABASE"]).parent
     log = directory / "server.log"
-    command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json"]
+    command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json", "--quiet"]
     with (
         log.open("wb") as stderr,
         child(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=stderr) as process,

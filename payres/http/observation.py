@@ -1,0 +1,102 @@
+"""Observation: what the request log and the metrics know of each request."""
+
+import re
+from time import perf_counter
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from payres.http.error_responses import ErrorResponse
+from payres.logs import RequestLog
+from payres.metrics import Metrics
+
+OBSERVATION: Final = "payres.observation"  # in the scope of a request
+# Methods that are counted by name; anybody can send any number of others.
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# Headers with which a trusted proxy names a request, and the names of both in the log.
+IDENTIFIERS: Final = {b"x-request-id": "request", b"traceparent": "trace"}
+IDENTIFIER: Final = re.compile(rb"[0-9A-Za-z_.:/+=-]{1,128}")
+MAX_PATH_LENGTH: Final = 200  # of a path in the log
+MAX_HINT_LENGTH: Final = 500
+NOT_ANSWERED: Final = 499  # as nginx has it: the server stopped before it had an answer
+
+
+class Observation:
+    """What is known of one request, as far as it has come; it holds no secrets."""
+
+    __slots__ = ("error", "grant", "path", "payment", "route")
+
+    def __init__(self) -> None:
+        self.route = "unknown"  # as in the table of endpoints
+        self.path: str | None = None  # what stands for the path in the log, where that is a secret
+        self.error: ErrorResponse | None = None
+        self.grant: str | None = None
+        self.payment: str | None = None
+
+
+def observation_of(scope: Scope) -> Observation:
+    """The observation of a request that passed an Observer."""
+    found: Observation = scope[OBSERVATION]
+    return found
+
+
+class Observer:
+    """Middleware: counts each request, and writes it to the log if there is one."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, log: RequestLog | None) -> None:
+        self.app = app
+        self._metrics = metrics
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = perf_counter()
+        observation = scope[OBSERVATION] = Observation()
+        status = NOT_ANSWERED
+
+        async def observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, observed)
+        finally:
+            seconds = perf_counter() - started
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self._metrics.count_request(observation.route, method, status, seconds)
+            if observation.error is not None:
+                self._metrics.errors[observation.error.code] += 1
+            if self._log is not None:
+                self._log.write(_fields(scope, observation, status, seconds))
+
+
+def _fields(scope: Scope, observation: Observation, status: int, seconds: float) -> dict[str, object]:
+    error = observation.error
+    return {
+        "method": scope["method"],
+        # Escaped as it came, so that it forges no line; queries are left out.
+        "path": observation.path or scope["raw_path"][:MAX_PATH_LENGTH].decode("ascii", "backslashreplace"),
+        "status": status,
+        "code": error and error.code,
+        "ms": round(seconds * 1000, 1),
+        "grant": observation.grant,
+        "payment": observation.payment,
+        **(_identifiers(scope) if _is_from_proxy(scope) else {}),
+        "hint": error and error.hint[:MAX_HINT_LENGTH],
+    }
+
+
+def _is_from_proxy(scope: Scope) -> bool:
+    """Whether a trusted proxy has said for whom it asks: uvicorn then puts port 0 in the place of the client's."""
+    client = scope.get("client")
+    return client is not None and client[1] == 0
+
+
+def _identifiers(scope: Scope) -> dict[str, str]:
+    """How the proxy calls the request."""
+    return {
+        IDENTIFIERS[name]: value.decode()
+        for name, value in scope["headers"]
+        if name in IDENTIFIERS and IDENTIFIER.fullmatch(value)
+    }

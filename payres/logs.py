@@ -1,0 +1,130 @@
+"""Logs: what the server says on standard error, as text or as JSON, one line each."""
+
+import asyncio
+import logging
+import os
+import select
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+import msgspec
+
+LogFormat = Literal["text", "json"]
+REQUESTS: Final = "payres.requests"
+STANDARD_ERROR: Final = 2
+
+
+def configure(log_format: LogFormat) -> None:
+    """From now on, what is logged goes to standard error: our own from INFO, that of libraries from WARNING."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger("payres").setLevel(logging.INFO)
+
+
+class TextFormatter(logging.Formatter):
+    """`<time> <level> <logger>: <message>`, with tracebacks below."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - as it is there
+        """RFC 3339 in UTC, with milliseconds."""
+        return _stamp(record.created)
+
+
+class JsonFormatter(TextFormatter):
+    """The same as one JSON object, whose member `exception` is the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+class RequestLog:
+    """One line for each request. The lines of one turn of the event loop are written together.
+
+    The server waits for nobody who reads them: lines for which a pipe has no room are dropped and counted.
+    """
+
+    def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
+        self._line = _as_json if log_format == "json" else _as_text
+        self._descriptor = descriptor
+        self._lines: list[bytes] = []
+        self._dropped = 0
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Writes the fields `method`, `path`, `status`, `ms`, and others that are not None, in this order."""
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._lines.append(self._line(_stamp(time.time()), fields))
+
+    def _flush(self) -> None:
+        lines, self._lines = self._lines, []
+        while lines:
+            if self._dropped and self._has_room():
+                lines.insert(0, self._line(_stamp(time.time()), {"dropped": str(self._dropped)}))
+                self._dropped = 0
+            if not self._has_room():
+                self._dropped += len(lines)
+                return
+            lines = self._write_some(lines)
+
+    def _has_room(self) -> bool:
+        """Whether a whole buffer can be written at once."""
+        try:
+            return bool(select.select([], [self._descriptor], [], 0)[1])
+        except (OSError, ValueError):  # it is closed
+            return False
+
+    def _write_some(self, lines: list[bytes]) -> list[bytes]:
+        """Writes as many lines as fit at once, and returns the others."""
+        size = len(lines[0])
+        count = 1
+        while count < len(lines) and size + len(lines[count]) <= select.PIPE_BUF:
+            size += len(lines[count])
+            count += 1
+        with suppress(OSError):  # nobody reads the log any more, which is no reason to serve nobody
+            os.write(self._descriptor, b"".join(lines[:count]))
+        return lines[count:]
+
+
+def _stamp(now: float) -> str:
+    return f"{_second(int(now))}.{int(now * 1000) % 1000:03d}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(now: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+
+
+def _as_json(now: str, fields: Mapping[str, Any]) -> bytes:
+    given = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.json.encode({"time": now, "level": "INFO", "logger": REQUESTS, **given}) + b"\n"
+
+
+def _as_text(now: str, fields: Mapping[str, Any]) -> bytes:
+    shown = [f"{now} INFO {REQUESTS}:"]
+    for name, value in fields.items():
+        if name in {"method", "path", "status", "code"} and value is not None:
+            shown.append(str(value))
+        elif name == "ms":
+            shown.append(f"{value} ms")
+        elif value is not None:
+            shown.append(f"{name}={_quoted(value)}")
+    return f"{' '.join(shown)}\n".encode()
+
+
+def _quoted(value: str) -> str:
+    """A value as one word of a line: what is not plain stands in quotes, escaped, so that nobody forges a line."""
+    return value if value.replace("-", "").isalnum() else msgspec.json.encode(value).decode()

@@ -1,0 +1,44 @@
+"""Counters: what has happened since the start, for `/metrics`. Counting is a step in a dictionary, without a lock."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+# Upper bounds in seconds, from what memory answers to what another server takes.
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+UNITS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Histogram:
+    """How often a value was at most each of the bounds (the last count is of what is above all), and the sum."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Counts one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+
+class Metrics:
+    """The counters of one server; labels are named as in docs/monitoring.md."""
+
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str, int], Histogram] = {}  # seconds by route, method, status
+        self.errors: Counter[str] = Counter()  # by code
+        self.packets: Counter[tuple[str, str, str]] = Counter()  # by peer, direction, result
+        self.batch_sizes = Histogram(UNITS)  # units that shared a commit of the writer
+        self.transaction_seconds = Histogram(SECONDS)  # of the writer, COMMIT included
+
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a request that was answered."""
+        found = self.requests.get((route, method, status))
+        if found is None:
+            found = self.requests[route, method, status] = Histogram(SECONDS)
+        found.observe(seconds)

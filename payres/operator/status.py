@@ -1,0 +1,55 @@
+"""The status of a server: what an operator looks at first, read from the database file alone."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from payres.clock import DAY, SECOND
+from payres.store import peers, status, wallets
+from payres.store.database_file import free_bytes, log_bytes
+from payres.store.peers import PeerRecord
+from payres.store.status import LedgerSum, PaymentCounts
+from payres.store.work import Work
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Sizes are bytes, `sums` in minor units."""
+
+    database: str
+    database_bytes: int
+    log_bytes: int
+    free_bytes: int
+    wallets: int
+    sums: Sequence[LedgerSum]
+    sending: int
+    peers: Sequence[PeerRecord]
+    unresolved_packets: int
+
+
+def read_status(work: Work) -> Status:
+    """Reads each account. Raises OSError."""
+    path = work.settings.database
+    return Status(
+        database=path,
+        database_bytes=os.stat(path).st_size,
+        log_bytes=log_bytes(path),
+        free_bytes=free_bytes(Path(path).absolute().parent),
+        wallets=wallets.count_wallets(work),
+        sums=status.ledger_sums(work),
+        sending=status.count_sending(work),
+        peers=peers.list_peers(work),
+        unresolved_packets=status.count_unresolved_packets(work),
+    )
+
+
+def read_last_day(work: Work) -> PaymentCounts:
+    """What was created in the last 24 hours; reads each of these payments."""
+    return status.count_payments_since(work, _first_id(work.now - DAY))
+
+
+def _first_id(moment: int) -> str:
+    """What sorts before every UUIDv7 of a time or later (RFC 9562 section 5.7)."""
+    milliseconds = moment // (SECOND // 1000)
+    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"

@@ -1,0 +1,130 @@
+"""Metrics for Prometheus: what was counted since the start, and what the database shows now. docs/monitoring.md."""
+
+import asyncio
+import hmac
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres import __version__
+from payres.errors import NotFound
+from payres.metrics import Histogram
+from payres.operator.status import Status, read_status
+from payres.rate_limiter import origin_of
+from payres.routes.context import Context, context_of
+from payres.urls import is_loopback
+
+# The library is imported where it is used: it loads slowly, and many servers are never asked.
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def read(request: Request) -> Response:
+    """GET /metrics: for this machine, or with the setting `metrics_token`. Raises NotFound for everyone else."""
+    context = context_of(request)
+    if not _may_read(request, context.settings.metrics_token):
+        raise NotFound("There is nothing at this address")
+    status = await context.database.examine(read_status)
+    return Response(await asyncio.to_thread(_render, context, status), media_type=CONTENT_TYPE)
+
+
+def _may_read(request: Request, token: str) -> bool:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if token and scheme.lower() == "bearer":
+        return hmac.compare_digest(given.encode(), token.encode())
+    # A proxy on this machine that does not say for whom it asks shows in Host, and so does a page that a browser here
+    # got under another name.
+    host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
+    return not token and origin_of(request.scope) is None and is_loopback(host.strip("[]"))
+
+
+def _render(context: Context, status: Status) -> bytes:
+    """Runs on a thread of its own: loading the library takes a tenth of a second."""
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.registry import Collector
+
+    class Server(Collector):
+        def collect(self) -> Iterator[Any]:
+            yield from _counted(context)
+            yield from _stored(context, status)
+
+    registry = CollectorRegistry()
+    registry.register(Server())
+    return generate_latest(registry)
+
+
+def _counted(context: Context) -> Iterator[Any]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    metrics = context.metrics
+    requests = CounterMetricFamily(
+        "payres_http_requests", "Requests answered, by endpoint.", labels=("route", "method", "status")
+    )
+    seconds = HistogramMetricFamily(
+        "payres_http_request_duration_seconds", "How long their answers took.", labels=("route", "method", "status")
+    )
+    for (route, method, status), histogram in list(metrics.requests.items()):
+        labels = (route, method, str(status))
+        requests.add_metric(labels, sum(histogram.counts))
+        seconds.add_metric(labels, *_buckets(histogram))
+    yield requests
+    yield seconds
+    errors = CounterMetricFamily("payres_refusals", "Error responses, by code.", labels=("code",))
+    for code, count in list(metrics.errors.items()):
+        errors.add_metric((code,), count)
+    yield errors
+    packets = CounterMetricFamily(
+        "payres_ilp_packets", "Packets of peers and to peers.", labels=("peer", "direction", "result")
+    )
+    for packet_labels, count in list(metrics.packets.items()):
+        packets.add_metric(packet_labels, count)
+    yield packets
+    yield GaugeMetricFamily("payres_writer_queue_length", "Units that wait for the writer.", context.database.waiting)
+    for name, meaning, histogram in (
+        ("payres_writer_transaction_seconds", "How long transactions of the writer took.", metrics.transaction_seconds),
+        ("payres_writer_batch_size", "Units that shared a commit.", metrics.batch_sizes),
+    ):
+        family = HistogramMetricFamily(name, meaning)
+        family.add_metric((), *_buckets(histogram))
+        yield family
+
+
+def _stored(context: Context, status: Status) -> Iterator[Any]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    ledger = GaugeMetricFamily(
+        "payres_ledger_minor_units", "Balances, in the asset's minor unit.", labels=("asset", "scale", "kind")
+    )
+    for row in status.sums:
+        ledger.add_metric((row.code, str(row.scale), row.kind), row.balance)
+    yield ledger
+    sizes: Mapping[str, int] = {"database": status.database_bytes, "wal": status.log_bytes}
+    files = GaugeMetricFamily("payres_database_bytes", "Sizes of the database's files.", labels=("file",))
+    for file, size in sizes.items():
+        files.add_metric((file,), size)
+    yield files
+    yield GaugeMetricFamily("payres_disk_free_bytes", "What the disk of the database has free.", status.free_bytes)
+    sending = GaugeMetricFamily("payres_payments_open", "Payments that have not ended.", labels=("direction",))
+    sending.add_metric(("outgoing",), status.sending)
+    yield sending
+    yield GaugeMetricFamily(
+        "payres_ilp_packets_unresolved", "Packets whose outcome an operator has to resolve.", status.unresolved_packets
+    )
+    yield GaugeMetricFamily(
+        "payres_writing_stopped",
+        "1 when writing has stopped and an operator must look.",
+        bool(context.database.stopped),
+    )
+    build = GaugeMetricFamily("payres_build_info", "The version.", labels=("version",))
+    build.add_metric((__version__,), 1)
+    yield build
+
+
+def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
+    """The cumulative counts up to each bound, and the sum, as Prometheus has them."""
+    total, buckets = 0, list[tuple[str, float]]()
+    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return buckets, histogram.sum

@@ -1,0 +1,57 @@
+"""SQL of the figures that an operator looks at first."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from payres.store.work import Transaction
+
+
+class LedgerSum(NamedTuple):
+    """The accounts of one asset and kind together, in the asset's minor unit."""
+
+    code: str
+    scale: int
+    kind: str
+    balance: int
+    held: int
+
+
+class PaymentCounts(NamedTuple):
+    """How many payments were created in a time, and how many of the outgoing ones have failed."""
+
+    incoming: int
+    outgoing: int
+    failed: int
+
+
+def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
+    """By asset and kind. The sum of one kind may pass what SQLite adds up, so Python does."""
+    sums: dict[tuple[str, int, str], tuple[int, int]] = {}
+    for code, scale, kind, balance, held in tx.execute(
+        "SELECT s.code, s.scale, a.kind, a.balance, a.held FROM account a JOIN asset s ON s.id = a.asset_id"
+        " ORDER BY s.code, s.scale, a.kind"
+    ):
+        before = sums.get((code, scale, kind), (0, 0))
+        sums[code, scale, kind] = (before[0] + balance, before[1] + held)
+    return [LedgerSum(*key, *figures) for key, figures in sums.items()]
+
+
+def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
+    """Of the payments whose id is not below this one."""
+    (incoming,) = tx.execute("SELECT count(*) FROM incoming_payment WHERE id >= ?", (first_id,)).fetchone()
+    outgoing = tx.execute(
+        "SELECT count(*), count(*) FILTER (WHERE state = 'failed') FROM outgoing_payment WHERE id >= ?", (first_id,)
+    ).fetchone()
+    return PaymentCounts(incoming, *outgoing)
+
+
+def count_sending(tx: Transaction) -> int:
+    """Outgoing payments to other servers that have not ended."""
+    figure: int = tx.execute("SELECT count(*) FROM outgoing_payment WHERE state = 'sending'").fetchone()[0]
+    return figure
+
+
+def count_unresolved_packets(tx: Transaction) -> int:
+    """Packets whose outcome an operator has to resolve."""
+    figure: int = tx.execute("SELECT count(*) FROM packet WHERE state = 'doubtful'").fetchone()[0]
+    return figure

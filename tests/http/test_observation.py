@@ -1,0 +1,111 @@
+"""What the log and the metrics say of each request."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+import pytest
+from starlette.types import ASGIApp
+
+from payres.http import observation
+from payres.logs import RequestLog
+from payres.metrics import Metrics
+from payres.testing.instance import Instance, run_instance
+
+Line = Mapping[str, Any]
+SECRET = "c2VjcmV0LXRva2Vu"
+
+
+class Lines(list[Line]):
+    """A request log that keeps its lines."""
+
+    def write(self, line: Line) -> None:
+        self.append({name: value for name, value in line.items() if value is not None})
+
+
+@pytest.fixture(scope="module")
+def logging_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, Lines]]:
+    lines = Lines()
+    with pytest.MonkeyPatch.context() as patch:
+        begin = observation.Observer.__init__
+
+        def begin_with_lines(self: observation.Observer, app: ASGIApp, metrics: Metrics, _: RequestLog | None) -> None:
+            begin(self, app, metrics, cast("RequestLog", lines))
+
+        patch.setattr(observation.Observer, "__init__", begin_with_lines)
+        with run_instance(tmp_path_factory.mktemp("observed") / "payres.db") as instance:
+            yield instance, lines
+
+
+@pytest.fixture
+def observed(logging_instance: tuple[Instance, Lines]) -> tuple[Instance, Lines]:
+    logging_instance[1].clear()
+    return logging_instance
+
+
+def counted(instance: Instance, route: str, method: str, status: int) -> int:
+    metrics: Metrics = instance.context.metrics
+    histogram = metrics.requests.get((route, method, status))
+    return sum(histogram.counts) if histogram else 0
+
+
+def test_error_is_told_with_its_code_and_hint(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
+    instance, lines = observed
+    errors = instance.context.metrics.errors["unsupported_media_type"]
+    stranger.post(f"{instance.base_url}/quotes?token={SECRET}", content=b"{}")
+    (line,) = lines
+    assert line["ms"] >= 0
+    assert {name: line[name] for name in line if name != "ms"} == {
+        "method": "POST",
+        "path": "/quotes",
+        "status": 415,
+        "code": "unsupported_media_type",
+        "hint": "Send the body as Content-Type: application/json",
+    }
+    assert counted(instance, "/quotes", "POST", 415) == 1
+    assert instance.context.metrics.errors["unsupported_media_type"] == errors + 1
+
+
+def test_creation_is_told_with_its_grant_and_payment(observed: tuple[Instance, Lines]) -> None:
+    instance, lines = observed
+    made = instance.client.create_incoming_payment(instance.wallet("bob"))
+    asked, created = lines[-2:]
+    assert (asked["path"], asked["status"], asked["grant"]) == ("/", 200, created["grant"])
+    assert (created["status"], created["payment"]) == (201, made["id"].rpartition("/")[2])
+
+
+def test_secret_of_a_consent_page_is_left_out(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
+    instance, lines = observed
+    stranger.get(f"{instance.base_url}/interact/abc/{SECRET}")
+    assert (lines[0]["path"], lines[0]["status"], lines[0]["code"]) == ("/interact/abc/...", 404, "unknown_interaction")
+
+
+def test_only_a_trusted_proxy_names_requests(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
+    instance, lines = observed
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    named = {"X-Request-Id": "abc-1", "traceparent": trace}
+    stranger.get(f"{instance.base_url}/alice", headers=named)
+    stranger.get(f"{instance.base_url}/alice", headers=named | {"X-Forwarded-For": "203.0.113.9"})
+    stranger.get(f"{instance.base_url}/alice", headers={"X-Request-Id": 'a" b', "X-Forwarded-For": "203.0.113.9"})
+    shown = [{name: line[name] for name in ("request", "trace") if name in line} for line in lines]
+    assert shown == [{}, {"request": "abc-1", "trace": trace}, {}]
+
+
+def test_what_anybody_can_invent_makes_no_new_figures(
+    observed: tuple[Instance, Lines], stranger: httpx2.Client
+) -> None:
+    instance, lines = observed
+    before = counted(instance, "unknown", "other", 404)
+    for method in ("PROPFIND", "MKCOL"):
+        stranger.request(method, f"{instance.base_url}/readyz/{'x' * 1000}")
+    assert counted(instance, "unknown", "other", 404) == before + 2
+    assert all(len(line["path"]) == observation.MAX_PATH_LENGTH for line in lines)
+
+
+def test_rate_limited_request_is_told_too(tmp_path: Path, stranger: httpx2.Client) -> None:
+    with run_instance(tmp_path / "payres.db", rate_limit_per_address=1) as instance:
+        for _ in range(7):
+            stranger.get(f"{instance.base_url}/alice", headers={"X-Forwarded-For": "203.0.113.9"})
+        assert instance.context.metrics.errors["too_many_requests"] >= 1
+        assert counted(instance, "unknown", "GET", 429) >= 1

@@ -1,0 +1,103 @@
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from payres.logs import JsonFormatter, LogFormat, RequestLog, TextFormatter
+
+LINE = {"method": "POST", "path": "/quotes", "status": 401, "code": "invalid_token", "ms": 0.9, "grant": None}
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """The end that is read, and the end that is written."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with suppress(OSError):
+            os.close(end)
+
+
+def written(log: RequestLog, *lines: dict[str, Any]) -> None:
+    """Writes lines in one turn of the event loop."""
+
+    async def write() -> None:
+        for line in lines:
+            log.write(line)
+        await asyncio.sleep(0)
+
+    asyncio.run(write())
+
+
+def logged(log_format: LogFormat, *lines: dict[str, Any]) -> str:
+    """What was written of these lines."""
+    read, write = os.pipe()
+    with open(read, "rb") as reader:
+        with open(write, "wb"):
+            written(RequestLog(log_format, write), *lines)
+        return reader.read().decode()
+
+
+def test_request_is_one_line_of_text() -> None:
+    hint = "Send an access\ntoken"
+    first, second = logged("text", LINE | {"hint": hint}, LINE | {"grant": "019a-b"}).splitlines()
+    assert first.partition(" ")[2] == (
+        'INFO payres.requests: POST /quotes 401 invalid_token 0.9 ms hint="Send an access\\ntoken"'
+    )
+    assert second.endswith(" 0.9 ms grant=019a-b")
+
+
+def test_request_is_one_object_of_json_without_what_is_not_known() -> None:
+    found = json.loads(logged("json", LINE))
+    assert found.pop("time").endswith("Z")
+    known = {name: value for name, value in LINE.items() if value is not None}
+    assert found == {"level": "INFO", "logger": "payres.requests", **known}
+
+
+def test_log_waits_for_nobody_and_says_how_many_lines_it_dropped(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    log = RequestLog("text", write)
+    sent = 3000  # more than a pipe holds
+    written(log, *[LINE] * sent)
+    shown = os.read(read, 2**20).splitlines()
+    assert 0 < len(shown) < sent
+    assert all(line.endswith(b" 0.9 ms") for line in shown)
+    written(log, LINE)
+    dropped, last = os.read(read, 2**20).splitlines()
+    assert dropped.endswith(b" dropped=%d" % (sent - len(shown)))
+    assert last.endswith(b" 0.9 ms")
+
+
+def test_log_that_nobody_reads_stops_nobody(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    os.close(read)
+    written(RequestLog("text", write), LINE)
+    os.close(write)
+    written(RequestLog("text", write), LINE)
+
+
+def record(message: str, error: Exception | None = None) -> logging.LogRecord:
+    exc_info = error and (type(error), error, None)
+    made = logging.LogRecord("payres.store", logging.ERROR, "f", 1, message, (), exc_info)  # type: ignore[arg-type]
+    made.created = 1_764_000_000.0625
+    return made
+
+
+def test_times_are_utc_with_milliseconds() -> None:
+    assert TextFormatter().format(record("x")) == "2025-11-24T16:00:00.062Z ERROR payres.store: x"
+
+
+def test_json_has_the_traceback_as_a_member() -> None:
+    found = json.loads(JsonFormatter().format(record("the disk failed", OSError("full"))))
+    assert found == {
+        "time": "2025-11-24T16:00:00.062Z",
+        "level": "ERROR",
+        "logger": "payres.store",
+        "message": "the disk failed",
+        "exception": "OSError: full",
+    }
