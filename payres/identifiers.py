@@ -31,6 +31,12 @@ class SystemIdentifiers:
         return secrets.token_urlsafe(TOKEN_BYTES)
 
 
+def first_identifier(moment: int) -> str:
+    """What sorts before every UUIDv7 of a time (microseconds since 1970) or later (RFC 9562 section 5.7)."""
+    milliseconds = max(moment // 1000, 0)
+    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
+
+
 def hash_secret(secret: str) -> bytes:
     """What is stored of a token: its SHA-256. The token has 256 random bits, so no salt is needed."""
     return hashlib.sha256(secret.encode()).digest()

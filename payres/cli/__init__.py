@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "fee": ("assets", "Set what sending costs; take collected fees out."),
     "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
     "ledger": ("ledger", "Check the ledger."),
+    "export": ("export", "Export payments, the ledger and statements."),
     "backup": ("backup", "Copy the database while the server runs."),
     "restore": ("backup", "Put a backup in the place of the database."),
 }

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from payres.clock import DAY, SECOND
+from payres.clock import DAY
+from payres.identifiers import first_identifier
 from payres.store import peers, status, wallets
 from payres.store.database_file import free_bytes, log_bytes
 from payres.store.peers import PeerRecord
@@ -46,10 +47,4 @@ def read_status(work: Work) -> Status:
 
 def read_last_day(work: Work) -> PaymentCounts:
     """What was created in the last 24 hours; reads each of these payments."""
-    return status.count_payments_since(work, _first_id(work.now - DAY))
-
-
-def _first_id(moment: int) -> str:
-    """What sorts before every UUIDv7 of a time or later (RFC 9562 section 5.7)."""
-    milliseconds = moment // (SECOND // 1000)
-    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
+    return status.count_payments_since(work, first_identifier(work.now - DAY))

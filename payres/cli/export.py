@@ -1,0 +1,125 @@
+"""`payres export`: payments, the ledger and statements, as CSV or as lines of JSON."""
+
+import csv
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, Literal
+
+import click
+import msgspec
+
+from payres.cli.groups import Group
+from payres.cli.session import Session, with_session
+from payres.clock import LATEST, parse_time
+from payres.operator import exports
+from payres.operator.exports import Export, Row
+
+Format = Literal["csv", "jsonl"]
+
+
+class Moment(click.ParamType[int]):
+    """A day or a time in UTC, as microseconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_time(f"{value}T00:00:00Z" if len(value) == len("2026-01-31") else value)
+        except ValueError as error:
+            self.fail(f"{value!r}: name a day such as 2026-01-31, or a time: {error}", param, ctx)
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """What every export takes."""
+    for option in (
+        click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True),
+        click.option(
+            "--to", "until", type=Moment(), metavar="TIME", default=LATEST, help="Until just before it (UTC)."
+        ),
+        click.option(
+            "--from", "since", type=Moment(), metavar="TIME", default=0, help="From a day or a time on (UTC)."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=Group)
+def export() -> None:
+    """To standard output, row by row: a million rows take no more memory than ten."""
+
+
+@export.command()
+@click.option("--wallet", metavar="PATH", help="Of this wallet only.")
+@_options
+@with_session
+def payments(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
+    """Export incoming payments and then outgoing ones, oldest first.
+
+    \b
+    Example: payres export payments --from 2026-01-01 --to 2026-02-01 > january.csv
+    """
+    _write(session, exports.Payments(since, until, wallet and session.wallet_path(wallet)), form)
+
+
+@export.command()
+@click.option("--wallet", metavar="PATH", help="Of the account of this wallet only.")
+@_options
+@with_session
+def ledger(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
+    """Export every transfer of the ledger, oldest first.
+
+    \b
+    Example: payres export ledger --format jsonl > ledger.jsonl
+    """
+    _write(session, exports.Ledger(since, until, wallet and session.wallet_path(wallet)), form)
+
+
+@export.command()
+@click.option("--wallet", metavar="PATH", required=True, help="The wallet.")
+@_options
+@with_session
+def statement(session: Session, wallet: str, since: int, until: int, form: Format) -> None:
+    """Export what went into a wallet and out of it, with the balance after each line.
+
+    The first line is the opening balance, the last the closing one; the lines between make up the difference.
+
+    \b
+    Example: payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01
+    """
+    _write(session, exports.Statement(session.wallet_path(wallet), since, until), form)
+
+
+def _write(session: Session, export: Export, form: Format) -> None:
+    if session.as_json:
+        raise click.UsageError("An export is a table and no single object: use --format jsonl")
+    rows = session.read(export.step)  # before the header, so that an unknown wallet leaves no half file
+    write = _csv_writer(sys.stdout, export.columns) if form == "csv" else _write_json
+    with _progress(export) as show:
+        write(rows)
+        while not export.done:
+            write(session.read(export.step))
+            show()
+
+
+def _csv_writer(file: IO[str], columns: Sequence[str]) -> Callable[[Sequence[Row]], None]:
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    writer.writeheader()
+    return writer.writerows
+
+
+def _write_json(rows: Sequence[Row]) -> None:
+    sys.stdout.write("".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows))
+
+
+@contextmanager
+def _progress(export: Export) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, if that is a terminal and the rows go elsewhere."""
+    if sys.stdout.isatty() or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with click.progressbar(length=1000, label="Exporting", file=sys.stderr) as bar:
+        yield lambda: bar.update(round(export.part * 1000) - bar.pos)

@@ -1,0 +1,58 @@
+import csv
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def deposits(payres: Command) -> None:
+    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres("wallet", "deposit", "alice", "10.00")
+    payres("wallet", "withdraw", "alice", "2.50")
+
+
+def test_statement_is_csv(payres: Command) -> None:
+    rows = [*csv.DictReader(payres("export", "statement", "--wallet", "alice").stdout.splitlines())]
+    assert [(row["kind"], row["amount"], row["balance"]) for row in rows] == [
+        ("opening balance", "", "0.00"),
+        ("deposit", "10.00", "10.00"),
+        ("withdrawal", "-2.50", "7.50"),
+        ("closing balance", "", "7.50"),
+    ]
+
+
+def test_ledger_is_an_object_a_line(payres: Command) -> None:
+    lines = payres("export", "ledger", "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["creditAccount"] for line in lines] == ["wallet alice", "external"]
+
+
+def test_days_and_times_bound_an_export(payres: Command) -> None:
+    def kinds(*options: str) -> list[str]:
+        printed = payres("export", "ledger", "--wallet", "alice", *options).stdout
+        return [row["kind"] for row in csv.DictReader(printed.splitlines())]
+
+    assert kinds("--from", "2026-01-31") == ["deposit", "withdrawal"]
+    assert kinds("--to", "2026-01-31T09:30:00+02:00") == []
+
+
+def test_empty_export_has_its_header(payres: Command) -> None:
+    assert payres("export", "payments").stdout.startswith("direction,id,walletAddress,state,")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("payments", "--from", "yesterday"), "name a day such as 2026-01-31"),
+        (("statement", "--wallet", "nobody"), "There is no wallet nobody"),
+        (("payments", "--json"), "use --format jsonl"),
+    ],
+)
+def test_mistake_is_explained_and_nothing_is_printed(payres: Command, options: tuple[str, ...], sentence: str) -> None:
+    result = payres("export", *options)
+    assert result.exit_code != 0
+    assert sentence in result.stderr
+    assert result.stdout == ""

@@ -1,0 +1,175 @@
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from payres import ledger
+from payres.amounts import Asset
+from payres.clock import DAY, HOUR, LATEST, format_time
+from payres.errors import NotFound
+from payres.operator import exports, wallets
+from payres.operator.exports import Export, Ledger, Payments, Row, Statement
+from payres.store import clients, incoming, outgoing
+from payres.store.connections import connect_writer
+from payres.store.incoming import IncomingRecord
+from payres.store.work import Transaction, Work
+from payres.terms import Terms
+from tests.helpers import examples
+from tests.works import sending_payment, work_at
+
+NOW = 1_700_000_000_000_000
+RECEIVER = "http://127.0.0.1:8080/incoming-payments/in"
+TERMS = Terms(receiver=RECEIVER, incoming_payment_id=None, debit=110, fee=10, receive=100, asset=Asset("USD", 2))
+
+
+@pytest.fixture
+def connection() -> Iterator[Transaction]:
+    with closing(connect_writer(":memory:")) as opened:
+        work = work_at(opened, NOW)
+        for path in ("alice", "bob"):
+            wallets.create_wallet(work, path, "USD", 2, None, None)
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "BATCH_TRANSFERS", 3)
+    monkeypatch.setattr(exports, "BATCH_PAYMENTS", 2)
+
+
+def rows_of(work: Work, export: Export) -> Sequence[Row]:
+    rows: list[Row] = []
+    parts = [export.part]
+    while not export.done:
+        rows += export.step(work)
+        parts.append(export.part)
+    assert parts == sorted(parts) or isinstance(export, Statement), "a statement walks along the ledger twice"
+    assert parts[-1] == 1
+    assert all(row.keys() == set(export.columns) for row in rows)
+    return rows
+
+
+def pay(work: Work, payment_id: str) -> None:
+    """alice pays bob 1.00 for 1.10."""
+    alice, bob = (wallets.require_wallet(work, path) for path in ("alice", "bob"))
+    client = clients.ensure_client(work, "http://c.example", "http://c.example", None, work.now)
+    bill = IncomingRecord(payment_id, bob.id, client.id, None, 0, None, work.now, work.now + DAY, None)
+    incoming.insert_incoming(work, bill)
+    outgoing.insert_outgoing(work, sending_payment(payment_id, alice.id, client.id, work.now, TERMS))
+    fees = ledger.operator_account(work, alice.asset_id, "fees")
+    ledger.transfer(work, alice.account_id, fees, 10, "fee", outgoing_payment_id=payment_id)
+    ledger.transfer(
+        work,
+        alice.account_id,
+        bob.account_id,
+        100,
+        "payment",
+        outgoing_payment_id=payment_id,
+        incoming_payment_id=payment_id,
+    )
+
+
+def test_statement_shows_each_line_with_its_balance(connection: Transaction) -> None:
+    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
+    pay(work_at(connection, NOW + HOUR), "p1")
+    wallets.withdraw(work_at(connection, NOW + DAY), "alice", "3.00")
+    later = work_at(connection, NOW + 2 * DAY)
+    found = rows_of(later, Statement("alice", NOW + HOUR, LATEST))
+    assert [tuple(row.values()) for row in found] == [
+        (format_time(NOW + HOUR), "opening balance", None, "10.00", "USD", None, None),
+        (format_time(NOW + HOUR), "fee", "-0.10", "9.90", "USD", "fees", "p1"),
+        (format_time(NOW + HOUR), "payment", "-1.00", "8.90", "USD", RECEIVER, "p1"),
+        (format_time(NOW + DAY), "withdrawal", "-3.00", "5.90", "USD", "external", None),
+        (format_time(later.now), "closing balance", None, "5.90", "USD", None, None),
+    ]
+    received = rows_of(later, Statement("bob", 0, LATEST))[1]
+    assert (received["amount"], received["counterpart"]) == ("1.00", "http://127.0.0.1:8080/alice")
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from(["deposit", "withdraw", "pay", "other"]), st.integers(0, 2 * HOUR)), max_size=12
+)
+
+
+@given(MOVES, st.integers(-1, 24), st.integers(0, 24))
+@examples(60)
+def test_statement_sums_to_the_balance(moves: Sequence[tuple[str, int]], start: int, hours: int) -> None:
+    with closing(connect_writer(":memory:")) as opened:
+        work = work_at(opened, NOW)
+        for path in ("alice", "bob"):
+            wallets.create_wallet(work, path, "USD", 2, None, None)
+        wallets.deposit(work, "alice", "100.00")
+        now = NOW
+        for number, (move, wait) in enumerate(moves):
+            now += wait
+            work = work_at(opened, now)
+            match move:
+                case "deposit":
+                    wallets.deposit(work, "alice", f"{number}.07")
+                case "withdraw":
+                    wallets.withdraw(work, "alice", "1.01")
+                case "pay":
+                    pay(work, f"p{number:02}")
+                case _:
+                    wallets.deposit(work, "bob", "9.00")
+        since, until = NOW + start * HOUR, NOW + (start + hours) * HOUR
+        opening, *lines, closing_row = rows_of(work, Statement("alice", since, until))
+        balance = Decimal(str(opening["balance"]))
+        for line in lines:
+            balance += Decimal(str(line["amount"]))
+            assert line["balance"] == f"{balance:.2f}"
+        assert closing_row["balance"] == f"{balance:.2f}"
+        assert rows_of(work, Statement("alice", until, LATEST))[0]["balance"] == closing_row["balance"]
+        account = opened.execute("SELECT balance FROM account WHERE kind = 'wallet' ORDER BY id").fetchone()[0]
+        whole = rows_of(work, Statement("alice", 0, LATEST))
+        assert (whole[0]["balance"], whole[-1]["balance"]) == ("0.00", f"{Decimal(account).scaleb(-2):.2f}")
+
+
+def test_export_leaves_out_what_is_written_after_its_first_step(connection: Transaction) -> None:
+    work = work_at(connection, NOW)
+    for _ in range(5):
+        wallets.deposit(work, "alice", "1.00")
+    statement, whole = Statement("alice", 0, LATEST), Ledger(0, LATEST)
+    rows, entries = [*statement.step(work)], [*whole.step(work)]
+    wallets.deposit(work, "alice", "7.00")
+    rows += rows_of(work, statement)
+    entries += rows_of(work, whole)
+    assert (len(rows), rows[-1]["balance"], len(entries)) == (7, "5.00", 5)
+
+
+def test_ledger_names_both_accounts(connection: Transaction) -> None:
+    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
+    pay(work_at(connection, NOW + DAY), "p1")
+    work = work_at(connection, NOW + DAY)
+    found = rows_of(work, Ledger(NOW + DAY, LATEST))
+    assert [(row["debitAccount"], row["creditAccount"], row["amount"]) for row in found] == [
+        ("wallet alice", "fees", "0.10"),
+        ("wallet alice", "wallet bob", "1.00"),
+    ]
+    assert [row["kind"] for row in rows_of(work, Ledger(0, LATEST, "bob"))] == ["payment"]
+
+
+def test_payments_of_both_directions_are_in_order(connection: Transaction) -> None:
+    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
+    ids = [f"018bcfe5-{number:04x}" for number in range(5)]
+    for number, payment_id in enumerate(ids):
+        pay(work_at(connection, NOW + number), payment_id)
+    work = work_at(connection, NOW + DAY)
+    found = rows_of(work, Payments(0, LATEST))
+    assert [str(row["id"]).rpartition("/")[2] for row in found] == ids * 2
+    assert [row["direction"] for row in found] == ["incoming"] * 5 + ["outgoing"] * 5
+    assert (found[0]["state"], found[0]["amount"]) == ("expired", None)
+    assert (found[-1]["amount"], found[-1]["moved"], found[-1]["receiver"]) == ("1.10", "0.00", RECEIVER)
+    assert len(rows_of(work, Payments(NOW + 1, NOW + 3))) == 4
+    assert {row["walletAddress"] for row in rows_of(work, Payments(0, LATEST, "bob"))} == {"http://127.0.0.1:8080/bob"}
+
+
+@pytest.mark.parametrize(
+    "export", [Statement("nobody", 0, LATEST), Ledger(0, LATEST, "nobody"), Payments(0, LATEST, "nobody")]
+)
+def test_unknown_wallet_is_an_error(connection: Transaction, export: Export) -> None:
+    with pytest.raises(NotFound):
+        export.step(work_at(connection, NOW))
