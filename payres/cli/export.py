@@ -57,7 +57,7 @@ def export() -> None:
 @_options
 @with_session
 def payments(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
-    """Export incoming payments and then outgoing ones, oldest first.
+    """Export incoming and outgoing payments, oldest first.
 
     \b
     Example: payres export payments --from 2026-01-01 --to 2026-02-01 > january.csv
@@ -83,9 +83,9 @@ def ledger(session: Session, wallet: str | None, since: int, until: int, form: F
 @_options
 @with_session
 def statement(session: Session, wallet: str, since: int, until: int, form: Format) -> None:
-    """Export what went into a wallet and out of it, with the balance after each line.
+    """Export what went into a wallet and out of it.
 
-    The first line is the opening balance, the last the closing one; the lines between make up the difference.
+    Each line has the balance after it. The first is the opening balance, the last the closing one.
 
     \b
     Example: payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01
