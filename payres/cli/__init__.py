@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("server", "Write an annotated payres.toml and create the database."),
     "serve": ("server", "Run the server."),
     "status": ("status", "Show on one screen how the server and its money stand."),
+    "doctor": ("doctor", "Look for what is wrong, and say how to fix it."),
     "demo": ("demo", "Show one payment, step by step, against a throw-away server."),
     "wallet": ("wallet", "Open wallets and move money in and out of them."),
     "key": ("key", "Manage the public keys that clients sign with."),

@@ -1,0 +1,176 @@
+"""`payres doctor`: looks for what is wrong with a server, from its files to its public address, and says what to do."""
+
+import shutil
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+import msgspec
+
+from payres.cli.session import Session, with_session
+from payres.operator.doctor import Finding, examine
+from payres.settings import Settings
+from payres.store.database_file import is_served
+from payres.store.wallets import list_wallets
+from payres.urls import Urls, is_loopback
+
+if TYPE_CHECKING:  # it loads slowly, and only this command needs it
+    import httpx2
+
+TIMEOUT_SECONDS: Final = 10
+CLOCK_SECONDS: Final = 5  # how far a clock may be off before signatures are near to being rejected
+CERTIFICATE_DAYS: Final = 14
+WILDCARDS: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
+
+
+@click.command()
+@with_session
+def doctor(session: Session) -> None:
+    """It looks at the files, the money and the links in the database, at the server on this machine, and at its public
+    address as clients see it: TLS, redirects, the clock. The exit code is 1 when something is to be fixed.
+
+    \b
+    Example: payres doctor
+    """
+    findings = [*session.read(examine), *_clock(), *_server(session)]
+    if is_served(session.settings.database):
+        findings += _public(session)
+    bad = [finding for finding in findings if finding.fix is not None]
+    session.show(
+        {"ok": not bad, "findings": [msgspec.structs.asdict(finding) for finding in findings]},
+        "\n".join(map(_text, findings)),
+    )
+    if bad:
+        raise SystemExit(1)
+
+
+def _text(finding: Finding) -> str:
+    line = f"{'ok ' if finding.fix is None else 'FIX'}  {finding.subject}: {finding.seen}"
+    return line if finding.fix is None else f"{line}\n     {finding.fix}"
+
+
+def _clock() -> Iterator[Finding]:
+    """Whether something keeps the clock right, where systemd knows."""
+    command = shutil.which("timedatectl")
+    if command is None:
+        return
+    try:
+        asked = subprocess.run(  # noqa: S603 - a fixed command
+            [command, "show", "--property=NTPSynchronized", "--value"],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return
+    if asked.stdout.strip() in {"yes", "no"}:
+        fix = "Signatures carry the time: switch an NTP client on, with `timedatectl set-ntp true` say"
+        is_right = asked.stdout.strip() == "yes"
+        seen = f"the clock of this machine is {'' if is_right else 'not '}synchronized"
+        yield Finding("clock", seen, None if is_right else fix)
+
+
+def _server(session: Session) -> Iterator[Finding]:
+    """Whether the server runs here and can take payments."""
+    settings = session.settings
+    if not is_served(settings.database):
+        yield Finding("server", f"no server has {settings.database}", "Start it: `payres serve`")
+        return
+    host = WILDCARDS.get(settings.host, settings.host)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/readyz"
+    answer = _get(url)
+    if isinstance(answer, str):
+        fix = "Give this command the settings of the server: host and port, or its payres.toml in this folder"
+        yield Finding("server", f"it runs, but {url} does not answer: {answer}", fix)
+    elif answer.status_code == 200:
+        yield Finding("server", f"it runs and can take payments ({url})")
+    else:
+        yield Finding("server", f"it cannot take payments: {answer.text}", "Read docs/operating.md on health")
+
+
+def _public(session: Session) -> Iterator[Finding]:
+    """What clients see at the base URL."""
+    settings, urls = session.settings, session.world.urls
+    answer = _ask("OPTIONS", urls.auth_server)
+    if isinstance(answer, str):
+        fix = "Clients reach the server there: check the name, the proxy and its certificate"
+        yield Finding("public address", f"{urls.auth_server} does not answer: {answer}", fix)
+        return
+    yield _identity(urls, answer)
+    yield from _paths(session)
+    yield from _transport(settings, answer)
+
+
+def _identity(urls: Urls, answer: "httpx2.Response") -> Finding:
+    """Clients sign the URL that they use, and the server checks that against base_url."""
+    fix = f"Let the proxy hand on everything under {urls.base} unchanged, and set base_url to what clients use"
+    if answer.is_redirect:
+        return Finding("public address", f"{answer.url} redirects to {answer.headers.get('location')}", fix)
+    try:
+        found = msgspec.json.decode(answer.content, type=dict[str, object]).get("grant_request_endpoint")
+    except msgspec.DecodeError:
+        return Finding("public address", f"{answer.url} is answered {answer.status_code}, and not by payres", fix)
+    if found != urls.auth_server:
+        return Finding("public address", f"{answer.url} is a payres whose base_url is {found}", fix)
+    return Finding("public address", f"{answer.url} is this server")
+
+
+def _paths(session: Session) -> Iterator[Finding]:
+    """Paths must arrive as they were signed."""
+    wallets: Sequence[str] = session.read(lambda work: [one.path for one in list_wallets(work) if one.active][:1])
+    for path in wallets:
+        url = f"{session.world.urls.wallet(path)}/"
+        answer = _get(url)
+        if not isinstance(answer, str) and answer.status_code != 200:
+            fix = "The proxy must not redirect, strip or add slashes: clients sign the path as they send it"
+            yield Finding("paths", f"{url} is answered {answer.status_code}", fix)
+
+
+def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Finding]:
+    sent = answer.headers.get("date")
+    if sent is not None:
+        off = abs((parsedate_to_datetime(sent) - datetime.now(UTC)).total_seconds())
+        fix = "Set the clocks of this machine and of its proxy right: signatures carry the time"
+        if off > CLOCK_SECONDS:
+            yield Finding("clock", f"the proxy's clock is {off:.0f} seconds off", fix)
+    if "close" in answer.headers.get("connection", "").lower():
+        fix = "Let the proxy keep connections open: each request of a client costs a new one"
+        yield Finding("keep-alive", "the public address closes each connection", fix)
+    end = _certificate_end(answer)
+    if end is not None:
+        days = (end - time.time()) / 86400
+        fix = "Renew the certificate; a proxy such as Caddy does so by itself"
+        yield Finding("TLS", f"the certificate is good for {days:.0f} days", fix if days < CERTIFICATE_DAYS else None)
+    if not is_loopback(answer.url.host) and not isinstance(seen := _get(f"{settings.base_url}/metrics"), str):
+        fix = "The proxy must send X-Forwarded-For, or the Host that clients use: without, others count as this machine"
+        if seen.status_code == 200 and not settings.metrics_token:
+            yield Finding("metrics", "everyone can read /metrics at the public address", fix)
+
+
+def _certificate_end(answer: "httpx2.Response") -> float | None:
+    stream = answer.extensions.get("network_stream")
+    tls = stream.get_extra_info("ssl_object") if stream is not None else None
+    certificate = tls.getpeercert() if isinstance(tls, ssl.SSLObject | ssl.SSLSocket) else None
+    return ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else None
+
+
+def _get(url: str) -> "httpx2.Response | str":
+    return _ask("GET", url)
+
+
+def _ask(method: str, url: str) -> "httpx2.Response | str":
+    """The answer, or why there is none."""
+    import httpx2
+
+    try:
+        with httpx2.Client(timeout=TIMEOUT_SECONDS) as client, client.stream(method, url) as answer:
+            answer.read()
+            return answer
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        return str(error) or type(error).__name__

@@ -1,0 +1,108 @@
+"""The doctor: what is wrong, or will be, with a server's files, money and links, and what to do about it."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from payres.amounts import format_decimal
+from payres.clock import DAY, format_time
+from payres.limits import MIN_FREE_BYTES
+from payres.store import assets, peers, status
+from payres.store.database_file import free_bytes, log_bytes
+from payres.store.peers import PeerRecord
+from payres.store.work import Work
+from payres.urls import is_loopback
+
+LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
+LARGE_LOG_BYTES: Final = 256 * 1024 * 1024
+MEBIBYTE: Final = 1024 * 1024
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+# A peer whose credit is used up to this part is about to reject packets.
+NEARLY: Final = 10
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What was looked at and what was seen; `fix` says what to do, None when nothing is wrong."""
+
+    subject: str
+    seen: str
+    fix: str | None = None
+
+
+def examine(work: Work) -> Sequence[Finding]:
+    """The findings of what the database and the settings show. Raises OSError."""
+    return [*_files(work), *_settings(work), *_rates(work), *_peers(work)]
+
+
+def _files(work: Work) -> Iterator[Finding]:
+    path = Path(work.settings.database).absolute()
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    seen = f"{path} has mode {mode:04o}"
+    yield Finding("permissions", seen, f"It holds secrets: chmod 600 {path}" if mode & OTHERS else None)
+    free = free_bytes(path.parent)
+    seen = f"{free // MEBIBYTE:,} MiB are free in {path.parent}"
+    low = f"Make room: below {MIN_FREE_BYTES // MEBIBYTE} MiB no payments are taken"
+    yield Finding("disk", seen, low if free < LOW_FREE_BYTES else None)
+    log = log_bytes(str(path))
+    large = "Something has kept one state of the database open for long: end it, a backup tool or a shell of SQLite"
+    seen = f"the write-ahead log has {log // MEBIBYTE:,} MiB"
+    yield Finding("write-ahead log", seen, large if log > LARGE_LOG_BYTES else None)
+
+
+def _settings(work: Work) -> Iterator[Finding]:
+    settings, address = work.settings, urlsplit(work.settings.base_url)
+    seen = f"base_url is {settings.base_url}"
+    if is_loopback(address.hostname or ""):
+        yield Finding("base URL", f"{seen}: only this machine reaches it")
+        return
+    plain = "Clients expect https: put a proxy with TLS in front and set base_url to its URL"
+    yield Finding("base URL", seen, plain if address.scheme == "http" else None)
+    if settings.allow_private_hosts:
+        fix = "Set it to false: anyone can make the server send requests inside your network"
+        yield Finding("allow_private_hosts", "it is on, and base_url is public", fix)
+
+
+def _rates(work: Work) -> Iterator[Finding]:
+    codes = assets.list_codes(work)
+    good = {
+        pair
+        for rate in assets.list_rates(work)
+        if rate.holds_at(work.now)
+        for pair in ((rate.base, rate.counter), (rate.counter, rate.base))
+    }
+    lacking = [f"{base}/{counter}" for base in codes for counter in codes if base < counter]
+    lacking = [pair for pair in lacking if tuple(pair.split("/")) not in good]
+    if len(codes) > 1:
+        seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
+        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to pay across them"
+        yield Finding("exchange rates", seen, fix if lacking else None)
+
+
+def _peers(work: Work) -> Iterator[Finding]:
+    for peer in peers.list_peers(work):
+        yield _peer(work, peer)
+    unresolved = status.count_unresolved_packets(work)
+    if unresolved:
+        seen = f"{unresolved} packets have an unknown outcome"
+        yield Finding("packets", seen, "List them with `payres peer doubts NAME` and resolve each with its peer")
+
+
+def _peer(work: Work, peer: PeerRecord) -> Finding:
+    subject = f"peer {peer.name}"
+    credit = format_decimal(-peer.floor, peer.asset)
+    if peer.floor and peer.balance - peer.held < peer.floor * (NEARLY - 1) // NEARLY:
+        seen = f"it owes {format_decimal(-peer.balance, peer.asset)} of {credit} {peer.asset_code} credit"
+        return Finding(
+            subject,
+            seen,
+            "Have it pay, and record that with `payres peer deposit`: beyond its credit, packets are rejected",
+        )
+    if peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
+        seen = f"at {format_time(peer.last_error_at)}: {peer.last_error}"
+        return Finding(subject, seen, f"`payres peer show {peer.name}` shows what is set: compare it with its operator")
+    return Finding(subject, "nothing has gone wrong with it in the last 24 hours")

@@ -1,0 +1,121 @@
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from payres.testing.instance import Instance, run_instance
+
+Command = Callable[..., Result]
+Found = Callable[[], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("doctor") / "payres.db") as running:
+        yield running
+
+
+@pytest.fixture
+def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """What `payres doctor` finds of the instance under a base URL, by subject; the last of each."""
+
+    def run(base_url: str = instance.base_url) -> dict[str, Any]:
+        monkeypatch.setenv("PAYRES_BASE_URL", base_url)
+        monkeypatch.setenv("PAYRES_PORT", instance.base_url.rpartition(":")[2])
+        monkeypatch.setenv("PAYRES_DATABASE", instance.context.database.path)
+        result = payres("doctor")
+        lines = [line for line in result.stdout.splitlines() if not line.startswith("     ")]
+        shown = {line[5:].partition(": ")[0]: line[:3] + line[5:].partition(": ")[2] for line in lines}
+        assert result.exit_code == int(any(seen.startswith("FIX") for seen in shown.values()))
+        return shown
+
+    monkeypatch.setattr("payres.cli.doctor._clock", lambda: iter(()))  # this machine's is not what is tested
+    return run
+
+
+@contextmanager
+def proxy(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """Something other than the server at the public address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer(self)
+
+        do_OPTIONS = do_GET  # noqa: N815 - as it is there
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def reply(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in {"Content-Length": str(len(body)), **headers}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def test_server_that_is_well(findings: Callable[..., dict[str, Any]], instance: Instance) -> None:
+    found = findings()
+    assert all(seen.startswith("ok ") for seen in found.values())
+    assert found["public address"] == f"ok {instance.base_url}/ is this server"
+    assert found["server"].startswith("ok it runs and can take payments")
+
+
+def test_no_server(payres: Command, database: Path) -> None:
+    payres("init")
+    result = payres("doctor")
+    assert result.exit_code == 1
+    assert f"FIX  server: no server has {database.name}\n     Start it: `payres serve`" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("answer", "seen"),
+    [
+        (
+            lambda handler: reply(handler, 301, Location="https://pay.example.com/"),
+            "redirects to https://pay.example.com/",
+        ),
+        (lambda handler: reply(handler, 502, b"<html>"), "is answered 502, and not by payres"),
+        (
+            lambda handler: reply(handler, 200, b'{"grant_request_endpoint": "https://other.example/"}'),
+            "is a payres whose base_url is https://other.example/",
+        ),
+    ],
+)
+def test_public_address_that_is_not_this_server(
+    findings: Callable[..., dict[str, Any]], answer: Callable[[BaseHTTPRequestHandler], None], seen: str
+) -> None:
+    with proxy(answer) as url:
+        assert seen in findings(url)["public address"]
+
+
+def test_public_address_that_nobody_answers(findings: Callable[..., dict[str, Any]]) -> None:
+    assert "http://127.0.0.1:1/ does not answer" in findings("http://127.0.0.1:1")["public address"]
+
+
+def test_proxy_that_removes_slashes_and_has_another_time(findings: Callable[..., dict[str, Any]]) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if handler.command == "OPTIONS":
+            body = b'{"grant_request_endpoint": "http://%b/"}' % handler.headers["Host"].encode()
+            handler.date_time_string = lambda timestamp=None: "Tue, 01 Jan 2030 00:00:00 GMT"  # type: ignore[method-assign]
+            reply(handler, 200, body)
+        else:
+            reply(handler, 308, Location=handler.path.rstrip("/"))
+
+    with proxy(answer) as url:
+        found = findings(url)
+    assert "is answered 308" in found["paths"]
+    assert "seconds off" in found["clock"]

@@ -1,0 +1,105 @@
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from payres.limits import MIN_FREE_BYTES
+from payres.operator import assets, doctor, wallets
+from payres.operator.doctor import Finding, examine
+from payres.operator.peers import NewPeer, add_peer
+from payres.settings import Settings
+from payres.store.connections import connect_writer
+from payres.store.work import Transaction, Work
+from tests.works import work_at
+
+NOW = 1_700_000_000_000_000
+PUBLIC = "https://pay.example.com"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[tuple[Path, Transaction]]:
+    path = tmp_path / "payres.db"
+    connection = connect_writer(str(path))
+    yield path, connection
+    connection.close()
+
+
+def found(
+    database: tuple[Path, Transaction], base_url: str = PUBLIC, *, allow_private_hosts: bool = False
+) -> dict[str, Finding]:
+    path, connection = database
+    work = work_at(
+        connection, NOW, Settings(database=str(path), base_url=base_url, allow_private_hosts=allow_private_hosts)
+    )
+    return {finding.subject: finding for finding in examine(work)}
+
+
+def broken(findings: dict[str, Finding]) -> set[str]:
+    return {subject for subject, finding in findings.items() if finding.fix is not None}
+
+
+def test_nothing_is_wrong_with_a_new_database(database: tuple[Path, Transaction]) -> None:
+    findings = found(database)
+    assert broken(findings) == set()
+    assert findings.keys() == {"permissions", "disk", "write-ahead log", "base URL"}
+
+
+def test_file_that_others_can_read(database: tuple[Path, Transaction]) -> None:
+    database[0].chmod(0o640)
+    assert "chmod 600" in str(found(database)["permissions"].fix)
+
+
+@pytest.mark.parametrize(("name", "figure"), [("free_bytes", 2 * MIN_FREE_BYTES), ("log_bytes", 2**30)])
+def test_disk_that_fills_up(
+    database: tuple[Path, Transaction], monkeypatch: pytest.MonkeyPatch, name: str, figure: int
+) -> None:
+    monkeypatch.setattr(doctor, name, lambda _: figure)
+    assert broken(found(database)) == {"disk" if name == "free_bytes" else "write-ahead log"}
+
+
+def test_settings_that_are_not_for_the_public(database: tuple[Path, Transaction]) -> None:
+    assert broken(found(database, "http://pay.example.com")) == {"base URL"}
+    assert broken(found(database, allow_private_hosts=True)) == {"allow_private_hosts"}
+    assert broken(found(database, "http://127.0.0.1:8080", allow_private_hosts=True)) == set()
+
+
+def test_currencies_without_a_rate(database: tuple[Path, Transaction]) -> None:
+    work = work_at(database[1], NOW)
+    for code in ("EUR", "GBP", "USD"):
+        wallets.create_wallet(work, code.lower(), code, 2, None, None)
+    assets.set_rate(work, "USD", "EUR", "0.9")
+    assert found(database)["exchange rates"].seen == "no valid rate for EUR/GBP, GBP/USD"
+    assets.set_rate(work, "EUR", "GBP", "0.9")
+    assets.set_rate(work, "GBP", "USD", "1.2")
+    assert broken(found(database)) == set()
+
+
+def peer(work: Work) -> None:
+    new = NewPeer(
+        name="bank",
+        ilp_address="test.bank",
+        asset_code="USD",
+        asset_scale=2,
+        url="https://bank.example/ilp",
+        outgoing_token="a" * 32,
+        incoming_token="b" * 32,
+        credit_limit=1000,
+    )
+    add_peer(work, new)
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        (lambda tx: tx.execute("UPDATE account SET balance = -950 WHERE kind = 'peer'"), "it owes 9.50 of 10.00 USD"),
+        (lambda tx: tx.execute(f"UPDATE peer SET last_error = 'No answer', last_error_at = {NOW}"), "No answer"),
+    ],
+)
+def test_peer_that_needs_attention(
+    database: tuple[Path, Transaction], change: Callable[[Transaction], object], seen: str
+) -> None:
+    peer(work_at(database[1], NOW))
+    assert broken(found(database)) == set()
+    change(database[1])
+    assert seen in found(database)["peer bank"].seen
+    assert broken(found(database)) == {"peer bank"}
