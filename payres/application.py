@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from payres.admin.serving import admin_routes
 from payres.clock import Clock, SystemClock
 from payres.errors import Unavailable
 from payres.federation.http import Bounds, GuardedClient
@@ -17,6 +18,7 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
+from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.forwarded_host import ForwardedHost
@@ -65,6 +67,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
 
     app = _Application(lifespan=lifespan)
     app.state.rate_limits = rate_limits
+    app.state.admin_hosts = AdminHosts(settings.admin_hosts)
     app.state.base_url = settings.base_url
     return app
 
@@ -74,7 +77,9 @@ class _Application(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes, from outside in."""
-        requests: ASGIApp = CrossOrigin(Admission(Router(), self.state.rate_limits))
+        requests: ASGIApp = CrossOrigin(
+            Admission(Router(admin_routes(), self.state.admin_hosts), self.state.rate_limits)
+        )
         if is_loopback(urlsplit(self.state.base_url).hostname or ""):
             requests = ForwardedHost(requests, self.state.base_url)
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
