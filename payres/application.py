@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from payres.admin.serving import admin_routes
 from payres.clock import Clock
 from payres.errors import Unavailable
 from payres.federation.http import Bounds, GuardedClient
@@ -17,6 +18,7 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
+from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.forwarded_host import ForwardedHost
@@ -74,6 +76,7 @@ def create_app(
     app.state.rate_limits = rate_limits
     app.state.request_log = request_log
     app.state.around = around
+    app.state.admin_hosts = AdminHosts(settings.admin_hosts)
     return app
 
 
@@ -82,8 +85,9 @@ class _Application(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes, from outside in."""
-        requests: ASGIApp = CrossOrigin(Admission(Router(), self.state.rate_limits))
         around: World = self.state.around
+        router = Router(admin_routes(), self.state.admin_hosts)
+        requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
         if is_loopback(urlsplit(around.settings.base_url).hostname or ""):
             requests = ForwardedHost(requests, around.settings.base_url)
         requests = Observer(requests, around.metrics, self.state.request_log)

@@ -17,13 +17,15 @@ class Kind(Enum):
     PEERS = auto()  # Interledger peers, which have limits of their own
     PAGE = auto()  # people: the answer to every method is a page; closed to scripts of other origins
     HEALTH = auto()  # monitoring
+    ADMIN = auto()  # programs of the operator, with an API key; there only for those that `admin_hosts` lets in
+    METRICS = auto()  # the same, for the operator alone
     WALLET = auto()  # anyone: a wallet address, which has every path that is left
 
 
 class Endpoint(NamedTuple):
     """What one method does at one path, where `{id}` stands for a segment.
 
-    `handler` names a function and its module in `payres.routes`.
+    `handler` names a function and its module in `payres.routes`, or in `payres.admin` for the operator's programs.
     """
 
     method: str
@@ -33,7 +35,28 @@ class Endpoint(NamedTuple):
     takes_json: bool = False
     needs_token: bool = False  # an access or continuation token, as `Authorization: GNAP <token>`
     is_public: bool = False  # in part: for a request without an Authorization header
+    scope: str = ""  # what an API key must be allowed; empty where none is needed
+    shows_secret: bool = False  # once: no answer is kept under an Idempotency-Key
 
+
+ADMIN_PATH: Final = "/admin/v1"
+
+
+def _admin(method: str, path: str, scope: str, handler: str, *, shows_secret: bool = False) -> Endpoint:
+    takes_json = method in {"POST", "PUT", "PATCH"}
+    return Endpoint(method, ADMIN_PATH + path, handler, Kind.ADMIN, takes_json, scope=scope, shows_secret=shows_secret)
+
+
+# The operator's API. A POST creates and is answered 201; an Idempotency-Key makes it safe to repeat.
+ADMIN_ENDPOINTS: Final = (
+    _admin("GET", "/openapi.json", "", "openapi.read"),
+    _admin("GET", "/api-keys", "keys:read", "api_keys.list_page"),
+    _admin("POST", "/api-keys", "keys:write", "api_keys.create", shows_secret=True),
+    _admin("DELETE", "/api-keys/{id}", "keys:write", "api_keys.revoke"),
+    _admin("GET", "/audit-log", "audit:read", "audit.list_page"),
+    _admin("POST", "/wallets/{wallet}/deposits", "wallets:fund", "wallets.deposit"),
+    _admin("POST", "/wallets/{wallet}/withdrawals", "wallets:fund", "wallets.withdraw"),
+)
 
 # Routes are tried in this order, so what is asked for most comes first, and wallet addresses last.
 ENDPOINTS: Final = (
@@ -60,16 +83,17 @@ ENDPOINTS: Final = (
     Endpoint("POST", "/interact/{id}/{nonce}", "consent.serve", Kind.PAGE),
     Endpoint("GET", "/healthz", "health.healthz", Kind.HEALTH),
     Endpoint("GET", "/readyz", "health.readyz", Kind.HEALTH),
-    Endpoint("GET", "/metrics", "metrics.read", Kind.HEALTH),
+    Endpoint("GET", "/metrics", "metrics.read", Kind.METRICS),
     Endpoint("GET", "/{path:wallet}/jwks.json", "wallet_addresses.read_keys", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}/did.json", "wallet_addresses.read_did", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}", "wallet_addresses.read", Kind.WALLET),
+    *ADMIN_ENDPOINTS,
 )
 
 # What the server may have one day, and what others look for at the root of a site.
 RESERVED_FOR_LATER: Final = frozenset(
     {
-        *("account", "admin", "discovery", "grant", "openapi.json", "pay", "settings", "static"),
+        *("account", "discovery", "grant", "openapi.json", "pay", "settings", "static"),
         *(".well-known", "did.json", "favicon.ico", "jwks.json"),
     }
 )

@@ -60,6 +60,7 @@ ROOMS: dict[str, set[str]] = {
     "interledger": VALUES | {"federation", "ledger", "payments", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
     "routes": VALUES | {"federation", "grants", "http", "interledger", "operator", "payments", "signatures", "store"},
+    "admin": VALUES | {"grants", "http", "ledger", "operator", "payments", "routes", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

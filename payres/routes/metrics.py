@@ -10,18 +10,17 @@ from starlette.responses import Response
 
 from payres import __version__
 from payres.errors import NotFound
+from payres.http.admin_hosts import AdminHosts
 from payres.metrics import Histogram
 from payres.operator.status import Status, read_status
-from payres.rate_limiter import origin_of
 from payres.routes.context import Context, context_of
-from payres.urls import is_loopback
 
 # The library is imported where it is used: it loads slowly, and many servers are never asked.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def read(request: Request) -> Response:
-    """GET /metrics: for this machine, or with the setting `metrics_token`. Raises NotFound for everyone else."""
+    """GET /metrics: for whom `admin_hosts` lets in, or who has `metrics_token`. Raises NotFound for everyone else."""
     context = context_of(request)
     if not _may_read(request, context.settings.metrics_token):
         raise NotFound("There is nothing at this address")
@@ -33,10 +32,8 @@ def _may_read(request: Request, token: str) -> bool:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if token and scheme.lower() == "bearer":
         return hmac.compare_digest(given.encode(), token.encode())
-    # A proxy on this machine that does not say for whom it asks shows in Host, and so does a page that a browser here
-    # got under another name.
-    host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
-    return not token and origin_of(request.scope) is None and is_loopback(host.strip("[]"))
+    admin_hosts: AdminHosts = request.scope["app"].state["admin_hosts"]
+    return not token and admin_hosts.let_in(request.scope)
 
 
 def _render(context: Context, status: Status) -> bytes:

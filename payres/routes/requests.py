@@ -121,6 +121,18 @@ def page_query(request: Request) -> PageQuery:
     return PageQuery(first or DEFAULT_PAGE, cursor, "older")
 
 
+def other_parameters(request: Request, known: Sequence[str]) -> dict[str, str]:
+    """The parameters of the query but for these. Raises InvalidRequest for a repeated one, and a long query."""
+    parameters = _parameters(request)
+    found: dict[str, str] = {}
+    for name, value in parameters.multi_items():
+        if name in found:
+            raise InvalidRequest(f"Give {name} once", field=name)
+        if name not in known:
+            found[name] = value
+    return found
+
+
 def _too_large(limit: int, headers: Mapping[str, str] | None = None) -> ErrorResponse:
     sentence = f"The body is longer than the {limit} bytes that this server takes"
     return ErrorResponse(413, "too_large", sentence, headers=headers)

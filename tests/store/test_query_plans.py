@@ -9,7 +9,9 @@ import pytest
 
 from payres.store import (
     accounts,
+    api_keys,
     assets,
+    audit,
     clients,
     grants,
     idempotency,
@@ -77,7 +79,12 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
     "grants.postpone_purge": lambda tx: grants.postpone_purge(tx, "1", 1),
     "grants.set_purge_at": lambda tx: grants.set_purge_at(tx, "1", 1),
-    "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, "key"),
+    "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, None, "key"),
+    "idempotency.find_response, of an API key": lambda tx: idempotency.find_response(tx, None, "1", "key"),
+    "api_keys.find_api_key": lambda tx: api_keys.find_api_key(tx, "1"),
+    "api_keys.note_use": lambda tx: api_keys.note_use(tx, "1", 1),
+    "api_keys.page_of_api_keys": lambda tx: api_keys.page_of_api_keys(tx, PageQuery(5, None, "older")),
+    "audit.page_of_audit": lambda tx: audit.page_of_audit(tx, PageQuery(5, "1", "newer")),
     "idempotency.delete_responses_until": lambda tx: idempotency.delete_responses_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
     "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None),
@@ -137,6 +144,7 @@ QUERIES: dict[str, Query] = PAGES | {
 
 # What an operator asks for as a whole is walked in its order, without sorting.
 WHOLE_LISTS: dict[str, Query] = {
+    "api_keys.list_api_keys": api_keys.list_api_keys,
     "assets.list_assets": assets.list_assets,
     "assets.list_codes": assets.list_codes,
     "assets.list_rates": assets.list_rates,
@@ -185,7 +193,7 @@ def connection() -> Iterator[RecordingConnection]:
             " VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1)"
         )
         original.execute("INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0)")
-        original.execute("INSERT INTO idempotency_key VALUES (1, 1, 'key', '/quotes', x'00', x'00', 0)")
+        original.execute("INSERT INTO idempotency_key VALUES (1, 1, NULL, 'key', '/quotes', x'00', x'00', 0)")
         original.backup(opened)
         yield opened
 
