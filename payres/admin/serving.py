@@ -106,7 +106,7 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
         except msgspec.ValidationError as error:
             raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
     if operation.is_paged:
-        arguments["page"] = page_query(request)
+        arguments["page"] = page_query(request, numbers=True)
     others = other_parameters(request, PAGE_PARAMETERS if operation.is_paged else ())
     if operation.query is not None:
         arguments["query"] = _query(others, operation.query)

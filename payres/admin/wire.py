@@ -1,20 +1,24 @@
-"""The structs of the operator's API, which are also what `payres --json` prints.
+"""What the operator's API answers, which is also what `payres --json` prints.
 
 Amounts are decimal texts in units of their asset, times RFC 3339 in UTC.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from payres.wire import Body, Pagination, Resource
+from payres.operator.grants import State
+from payres.signatures.jwk import JWK
+from payres.wire import Pagination, Resource
 
 T = TypeVar("T")
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
-Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
+
+
+class List(Resource, Generic[T], frozen=True, kw_only=True):
+    """All of what there are never many of."""
+
+    result: Sequence[T]
 
 
 class Page(Resource, Generic[T], frozen=True, kw_only=True):
@@ -38,12 +42,6 @@ class Error(Resource, frozen=True, kw_only=True):
 
 class ErrorBody(Resource, frozen=True, kw_only=True):
     error: Error
-
-
-class NewApiKey(Body, frozen=True, kw_only=True):
-    name: Name
-    scopes: Annotated[list[str], Meta(min_length=1)]
-    expires_at: Time | None = None
 
 
 class ApiKey(Resource, frozen=True, kw_only=True):
@@ -180,27 +178,97 @@ class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
     outcome: Literal["delivered", "returned"]
 
 
-class Jwk(msgspec.Struct, frozen=True, kw_only=True):
-    kid: str
-    x: str
-    alg: str = "EdDSA"
-    kty: str = "OKP"
-    crv: str = "Ed25519"
-
-
 class WalletKey(Resource, frozen=True, kw_only=True):
     """A public key of a wallet; `name` is the operator's own for it."""
 
     wallet_address: str
     kid: str
     name: str | None
-    jwk: Jwk
+    jwk: JWK
     created_at: str
     revoked_at: str | None
 
 
-class NewMovement(Body, frozen=True, kw_only=True):
-    """Under one reference an account has one movement, however often it is asked for."""
+class Consent(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the client sends its user, `finish` where the user goes afterwards."""
 
-    amount: Decimal
-    reference: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    redirect: str
+    finish: str | None
+    expires_at: str
+    decided_at: str | None
+
+
+class GrantSpending(Resource, frozen=True, kw_only=True):
+    """What was spent in the window that is open now, and what the limits leave; null where there is no limit."""
+
+    debit: str
+    debit_left: str | None
+    debit_asset_code: str
+    debit_asset_scale: int
+    receive: str | None
+    receive_left: str | None
+    receive_asset_code: str | None
+    receive_asset_scale: int | None
+
+
+class Grant(Resource, frozen=True, kw_only=True):
+    """`access` and `subject` are as granted. `spending` is null for a grant that pays nothing, or not now."""
+
+    id: str
+    state: State
+    client: str
+    client_name: str | None
+    wallet_address: str | None
+    access: list[dict[str, Any]]
+    subject: dict[str, Any] | None
+    interaction: Consent | None
+    spending: GrantSpending | None
+    created_at: str
+    ended_at: str | None
+
+
+class GrantDecision(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the owner's browser would go next, which tells the client; null where it gave no URL."""
+
+    grant: Grant
+    redirect: str | None
+
+
+class InvariantCheck(Resource, frozen=True, kw_only=True):
+    name: str
+    claim: str
+    holds: bool
+    examined: int
+    breaches: list[str]
+
+
+class LedgerCheck(Resource, frozen=True, kw_only=True):
+    """`broken` names the first invariant that does not hold."""
+
+    ok: bool
+    broken: str | None
+    checks: list[InvariantCheck]
+
+
+class LedgerEntry(Resource, frozen=True, kw_only=True):
+    """A transfer between two accounts of one asset, each a kind such as `wallet` and, of those, whose."""
+
+    id: str
+    kind: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    debit: str
+    credit: str
+    outgoing_payment: str | None
+    incoming_payment: str | None
+    packet: str | None
+    refund: str | None
+    created_at: str
+
+
+class Backup(Resource, frozen=True, kw_only=True):
+    database: str
+    backup: str
+    version: int
+    bytes: int
