@@ -34,6 +34,7 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
 from payres.logs import RequestLog
+from payres.operator import operators
 from payres.operator.invariants import BackgroundCheck
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
@@ -120,6 +121,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         connector=node.connector,
         credentials=node.credentials,
         sign_in=SignInGuard(),
+        operator_sign_in=SignInGuard(operators.WHAT),
         rate_limits=rate_limits,
         idempotency_slots=Slots(None, None, 1),
     )
