@@ -36,6 +36,8 @@ from payres.interledger.remote_payments import RemotePayments
 from payres.logs import RequestLog
 from payres.operator import operators
 from payres.operator.invariants import BackgroundCheck
+from payres.operator.volume import DailyVolume
+from payres.pages.serving import page_routes
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -71,6 +73,7 @@ def create_app(
         async with AsyncExitStack() as stack:
             app.state.context = await _open(around, rate_limits, stack)
             app.state.readiness = Readiness(app.state.context.database)
+            app.state.volume = DailyVolume()
             yield
 
     app = _Application(lifespan=lifespan)
@@ -87,7 +90,7 @@ class _Application(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes, from outside in."""
         around: World = self.state.around
-        router = Router(admin_routes(), self.state.admin_hosts)
+        router = Router([*admin_routes(), *page_routes()], self.state.admin_hosts)
         requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
         if is_loopback(urlsplit(around.settings.base_url).hostname or ""):
             requests = ForwardedHost(requests, around.settings.base_url)

@@ -61,6 +61,7 @@ ROOMS: dict[str, set[str]] = {
     "http": VALUES | {"signatures"},  # for reasons of error responses
     "routes": VALUES | {"federation", "grants", "http", "interledger", "operator", "payments", "signatures", "store"},
     "admin": VALUES | {"grants", "http", "ledger", "operator", "payments", "routes", "signatures", "store"},
+    "pages": VALUES | {"admin", "grants", "http", "operator", "routes", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

@@ -22,9 +22,9 @@ def admin() -> None:
 @click.option("--read-only", is_flag=True, help="They may look at everything and change nothing.")
 @with_session
 def link(session: Session, name: str, read_only: bool) -> None:
-    """Print a URL that lets an operator in once, to set a password.
+    """Print a URL with which an operator sets a password.
 
-    It is good for 15 minutes. The password and the sessions that the name has had end at once, so this is also how
+    It is good once, for 15 minutes. The password and the sessions that the name has had end at once, so this is also how
     somebody is locked out.
 
     \b
