@@ -1,7 +1,9 @@
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from payres.operator import wallets
 from payres.testing.instance import Instance
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
@@ -137,3 +139,19 @@ def test_refund_of_what_the_receiver_has_spent_is_refused(program: Program, shop
     assert program.get(f"/payments/{id_of(bill)}")["refunds"] == [], "nothing is half done"
     program.post(path, {"reference": "r", "amount": "2.00"})
     error_of(program.ask("POST", f"/payments/{secrets.token_hex(4)}/refunds", {"reference": "r"}), 404, "not_found")
+
+
+def test_refunds_at_once_send_back_no_more_than_was_received(program: Program, shop: Shop) -> None:
+    bill = shop.bill(500)
+    shop.pay(bill)
+    shop.instance.write(lambda work: wallets.deposit(work, shop.path, "100.00").id)
+    path = f"/payments/{id_of(bill)}/refunds"
+
+    def ask(number: int) -> int:
+        return program.ask("POST", path, {"amount": "2.00", "reference": f"r-{number}"}).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        statuses = sorted(threads.map(ask, range(8)))
+    assert statuses == [201, 201, *[400] * 6]
+    assert shop.instance.balance(shop.payer) == "99.00"
+    shop.instance.check_ledger()
