@@ -24,8 +24,8 @@ def admin() -> None:
 def link(session: Session, name: str, read_only: bool) -> None:
     """Print a URL with which an operator sets a password.
 
-    It is good once, for 15 minutes. The password and the sessions that the name has had end at once, so this is also how
-    somebody is locked out.
+    It is good once, for 15 minutes. The password and the sessions that the name has had end at once, so this is also
+    how somebody is locked out.
 
     \b
     Example: payres admin link --name ann
