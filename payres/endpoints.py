@@ -111,6 +111,8 @@ ADMIN_PAGES: Final = (
     _admin_page("/wallets", "wallets.LIST"),
     _admin_page("/wallets/{wallet}", "wallets.PAGE"),
     _admin_page("/wallets/{wallet}/movements", "wallets.MOVEMENTS"),
+    _admin_page("/payments", "payments.LIST"),
+    _admin_page("/payments/{id}", "payments.PAGE"),
     _admin_page("/grants", "grants.LIST"),
     _admin_page("/grants/{id}", "grants.PAGE"),
     _admin_page("/peers", "peers.LIST"),

@@ -37,6 +37,11 @@ def first_identifier(moment: int) -> str:
     return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
 
 
+def moment_of(identifier: str) -> int:
+    """The time in a UUIDv7 (microseconds since 1970), to the millisecond."""
+    return int(identifier.replace("-", "")[:12], 16) * 1000
+
+
 def hash_secret(secret: str) -> bytes:
     """What is stored of a token: its SHA-256. The token has 256 random bits, so no salt is needed."""
     return hashlib.sha256(secret.encode()).digest()

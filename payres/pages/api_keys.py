@@ -3,11 +3,11 @@
 from typing import Final
 
 from payres.pages.listing import Listing, page_for
-from payres.pages.tables import Cell, Column, code, state, text, time
+from payres.pages.tables import Cell, Column, code, long, state, time
 
 COLUMNS: Final = (
     Column("Key", code("id")),
-    Column("Name", text("name")),
+    Column("Name", long("name")),
     Column("Scopes", lambda one: Cell(" ".join(one.scopes), "code")),
     Column("State", state("state")),
     Column("Created (UTC)", time("created_at")),

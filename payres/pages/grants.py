@@ -17,31 +17,31 @@ from payres.store.work import Work
 def client_cell(one: Grant) -> Cell:
     """The client, with what it calls itself in quotes: only the address was proved."""
     name = visible_name(one.client_name, one.client)
-    return Cell(f"{one.client} “{name}”" if name else one.client)
+    return Cell(f"{one.client} “{name}”" if name else one.client, "long")
 
 
 def spent_cell(one: Grant) -> Cell:
     """What was spent in the window that is open now."""
-    return Cell(f"{one.spending.debit} {one.spending.debit_asset_code}" if one.spending else "")
+    return Cell(f"{one.spending.debit} {one.spending.debit_asset_code}" if one.spending else "", "number")
 
 
 def left_cell(one: Grant) -> Cell:
     """What the limits leave."""
     found = one.spending
     if found is None:
-        return Cell("")
+        return Cell("", "number")
     if found.debit_left is not None:
-        return Cell(f"{found.debit_left} {found.debit_asset_code}")
+        return Cell(f"{found.debit_left} {found.debit_asset_code}", "number")
     if found.receive_left is not None:
-        return Cell(f"{found.receive_left} {found.receive_asset_code} to receive")
-    return Cell("no limit")
+        return Cell(f"{found.receive_left} {found.receive_asset_code} to receive", "number")
+    return Cell("no limit", "number")
 
 
 COLUMNS: Final = (
     Column("Asked for (UTC)", time("created_at")),
     Column("Grant", lambda one: linked("grants", one.id, "code")),
     Column("Client", client_cell),
-    Column("Wallet", lambda one: Cell(one.wallet_address or "")),
+    Column("Wallet", lambda one: Cell(one.wallet_address or "", "long")),
     Column("State", state("state")),
     Column("Spent", spent_cell),
     Column("Left", left_cell),

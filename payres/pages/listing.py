@@ -68,6 +68,7 @@ async def _show(listing: Listing, visit: Visit) -> Response:
     if operation.query is not None:
         arguments["query"] = read_query({name: _moment(name, value) for name, value in others.items()}, operation.query)
     found = await visit.read(partial(operation.function, **arguments))
+    count = int(given.get("first") or given.get("last") or DEFAULT_PAGE)
     title = listing.title.format(**visit.segments)
     table = make_table(title, listing.columns, found.result, listing.none)
     if given.get(FORMAT) == "csv":
@@ -82,8 +83,9 @@ async def _show(listing: Listing, visit: Visit) -> Response:
         table=table,
         filters=_filters(operation, others),
         is_filtered=bool(others),
-        counts=COUNTS if operation.is_paged else (),
-        count=int(given.get("first") or given.get("last") or DEFAULT_PAGE),
+        counts=COUNTS,
+        count=count,
+        is_resized=count != DEFAULT_PAGE,
         csv=_url(visit, given | {FORMAT: "csv"}),
         all=request.scope["raw_path"].decode("ascii"),
         beside=_beside(visit, given, found),

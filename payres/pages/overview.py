@@ -123,7 +123,7 @@ def _age(backup: AuditRecord | None, now: int) -> str:
 
 
 def _size(count: int) -> str:
-    return f"{count / MEBIBYTE:,.1f} MiB"
+    return f"{count / MEBIBYTE:,.1f} MiB" if count < 1024 * MEBIBYTE else f"{count / MEBIBYTE / 1024:,.1f} GiB"
 
 
 PAGE: Final = Page(_show)

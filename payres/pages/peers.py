@@ -5,9 +5,9 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.admin import peers
-from payres.admin.wire import Peer
+from payres.admin.wire import PacketSum, Peer
 from payres.pages.listing import Listing, page_for
-from payres.pages.tables import Cell, Column, code, linked, make_table, number, text, time
+from payres.pages.tables import Cell, Column, code, linked, long, make_table, number, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -21,7 +21,7 @@ COLUMNS: Final = (
     Column("Credit limit", number("credit_limit")),
     Column("Asset", text("asset_code")),
     Column("Unresolved packets", lambda one: Cell(str(one.in_doubt.packets), "number")),
-    Column("Last error", text("last_error")),
+    Column("Last error", long("last_error")),
     Column("At (UTC)", time("last_error_at")),
 )
 PACKET_COLUMNS: Final = (
@@ -37,7 +37,7 @@ SETTLEMENT_COLUMNS: Final = (
     Column("What", text("kind")),
     Column("Amount", number("amount")),
     Column("Asset", text("asset_code")),
-    Column("Reference", text("reference")),
+    Column("Reference", long("reference")),
 )
 LIST: Final = page_for(
     Listing("Peers", "peers.list_all", COLUMNS, "There are no peers; `payres peer add` connects to another server")
@@ -68,8 +68,8 @@ def _facts(peer: Peer) -> list[tuple[str, Cell]]:
         ("Credit limit", Cell(peer.credit_limit, "number")),
         ("It can still send", Cell(peer.left, "number")),
         ("Reserved for packets from it", Cell(peer.reserved, "number")),
-        ("In flight to it", Cell(f"{peer.in_flight.amount} in {peer.in_flight.packets} packets")),
-        ("Of unknown outcome", Cell(f"{peer.in_doubt.amount} in {peer.in_doubt.packets} packets")),
+        ("In flight to it", Cell(_packets(peer.in_flight))),
+        ("Of unknown outcome", Cell(_packets(peer.in_doubt))),
         ("Asset", Cell(f"{peer.asset_code}, {peer.asset_scale} decimals")),
         ("Packets received", Cell(str(peer.packets_received), "number")),
         ("Packets sent", Cell(str(peer.packets_sent), "number")),
@@ -82,6 +82,12 @@ def _facts(peer: Peer) -> list[tuple[str, Cell]]:
         ("At (UTC)", Cell(peer.last_error_at or "", "time")),
         ("Added (UTC)", Cell(peer.created_at, "time")),
     ]
+
+
+def _packets(found: PacketSum) -> str:
+    return (
+        f"{found.amount} in {found.packets} packet{'' if found.packets == 1 else 's'}" if found.packets else "nothing"
+    )
 
 
 PAGE: Final = Page(_show)

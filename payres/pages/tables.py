@@ -8,17 +8,22 @@ from urllib.parse import quote
 
 import msgspec
 
+from payres.grants.wording import visible_text
+
 GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled"})
 BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "doubtful", "unresolved"})
 # What a spreadsheet would take for a formula (OWASP, CSV injection).
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
+Kind = Literal["text", "long", "number", "time", "code", "state"]
+
+
 class Cell(msgspec.Struct, frozen=True):
-    """A value: its text as in CSV, what it is, and the page that it leads to."""
+    """A value: its text as in CSV, what it is, and the page that it leads to. A `long` text may be broken anywhere."""
 
     text: str
-    kind: Literal["text", "number", "time", "code", "state"] = "text"
+    kind: Kind = "text"
     link: str | None = None
 
     @property
@@ -27,13 +32,15 @@ class Cell(msgspec.Struct, frozen=True):
         if self.kind == "number":
             sign, digits = ("−", self.text[1:]) if self.text.startswith("-") else ("", self.text)
             whole, point, decimals = digits.partition(".")
-            return f"{sign}{int(whole):,}{point}{decimals}" if whole.isdigit() else self.text
-        return f"{self.text[:10]} {self.text[11:19]}" if self.kind == "time" else self.text
+            return f"{sign}{int(whole):,}{point}{decimals}" if whole.isdecimal() else self.text
+        return f"{self.text[:10]} {self.text[11:19]}" if self.kind == "time" else visible_text(self.text)
 
     @property
     def written(self) -> str:
         """The text as CSV has it."""
-        return f"'{self.text}" if self.kind != "number" and self.text.startswith(FORMULA) else self.text
+        if self.kind in {"number", "time"}:
+            return self.text
+        return f"'{self.shown}" if self.shown.startswith(FORMULA) else self.shown
 
     @property
     def tone(self) -> str:
@@ -82,6 +89,11 @@ def text(name: str) -> Callable[[Any], Cell]:
     return lambda one: Cell(_text(getattr(one, name)))
 
 
+def long(name: str) -> Callable[[Any], Cell]:
+    """A field of any length, such as a URL."""
+    return lambda one: Cell(_text(getattr(one, name)), "long")
+
+
 def number(name: str) -> Callable[[Any], Cell]:
     return lambda one: Cell(_text(getattr(one, name)), "number")
 
@@ -99,7 +111,7 @@ def state(name: str) -> Callable[[Any], Cell]:
     return lambda one: Cell(_text(getattr(one, name)), "state")
 
 
-def linked(section: str, name: str | None, kind: Literal["text", "code"] = "text") -> Cell:
+def linked(section: str, name: str | None, kind: Kind = "long") -> Cell:
     """The name of a thing with a page of its own; nothing for None."""
     return Cell("", kind) if name is None else Cell(name, kind, page_of(section, name))
 

@@ -4,20 +4,21 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from payres.admin import wallets
-from payres.admin.requests import KeyQuery
+from payres.admin import payments, wallets
+from payres.admin.requests import KeyQuery, PaymentQuery
 from payres.pages.listing import Listing, page_for
-from payres.pages.tables import Cell, Column, code, linked, make_table, number, page_of, state, text, time
+from payres.pages.payments import COLUMNS as PAYMENT_COLUMNS
+from payres.pages.tables import Cell, Column, code, linked, long, make_table, number, page_of, state, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 
-FEW: Final = PageQuery(5, None, "older")
+FEW: Final = PageQuery(10, None, "older")
 NO_MOVEMENTS: Final = "Nothing was deposited or withdrawn yet"
 
 COLUMNS: Final = (
     Column("Wallet", lambda one: linked("wallets", one.path)),
-    Column("Name", text("public_name")),
+    Column("Name", long("public_name")),
     Column("Balance", number("balance")),
     Column("Reserved", number("reserved")),
     Column("Asset", text("asset_code")),
@@ -29,15 +30,17 @@ MOVEMENT_COLUMNS: Final = (
     Column("What", text("kind")),
     Column("Amount", number("amount")),
     Column("Asset", text("asset_code")),
-    Column("Reference", text("reference")),
+    Column("Reference", long("reference")),
 )
 KEY_COLUMNS: Final = (
     Column("Key id", code("kid")),
-    Column("Name", text("name")),
+    Column("Name", long("name")),
     Column("Added (UTC)", time("created_at")),
     Column("State", lambda one: Cell("revoked" if one.revoked_at else "valid", "state")),
     Column("Revoked (UTC)", time("revoked_at")),
 )
+
+OWN_PAYMENT_COLUMNS: Final = [column for column in PAYMENT_COLUMNS if column.heading != "Wallet"]
 
 LIST: Final = page_for(
     Listing("Wallets", "wallets.list_page", COLUMNS, "There are no wallets yet; `payres wallet create` opens one")
@@ -53,10 +56,12 @@ async def _show(visit: Visit) -> Response:
     def unit(work: Work) -> dict[str, Any]:
         wallet = wallets.show(work, path)
         keys = wallets.list_wallet_keys(work, path, KeyQuery(revoked=True)).result
+        own = payments.list_page(work, FEW, PaymentQuery(wallet=path))
         movements = wallets.list_movements(work, path, FEW).result
         return {
             "wallet": wallet,
             "keys": make_table("Keys", KEY_COLUMNS, keys, "No client signs for this wallet"),
+            "payments": make_table("Payments", OWN_PAYMENT_COLUMNS, own.result, "There are no payments yet"),
             "movements": make_table("Deposits and withdrawals", MOVEMENT_COLUMNS, movements, NO_MOVEMENTS),
         }
 

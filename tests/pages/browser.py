@@ -85,5 +85,5 @@ def rows_of(body: str) -> list[dict[str, str]]:
 
 
 def _words(text: str) -> str:
-    spaced = re.sub(r"</(p|h\d|li|div|dt|dd|td|th|a|option|label)>", " ", text)
+    spaced = re.sub(r"</(p|h\d|li|div|dt|dd|td|th|option|label)>", " ", text)
     return " ".join(unescape(re.sub(r"<[^>]*>", "", spaced)).split())
