@@ -4,12 +4,12 @@ import base64
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
-from benchmarks import CannotMeasure
 from benchmarks.peering import Node, add_peer
 from benchmarks.population import Population
-from benchmarks.replay import replay, write_requests
+from benchmarks.replay import write_requests
 from payres.amounts import Asset
 from payres.clock import DAY, SystemClock
 from payres.identifiers import SystemIdentifiers
@@ -33,13 +33,10 @@ class PacketSource:
     def __init__(self, population: Population) -> None:
         self._database = population.path
         own_address = Settings().ilp_address
-        self._peer = Node("", f"{own_address}-peer", "https://peer.example/ilp", _identifiers.secret())
+        self._peer = Node(Path(), f"{own_address}-peer", "https://peer.example/ilp", _identifiers.secret())
         add_peer(Node(population.path, own_address, "", "unused"), self._peer)
-        connection = connect_writer(population.path)
-        try:
+        with closing(connect_writer(str(population.path))) as connection:
             secret = ensure_secret(connection, "stream")
-        finally:
-            connection.close()
         payment_id, _ = population.payments[-1]
         found = CredentialSource(secret, own_address).for_payment(payment_id, Asset("USD", 2))
         self._destination = found.ilp_address
@@ -50,15 +47,11 @@ class PacketSource:
         """Writes packets that were never sent, enough for so long a replay."""
         write_requests(file, self._packets(seconds * MOST_PER_SECOND))
 
-    def packets_per_second(self, port: int, file: Path, seconds: int) -> float:
-        """Packets fulfilled per second. Raises CannotMeasure when one was not, or the file was too short."""
-        before = self._fulfilled()
-        counted = replay(port, file, seconds)
-        if self._fulfilled() - before < counted.requests:
-            raise CannotMeasure(
-                f"of {counted.requests} packets only {self._fulfilled() - before} were new and fulfilled"
-            )
-        return counted.per_second
+    def fulfilled(self) -> int:
+        """How many were new to the server and brought their money."""
+        with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as reader:
+            found: int = reader.execute("SELECT sum(packets_received) FROM peer").fetchone()[0]
+            return found
 
     def _packets(self, count: int) -> Iterator[bytes]:
         expires_at = SystemClock().now() + DAY
@@ -76,11 +69,3 @@ class PacketSource:
             f"request-id: {_identifiers.resource()}\r\ncontent-length: {len(prepare)}\r\n\r\n"
         )
         return head.encode() + prepare
-
-    def _fulfilled(self) -> int:
-        reader = sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)
-        try:
-            found: int = reader.execute("SELECT sum(packets_received) FROM peer").fetchone()[0]
-            return found
-        finally:
-            reader.close()

@@ -3,8 +3,8 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import islice
+from contextlib import ExitStack, closing, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from time import monotonic
 
@@ -12,10 +12,11 @@ import msgspec
 import uvloop
 
 from benchmarks import CannotMeasure
-from benchmarks.paying import made, payment_request, quote_request, receivers
+from benchmarks.paying import connect
 from benchmarks.peering import Node, add_peer
-from benchmarks.population import Population, populate
+from benchmarks.population import Caller, Population, populate
 from benchmarks.servers import free_port, payres_command, running
+from benchmarks.signed import payment, quote
 from payres.identifiers import SystemIdentifiers
 
 # One server reads from another at four places at a time, with a short queue: more payers than that would be told so.
@@ -41,30 +42,29 @@ class Pair(msgspec.Struct, frozen=True):
             return runner.run(self._measure(payments))
 
     async def _measure(self, payments: int) -> float:
-        unquoted, quote_ids = islice(receivers(self.payee), payments), list[str]()
+        unquoted, quote_ids = islice(cycle(self.payee.payments), payments), list[str]()
         await _together(lambda: self._quote(unquoted, quote_ids))
         unpaid = iter(quote_ids)
         began = monotonic()
         await _together(lambda: self._pay(unpaid))
         return payments / (monotonic() - began)
 
-    async def _quote(self, unquoted: Iterator[str], quote_ids: list[str]) -> None:
+    async def _quote(self, unquoted: Iterator[tuple[str, Caller]], quote_ids: list[str]) -> None:
         """Makes a quote for one receiver after the other."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        for receiver in unquoted:
-            writer.write(quote_request(self.payer, self.payer.callers[0], receiver))
-            quote_ids.append((await made(reader)).id)
-        writer.close()
+        connection = await connect(self.port)
+        for payment_id, _ in unquoted:
+            receiver = self.payee.urls.resource("incoming-payments", payment_id)
+            quote_ids.append(await connection.create(quote(self.payer, self.payer.callers[0], receiver)))
+        connection.writer.close()
 
     async def _pay(self, unpaid: Iterator[str]) -> None:
         """Makes a payment from one quote after the other, each when the one before has arrived."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        database = sqlite3.connect(f"file:{self.payer.path}?mode=ro", uri=True)
-        for quote_id in unpaid:
-            writer.write(payment_request(self.payer, self.payer.callers[0], quote_id))
-            await _arrival(database, (await made(reader)).id.rpartition("/")[2])
-        database.close()
-        writer.close()
+        connection = await connect(self.port)
+        with closing(sqlite3.connect(f"file:{self.payer.path}?mode=ro", uri=True)) as database:
+            for quote_id in unpaid:
+                made = await connection.create(payment(self.payer, self.payer.callers[0], quote_id))
+                await _arrival(database, made.rpartition("/")[2])
+        connection.writer.close()
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def running_pair(directory: Path, payments: int) -> Iterator[Pair]:
         for side in (payer, payee):
             settings = {"PAYRES_ILP_ADDRESS": side.node.ilp_address, "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
             command = payres_command(side.node.database, side.port, side.population.urls.base)
-            log = Path(side.node.database).with_suffix(".log")
+            log = side.node.database.with_suffix(".log")
             stack.enter_context(running(command, side.port, log, settings))
         pair = Pair(payer.population, payee.population, payer.port)
         pair.payments_per_second(1)  # the first one fetches keys and a token, and imports the HTTP client on both sides
@@ -93,7 +93,7 @@ class _Side(msgspec.Struct, frozen=True):
 def _prepared(name: str, directory: Path, payments: int) -> _Side:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    population = populate(str(directory / f"{name}.db"), url, payments)
+    population = populate(directory / f"{name}.db", url, payments)
     return _Side(population, Node(population.path, f"test.{name}", f"{url}/ilp", _identifiers.secret()), port)
 
 

@@ -39,9 +39,9 @@ def write_requests(file: Path, requests: Iterable[bytes]) -> None:
     file.write_bytes(b"".join(b"%d\n%b" % (len(request), request) for request in requests))
 
 
-def replay(port: int, requests: Path, seconds: int) -> Replay:
-    """Replays the file for whole seconds, over 32 connections. Raises CannotMeasure unless every answer was 2xx."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(SCRIPT), f"http://127.0.0.1:{port}"]
+def replay(port: int, requests: Path, seconds: int, connections: int = CONNECTIONS) -> Replay:
+    """Replays the file for whole seconds. Raises CannotMeasure unless every answer was 2xx."""
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(SCRIPT), f"http://127.0.0.1:{port}"]
     finished = subprocess.run([*command, "--", str(requests)], capture_output=True, text=True, check=False)
     last = finished.stdout.strip().rpartition("\n")[2]
     if finished.returncode != 0 or not last.startswith("{"):
