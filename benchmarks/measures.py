@@ -13,7 +13,7 @@ import msgspec
 from benchmarks import CannotMeasure
 from benchmarks.figures import Figures, Measure, Replayed, Side
 from benchmarks.packets import PacketSource
-from benchmarks.paying import payment_milliseconds, write_payments
+from benchmarks.paying import payment_milliseconds, payments
 from benchmarks.population import Population, populate, populate_from
 from benchmarks.remote import running_pair
 from benchmarks.replay import CONNECTIONS, replay, write_requests
@@ -144,17 +144,17 @@ class Measurement:
 
     def _measure_crowded(self, subject: Subject, server: Server) -> None:
         """Payments while as many connections read, and reads over many connections."""
-        payments, reads = self._payments(subject), subject.requests["read"]
+        payments_file, reads_file = self._payments(subject), subject.requests["read"]
         with ThreadPoolExecutor(max_workers=1) as beside:
-            readers = beside.submit(replay, server.port, reads, self._extent.seconds)
-            found = replay(server.port, payments, self._extent.seconds)
+            readers = beside.submit(replay, server.port, reads_file, self._extent.seconds)
+            found = replay(server.port, payments_file, self._extent.seconds)
             readers.result()
         self._figures.add("pay beside", subject.side, "rate", found.per_second / 2)
-        self._load("wide", subject.side, server, reads, connections=MANY_CONNECTIONS)
+        self._load("wide", subject.side, server, reads_file, connections=MANY_CONNECTIONS)
 
     def _payments(self, subject: Subject) -> Path:
         file = subject.database.with_suffix(".payments")
-        write_payments(file, subject.population, self._extent.seconds * MOST_PAYMENTS_PER_SECOND)
+        write_requests(file, payments(subject.population, self._extent.seconds * MOST_PAYMENTS_PER_SECOND))
         return file
 
     def _measure_packets(self, subject: Subject, server: Server) -> None:

@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import cycle
-from pathlib import Path
 from time import monotonic, perf_counter
 from typing import NamedTuple
 
@@ -14,13 +13,12 @@ import uvloop
 
 from benchmarks import CannotMeasure
 from benchmarks.population import Population
-from benchmarks.replay import write_requests
 from benchmarks.signed import payment, quote, quotes
 
 UNPAID = """
 SELECT id, client_id FROM quote
 WHERE incoming_payment_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)
-ORDER BY id LIMIT ?
+ORDER BY id DESC LIMIT ?
 """
 
 
@@ -30,13 +28,18 @@ class Made(msgspec.Struct):
     id: str
 
 
-def write_payments(file: Path, population: Population, most: int) -> None:
-    """Writes quotes and payments in turn, so many of each at most.
+def payments(population: Population, most: int) -> Iterator[bytes]:
+    """Quotes and payments in turn, so many of each at most.
 
-    A payment's body names its quote and is signed, so it cannot be of the quote before it in the file: it is of one
-    that an earlier replay has made. Each is good once.
+    A payment's body names its quote and is signed, so it cannot be of the quote before it: it is of one that an earlier
+    replay has made. Each is good once.
     """
-    write_requests(file, _payments(population, most))
+    callers = {caller.client_id: caller for caller in population.callers}
+    with closing(sqlite3.connect(f"file:{population.path}?mode=ro", uri=True)) as database:
+        unpaid = database.execute(UNPAID, (most,)).fetchall()
+    for asked, (quote_id, client_id) in zip(cycle(list(quotes(population))), unpaid, strict=False):
+        yield asked
+        yield payment(population, callers[client_id], population.urls.resource("quotes", quote_id))
 
 
 def payment_milliseconds(population: Population, port: int, seconds: float) -> Sequence[float]:
@@ -67,15 +70,6 @@ class Connection(NamedTuple):
 
 async def connect(port: int) -> Connection:
     return Connection(*await asyncio.open_connection("127.0.0.1", port))
-
-
-def _payments(population: Population, most: int) -> Iterator[bytes]:
-    callers = {caller.client_id: caller for caller in population.callers}
-    with closing(sqlite3.connect(f"file:{population.path}?mode=ro", uri=True)) as database:
-        unpaid = database.execute(UNPAID, (most,)).fetchall()
-    for asked, (quote_id, client_id) in zip(cycle(list(quotes(population))), unpaid, strict=False):
-        yield asked
-        yield payment(population, callers[client_id], population.urls.resource("quotes", quote_id))
 
 
 async def _pay_one_by_one(population: Population, port: int, until: float) -> Sequence[float]:

@@ -42,9 +42,9 @@ class Report:
         return "\n\n".join(
             [
                 f"The machine of these tables: {self._figures.machine}.",
-                _table(("figure", "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GOALS]),
-                _table((large, "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GROWTH]),
-                _table(("", "server", "rate", "processor time", "p50", "p99"), list(self._measured())),
+                table(("figure", "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GOALS]),
+                table((large, "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GROWTH]),
+                table(("", "server", "rate", "processor time", "p50", "p99"), list(self._measured())),
             ]
         )
 
@@ -57,7 +57,7 @@ class Report:
         ]
         memory = median(self._figures.of(Series("memory", "payres", "memory")))
         rows.append(("memory", RAFIKI_MEMORY, f"{memory:.0f} MB in one process"))
-        return _table(("", "Rafiki", "payres"), rows)
+        return table(("", "Rafiki", "payres"), rows)
 
     def _judged(self, goal: Goal) -> Sequence[str]:
         figures = _of_rounds(self._figures, goal)
@@ -116,7 +116,7 @@ def _change(now: float, before: float) -> str:
     return f"{now / before - 1:+.0%}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = [head, ["-" * width for width in widths], *rows]
     cells = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines)
