@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 import signal
 import sqlite3
 import sys
@@ -22,6 +23,7 @@ from benchmarks.report import Report, write_page
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".benchmarks"
+BYTES_OF_A_PAYMENT = 400  # with its indexes, in the database that is kept and in the run's copy
 
 
 @click.command()
@@ -45,6 +47,7 @@ def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, w
     try:
         require_wrk()
         cache.mkdir(parents=True, exist_ok=True)
+        _require_space(cache, extent.payments * BYTES_OF_A_PAYMENT)
         before = load(compare) if compare is not None else None
         with tempfile.TemporaryDirectory(prefix="run-", dir=cache) as temporary:
             figures = Figures(
@@ -57,14 +60,21 @@ def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, w
             Measurement(Path(temporary), cache, extent, figures, lambda progress: click.echo(progress, err=True)).run()
     except (CannotMeasure, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+    file = store(cache, figures)
     before = before or last_before(cache, figures)
     click.echo(Report(figures, before).text())
     if before is not None:
         click.echo(f"\nThe changes are those since the run of {before.taken}.")
-    click.echo(f"\nThe figures are in {store(cache, figures)}.")
+    click.echo(f"\nThe figures are in {file}.")
     if writes_page:
         write_page(ROOT / "docs" / "performance.md", Report(figures).text())
         write_page(ROOT / "README.md", Report(figures).beside_rafiki())
+
+
+def _require_space(cache: Path, needed: int) -> None:
+    """Raises CannotMeasure."""
+    if shutil.disk_usage(cache).free < needed:
+        raise CannotMeasure(f"{cache} has not the {needed / 1e9:.1f} GB free that this takes; --payments takes less")
 
 
 def _machine(directory: Path) -> str:

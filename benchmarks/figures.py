@@ -65,7 +65,7 @@ def load(file: Path) -> Figures:
 
 
 def last_before(cache: Path, figures: Figures) -> Figures | None:
-    """The last run of the same machine and kind that is kept there."""
+    """The last run that is kept there of the same machine, length and size of the large database."""
     for file in sorted(cache.glob(f"{_kind(figures)}-*.json"), reverse=True):
         try:
             found = load(file)
@@ -77,4 +77,4 @@ def last_before(cache: Path, figures: Figures) -> Figures | None:
 
 
 def _kind(figures: Figures) -> str:
-    return "quick" if figures.quick else "full"
+    return f"{'quick' if figures.quick else 'full'}-{figures.payments}"

@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 FEW_PAYMENTS = 10_000  # with fewer, a client has not a whole page of them in the busiest wallet
 MANY_CONNECTIONS = 256
-MOST_PAYMENTS_PER_SECOND = 2000  # more than the server takes
+# More than any of the servers takes.
+MOST_PACKETS_PER_SECOND = 8000
+MOST_PAYMENTS_PER_SECOND = 2000
 REPLAYED: Mapping[Replayed, Callable[[Population], Iterator[bytes]]] = {
     "read": reads,
     "create": creations,
@@ -159,7 +161,7 @@ class Measurement:
 
     def _measure_packets(self, subject: Subject, server: Server) -> None:
         file = subject.database.with_suffix(".packets")
-        subject.packets.write(file, self._extent.seconds)
+        write_requests(file, subject.packets.requests(self._extent.seconds * MOST_PACKETS_PER_SECOND))
         before = subject.packets.fulfilled()
         sent = self._load("packet", subject.side, server, file)
         fulfilled = subject.packets.fulfilled() - before

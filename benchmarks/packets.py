@@ -9,7 +9,6 @@ from pathlib import Path
 
 from benchmarks.peering import Node, add_peer
 from benchmarks.population import Population
-from benchmarks.replay import write_requests
 from payres.amounts import Asset
 from payres.clock import DAY, SystemClock
 from payres.identifiers import SystemIdentifiers
@@ -22,7 +21,6 @@ from payres.store.connections import connect_writer
 from payres.store.secrets import ensure_secret
 
 AMOUNT = 100
-MOST_PER_SECOND = 8000  # more than any of the servers takes
 
 _identifiers = SystemIdentifiers()
 
@@ -43,17 +41,8 @@ class PacketSource:
         self._secret = SharedSecret(base64.urlsafe_b64decode(found.shared_secret + "="))
         self._sequence = 0
 
-    def write(self, file: Path, seconds: int) -> None:
-        """Writes packets that were never sent, enough for so long a replay."""
-        write_requests(file, self._packets(seconds * MOST_PER_SECOND))
-
-    def fulfilled(self) -> int:
-        """How many were new to the server and brought their money."""
-        with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as reader:
-            found: int = reader.execute("SELECT sum(packets_received) FROM peer").fetchone()[0]
-            return found
-
-    def _packets(self, count: int) -> Iterator[bytes]:
+    def requests(self, count: int) -> Iterator[bytes]:
+        """So many packets that were never sent."""
         expires_at = SystemClock().now() + DAY
         for _ in range(count):
             self._sequence += 1
@@ -61,6 +50,12 @@ class PacketSource:
             data = self._secret.encrypt_packet(money, os.urandom(12))
             condition = self._secret.condition(data)
             yield self._request(encode(Prepare(AMOUNT, expires_at, condition, self._destination, data)))
+
+    def fulfilled(self) -> int:
+        """How many were new to the server and brought their money."""
+        with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as reader:
+            found: int = reader.execute("SELECT sum(packets_received) FROM peer").fetchone()[0]
+            return found
 
     def _request(self, prepare: bytes) -> bytes:
         head = (

@@ -101,11 +101,11 @@ def write_page(file: Path, text: str) -> None:
     page, count = re.subn(
         r"(?s)(<!-- figures -->\n).*?(<!-- end of figures -->)",
         lambda marks: f"{marks[1]}{text}\n{marks[2]}",
-        file.read_text(),
+        file.read_text(encoding="utf-8"),
     )
     if count != 1:
         raise ValueError(f"{file} has no place for figures")
-    file.write_text(page)
+    file.write_text(page, encoding="utf-8")
 
 
 def _of_rounds(figures: Figures, goal: Goal) -> Sequence[float]:
