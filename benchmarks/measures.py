@@ -98,7 +98,7 @@ class Measurement:
             servers = [(subject, stack.enter_context(subject.running())) for subject in (few, bare, grown)]
             for turn in self._rounds("throughput"):
                 self._measure_side_by_side(_in_turn(servers, turn))
-                self._measure_crowded(*servers[0])
+                self._measure_beside_readers(*servers[0])
         for subject in (few, grown):
             self._tell(f"memory of {subject.side}")
             self._weigh(subject)
@@ -135,6 +135,8 @@ class Measurement:
             for subject, server in servers:
                 if subject.side != "bare" or kind in OF_BARE:
                     self._load(kind, subject.side, server, subject.requests[kind])
+                if (subject.side, kind) == ("payres", "read"):
+                    self._load("wide", subject.side, server, subject.requests[kind], connections=MANY_CONNECTIONS)
         for subject, server in servers:
             self._measure_packets(subject, server)
         for subject, server in servers:
@@ -144,15 +146,13 @@ class Measurement:
                 self._figures.add("pay alone", subject.side, "p50", median(milliseconds))
                 self._figures.add("pay alone", subject.side, "p99", quantiles(milliseconds, n=100)[-1])
 
-    def _measure_crowded(self, subject: Subject, server: Server) -> None:
-        """Payments while as many connections read, and reads over many connections."""
-        payments_file, reads_file = self._payments(subject), subject.requests["read"]
+    def _measure_beside_readers(self, subject: Subject, server: Server) -> None:
+        payments = self._payments(subject)
         with ThreadPoolExecutor(max_workers=1) as beside:
-            readers = beside.submit(replay, server.port, reads_file, self._extent.seconds)
-            found = replay(server.port, payments_file, self._extent.seconds)
+            readers = beside.submit(replay, server.port, subject.requests["read"], self._extent.seconds)
+            found = replay(server.port, payments, self._extent.seconds)
             readers.result()
         self._figures.add("pay beside", subject.side, "rate", found.per_second / 2)
-        self._load("wide", subject.side, server, reads_file, connections=MANY_CONNECTIONS)
 
     def _payments(self, subject: Subject) -> Path:
         file = subject.database.with_suffix(".payments")
