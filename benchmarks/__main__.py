@@ -27,7 +27,7 @@ BYTES_OF_A_PAYMENT = 400  # with its indexes, in the database that is kept and i
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="One short round: shows that everything runs, and judges nothing.")
+@click.option("--quick", is_flag=True, help="Three short rounds, which judge nothing.")
 @click.option("--payments", type=click.IntRange(min=FEW_PAYMENTS), help="Incoming payments in the large database.")
 @click.option(
     "--cache", type=click.Path(path_type=Path), default=CACHE, help="Where databases and figures are, on a disk."

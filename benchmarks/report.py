@@ -20,6 +20,7 @@ LOADS: Sequence[tuple[str, Measure]] = (
     ("local payment beside 32 readers", "pay beside"),
     ("packet", "packet"),
     ("one local payment alone", "pay alone"),
+    ("payment to another server", "remote"),
 )
 FORMS: dict[Quantity, str] = {"rate": "{:,.0f} /s", "processor": "{:,.0f} µs", "p50": "{:.1f} ms", "p99": "{:.1f} ms"}
 
