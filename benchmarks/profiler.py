@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,14 +37,14 @@ class Profile(msgspec.Struct, frozen=True):
     seconds: float
     samples: Sequence[Sample]
 
-    def text(self, title: str, most: int) -> str:
+    def text(self, title: str, functions: int) -> str:
         sampled = sum(sample.seconds for sample in self.samples)
         rooms, own = defaultdict[str, float](float), defaultdict[str, float](float)
         for sample in self.samples:
             rooms[room(sample.stack)] += sample.seconds
             own[_named(sample.stack[0])] += sample.seconds
 
-        def rows(seconds: Mapping[str, float]) -> Sequence[Sequence[str]]:
+        def rows(seconds: Mapping[str, float], most: int | None = None) -> Sequence[Sequence[str]]:
             longest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:most]
             return [(name, self._each(seconds[name]), f"{seconds[name] / sampled:.1%}") for name in longest]
 
@@ -51,7 +52,7 @@ class Profile(msgspec.Struct, frozen=True):
             [
                 f"{title}: {self._each(self.seconds)} of processor time, {self._each(sampled)} of it the event loop's",
                 table(("room", "time", "share"), rows(rooms)),
-                table(("function", "own time", "share"), rows(own)),
+                table(("function", "own time", "share"), rows(own, functions)),
             ]
         )
 
@@ -74,6 +75,7 @@ def room(stack: Sequence[Function]) -> str:
 @click.option("--functions", default=20, show_default=True, help="How many functions are shown.")
 def main(seconds: int, functions: int) -> None:
     """Show where the processor time of a signed GET, of a creation and of a local payment goes."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and not at once: the server must be stopped
     try:
         require_wrk()
         with tempfile.TemporaryDirectory(prefix="payres-profile-") as temporary:
@@ -81,7 +83,11 @@ def main(seconds: int, functions: int) -> None:
             for title, warm_up, requests in (
                 ("signed GET", reads, lambda: reads(population)),
                 ("signed creation", creations, lambda: creations(population)),
-                ("quote and payment", quotes, lambda: payments(population, seconds * MOST_PER_SECOND)),
+                (
+                    "local payment, each of its two requests",
+                    quotes,
+                    lambda: payments(population, seconds * MOST_PER_SECOND),
+                ),
             ):
                 profile = _profile(population, warm_up(population), requests, seconds)
                 click.echo(f"{profile.text(title, functions)}\n")
