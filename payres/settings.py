@@ -60,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rate_limit_per_peer: Rate = DEFAULT_RATE_PER_PEER
     trusted_proxies: str = "127.0.0.1"
     admin_hosts: str = ""
+    backup_directory: str = ""
     rates_url: str = ""
     rates_max_age: RatesAge = 300
     metrics_token: str = ""

@@ -4,7 +4,8 @@ import msgspec
 
 from payres.admin import representations
 from payres.admin.paging import page_of
-from payres.admin.wire import ApiKey, CreatedApiKey, NewApiKey, Page
+from payres.admin.requests import NewApiKey
+from payres.admin.wire import ApiKey, CreatedApiKey, Page
 from payres.operator import api_keys
 from payres.operator.times import require_time
 from payres.store.api_keys import page_of_api_keys

@@ -106,13 +106,8 @@ def _query(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _parameters_of(query: type[msgspec.Struct]) -> dict[str, Any]:
-    """The schemas of a query's parameters, which are never null: what is not meant is left out."""
     [_], components = msgspec.json.schema_components([query])
-    found: dict[str, Any] = {}
-    for name, schema in components[query.__name__]["properties"].items():
-        kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
-        schema.pop("default", None)
-        found[name] = schema | (kinds[0] if kinds else {})
+    found: dict[str, Any] = components[query.__name__]["properties"]
     return found
 
 

@@ -1,5 +1,8 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import msgspec
 from msgspec import UNSET
 
@@ -8,15 +11,20 @@ from payres.admin import wire
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.operator import peers as peer_rules
-from payres.operator.unresolved_packets import UnresolvedPacket
 from payres.store import accounts, packets, peers
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import AssetRecord, RateRecord
 from payres.store.audit import AuditRecord
+from payres.store.entries import EntryRecord
 from payres.store.movements import MovementRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.work import Work
+
+if TYPE_CHECKING:  # they load slowly, and few commands need them
+    from payres.operator.backups import Backup
+    from payres.operator.invariants import Finding
+    from payres.operator.unresolved_packets import UnresolvedPacket
 
 
 def maybe_time(us: int | None) -> str | None:
@@ -136,7 +144,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
     )
 
 
-def unresolved_packet(one: UnresolvedPacket) -> wire.UnresolvedPacket:
+def unresolved_packet(one: "UnresolvedPacket") -> wire.UnresolvedPacket:
     return wire.UnresolvedPacket(
         id=one.packet.id,
         peer=one.peer.name,
@@ -149,7 +157,7 @@ def unresolved_packet(one: UnresolvedPacket) -> wire.UnresolvedPacket:
     )
 
 
-def resolved_packet(one: UnresolvedPacket, *, delivered: bool) -> wire.ResolvedPacket:
+def resolved_packet(one: "UnresolvedPacket", *, delivered: bool) -> wire.ResolvedPacket:
     shown = msgspec.structs.asdict(unresolved_packet(one))
     return wire.ResolvedPacket(**shown, outcome="delivered" if delivered else "returned")
 
@@ -159,7 +167,46 @@ def wallet_key(work: Work, owner: WalletRecord, record: KeyRecord) -> wire.Walle
         wallet_address=work.urls.wallet(owner.path),
         kid=record.kid,
         name=record.name,
-        jwk=wire.Jwk(kid=record.kid, x=record.x),
+        jwk=wire.PublicKey(kid=record.kid, x=record.x),
         created_at=format_time(record.created_at),
         revoked_at=maybe_time(record.revoked_at),
     )
+
+
+def ledger_check(findings: "Sequence[Finding]") -> wire.LedgerCheck:
+    broken = next((finding for finding in findings if not finding.holds), None)
+    return wire.LedgerCheck(
+        ok=broken is None,
+        broken=broken.name if broken else None,
+        checks=[
+            wire.InvariantCheck(
+                name=finding.name,
+                claim=finding.claim,
+                holds=finding.holds,
+                examined=finding.examined,
+                breaches=list(finding.breaches),
+            )
+            for finding in findings
+        ],
+    )
+
+
+def ledger_entry(record: EntryRecord) -> wire.LedgerEntry:
+    return wire.LedgerEntry(
+        id=str(record.id),
+        kind=record.kind,
+        amount=format_decimal(record.amount, record.asset),
+        asset_code=record.asset_code,
+        asset_scale=record.asset_scale,
+        debit=record.debit,
+        credit=record.credit,
+        outgoing_payment=record.outgoing_payment_id,
+        incoming_payment=record.incoming_payment_id,
+        packet=record.packet_id,
+        refund=record.refund_id,
+        created_at=format_time(record.created_at),
+    )
+
+
+def backup(database: str, made: "Backup") -> wire.Backup:
+    return wire.Backup(database=database, backup=str(made.path), version=made.version, bytes=made.size)

@@ -42,7 +42,6 @@ class Call(msgspec.Struct, frozen=True):
     context: Context
     key_text: str
     key: ApiKey
-    scope: str
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
@@ -94,7 +93,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
             await context.database.write(partial(api_keys.note_use, key=key))
-    return Call(context, text, key, scope)
+    return Call(context, text, key)
 
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
@@ -106,7 +105,7 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
         except msgspec.ValidationError as error:
             raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
     if operation.is_paged:
-        arguments["page"] = page_query(request)
+        arguments["page"] = page_query(request, numbers=True)
     others = other_parameters(request, PAGE_PARAMETERS if operation.is_paged else ())
     if operation.query is not None:
         arguments["query"] = _query(others, operation.query)

@@ -1,20 +1,26 @@
-"""The structs of the operator's API, which are also what `payres --json` prints.
+"""What the operator's API answers, which is also what `payres --json` prints.
 
 Amounts are decimal texts in units of their asset, times RFC 3339 in UTC.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
-from payres.wire import Body, Pagination, Resource
+from payres.store.grants import State
+from payres.store.payments import Direction
+from payres.store.payments import State as PaymentState
+from payres.wire import Pagination, Resource
 
 T = TypeVar("T")
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
-Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
+
+
+class List(Resource, Generic[T], frozen=True, kw_only=True):
+    """All of what there are never many of."""
+
+    result: Sequence[T]
 
 
 class Page(Resource, Generic[T], frozen=True, kw_only=True):
@@ -38,12 +44,6 @@ class Error(Resource, frozen=True, kw_only=True):
 
 class ErrorBody(Resource, frozen=True, kw_only=True):
     error: Error
-
-
-class NewApiKey(Body, frozen=True, kw_only=True):
-    name: Name
-    scopes: Annotated[list[str], Meta(min_length=1)]
-    expires_at: Time | None = None
 
 
 class ApiKey(Resource, frozen=True, kw_only=True):
@@ -180,7 +180,9 @@ class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
     outcome: Literal["delivered", "returned"]
 
 
-class Jwk(msgspec.Struct, frozen=True, kw_only=True):
+class PublicKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON Web Key (RFC 8037)."""
+
     kid: str
     x: str
     alg: str = "EdDSA"
@@ -194,13 +196,174 @@ class WalletKey(Resource, frozen=True, kw_only=True):
     wallet_address: str
     kid: str
     name: str | None
-    jwk: Jwk
+    jwk: PublicKey
     created_at: str
     revoked_at: str | None
 
 
-class NewMovement(Body, frozen=True, kw_only=True):
-    """Under one reference an account has one movement, however often it is asked for."""
+class Consent(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the client sends its user, `finish` where the user goes afterwards."""
 
-    amount: Decimal
-    reference: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    redirect: str
+    finish: str | None
+    expires_at: str
+    decided_at: str | None
+
+
+class GrantSpending(Resource, frozen=True, kw_only=True):
+    """What was spent in the window that is open now, and what the limits leave; null where there is no limit."""
+
+    debit: str
+    debit_left: str | None
+    debit_asset_code: str
+    debit_asset_scale: int
+    receive: str | None
+    receive_left: str | None
+    receive_asset_code: str | None
+    receive_asset_scale: int | None
+
+
+class Grant(Resource, frozen=True, kw_only=True):
+    """`access` and `subject` are as granted. `spending` is null for a grant that pays nothing, or not now."""
+
+    id: str
+    state: State
+    client: str
+    client_name: str | None
+    wallet_address: str | None
+    access: list[dict[str, Any]]
+    subject: dict[str, Any] | None
+    interaction: Consent | None
+    spending: GrantSpending | None
+    created_at: str
+    ended_at: str | None
+
+
+class GrantDecision(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the owner's browser would go next, which tells the client; null where it gave no URL."""
+
+    grant: Grant
+    redirect: str | None
+
+
+class InvariantCheck(Resource, frozen=True, kw_only=True):
+    name: str
+    claim: str
+    holds: bool
+    examined: int
+    breaches: list[str]
+
+
+class LedgerCheck(Resource, frozen=True, kw_only=True):
+    """`broken` names the first invariant that does not hold."""
+
+    ok: bool
+    broken: str | None
+    checks: list[InvariantCheck]
+
+
+class LedgerEntry(Resource, frozen=True, kw_only=True):
+    """A transfer between two accounts of one asset, each a kind such as `wallet` and, of those, whose."""
+
+    id: str
+    kind: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    debit: str
+    credit: str
+    outgoing_payment: str | None
+    incoming_payment: str | None
+    packet: str | None
+    refund: str | None
+    created_at: str
+
+
+class Backup(Resource, frozen=True, kw_only=True):
+    database: str
+    backup: str
+    version: int
+    bytes: int
+
+
+class Payment(Resource, frozen=True, kw_only=True):
+    """`amount` is what an incoming payment wants, null for any, or what an outgoing one may debit; `moved` is what was
+    received, or sent. `refunded` left the wallet again, or came back to it. `grant` is an id."""
+
+    id: str
+    direction: Direction
+    state: PaymentState
+    wallet: str
+    wallet_address: str
+    client: str
+    amount: str | None
+    moved: str
+    refunded: str
+    asset_code: str
+    asset_scale: int
+    receiver: str | None
+    grant: str | None
+    failure: str | None
+    metadata: Raw | None
+    created_at: str
+    ended_at: str | None
+    expires_at: str | None
+
+
+class Money(Resource, frozen=True, kw_only=True):
+    amount: str
+    asset_code: str
+    asset_scale: int
+
+
+class PaymentQuote(Resource, frozen=True, kw_only=True):
+    id: str
+    debit: Money
+    fee: Money
+    receive: Money
+    created_at: str
+    expires_at: str
+
+
+class Packet(Resource, frozen=True, kw_only=True):
+    """A packet to a peer. `source_amount` is in the smallest unit of the payer, `amount` in that of the link."""
+
+    id: str
+    state: str
+    peer: str
+    source_amount: str
+    amount: str
+    expires_at: str
+
+
+class Refund(Resource, frozen=True, kw_only=True):
+    """`amount` left the receiver's wallet, `returned` came back to the payer's, each in its own asset."""
+
+    id: str
+    incoming_payment: str
+    outgoing_payment: str
+    receiver: str
+    payer: str
+    amount: str
+    asset_code: str
+    returned: str
+    returned_asset_code: str
+    reference: str
+    created_at: str
+
+
+class PaymentStory(Resource, frozen=True, kw_only=True):
+    """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
+
+    `payers` are the outgoing payments here that paid an incoming one.
+    """
+
+    payment: Payment
+    delivered: Money | None
+    grant: Grant | None
+    quote: PaymentQuote | None
+    payers: list[str]
+    entries: list[LedgerEntry]
+    has_earlier_entries: bool
+    packets: list[Packet]
+    refunds: list[Refund]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Final
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -88,7 +89,9 @@ class Router:
         if not self._admin_hosts.let_in(scope):
             raise _nothing()
         path = scope["raw_path"].decode("latin-1")
-        return _match(self._admin, path.removesuffix("/"), scope)
+        route = _match(self._admin, path.removesuffix("/"), scope)
+        scope["path_params"] = {name: unquote(text) for name, text in scope["path_params"].items()}
+        return route
 
 
 def build_routes(endpoints: Iterable[Endpoint], handler: Callable[[Endpoint], Handler]) -> list[Route]:

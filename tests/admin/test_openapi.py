@@ -15,6 +15,7 @@ from payres.operator.api_keys import SCOPES
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, Program
 from tests.helpers import ROOT
+from tests.test_docs import COMMANDS
 
 FILE = Path(openapi.__file__).with_name(openapi.FILE)
 DOCUMENT = json.loads(FILE.read_text(encoding="utf-8"))
@@ -44,6 +45,13 @@ def test_documentation_has_every_scope_and_endpoint() -> None:
     assert scopes == SCOPES
     rows = re.findall(r"^\|[^|]*\| `([A-Z]+) (/\S*)` \| ?`?([a-z:]*)`? ?\|$", PAGE, re.M)
     assert sorted(rows) == sorted((one.method, one.path.removeprefix(BASE), one.scope) for one in ADMIN_ENDPOINTS)
+
+
+def test_every_operator_command_has_its_twin() -> None:
+    table = PAGE.partition("## Endpoints")[2].partition("\n\n`payres init`")
+    twins = re.findall(r"`(payres [a-z -]+)`", table[0])
+    needless = re.findall(r"`(payres [a-z -]+)`", "`payres init`" + table[2].partition(":")[0])
+    assert sorted(twins + needless) == sorted(COMMANDS)
 
 
 def test_nothing_undocumented_is_found(payres: Instance, program: Program, record_property: Any) -> None:

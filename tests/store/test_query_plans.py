@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from payres.store import (
@@ -13,14 +14,18 @@ from payres.store import (
     assets,
     audit,
     clients,
+    entries,
     grants,
     idempotency,
     incoming,
+    movements,
     nonces,
     outgoing,
     packets,
+    payments,
     peers,
     quotes,
+    refunds,
     retention,
     sessions,
     tokens,
@@ -29,9 +34,11 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.pages import PageQuery
+from payres.store.payments import PaymentFilter, PaymentRecord
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
+NEWEST = PageQuery(5, None, "older")
 TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
 
 
@@ -46,6 +53,22 @@ PAGES: dict[str, Query] = {
     for towards in TOWARDS
     for cursor in (None, "00000001-0000-7000-8000-000000000000")
 }
+
+
+def payments_page(wanted: dict[str, Any], towards: Literal["older", "newer"]) -> Query:
+    return lambda tx: payments.page_of_payments(tx, PaymentFilter(**wanted), PageQuery(5, "1", towards), 1)
+
+
+PAYMENT_PAGES: dict[str, Query] = {
+    f"payments.page_of_payments, {towards}, {sorted(wanted)}": payments_page(wanted, towards)
+    for towards in TOWARDS
+    for wanted in (
+        dict[str, Any](),
+        {"wallet_id": 1, "counterpart": 1, "state": "pending", "least": 1, "most": 2},
+        {"counterpart": "https://a.example", "state": "failed", "failure": "x", "direction": "outgoing"},
+        {"state": "expired", "created_from": 1, "created_until": 2, "counterpart": 1},
+    )
+} | {"payments.find_payment": lambda tx: payments.find_payment(tx, "1")}
 
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
@@ -66,10 +89,10 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
-    "grants.list_grants": lambda tx: grants.list_grants(tx, "issued", 5, 1),
-    "grants.list_grants, pending": lambda tx: grants.list_grants(tx, "pending", 5, 1),
-    "grants.list_grants, lapsed": lambda tx: grants.list_grants(tx, "lapsed", 5, 1),
-    "grants.list_grants, expired": lambda tx: grants.list_grants(tx, "expired", 5, 1),
+    "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, "issued", NEWEST, 1),
+    "grants.page_of_grants, pending": lambda tx: grants.page_of_grants(tx, "pending", NEWEST, 1),
+    "grants.page_of_grants, lapsed": lambda tx: grants.page_of_grants(tx, "lapsed", NEWEST, 1),
+    "grants.page_of_grants, expired": lambda tx: grants.page_of_grants(tx, "expired", NEWEST, 1),
     "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
     "grants.set_waits_from": lambda tx: grants.set_waits_from(tx, "1", 1),
     "grants.find_interaction": lambda tx: grants.find_interaction(tx, "1"),
@@ -83,7 +106,10 @@ QUERIES: dict[str, Query] = PAGES | {
     "idempotency.find_response, of an API key": lambda tx: idempotency.find_response(tx, None, "1", "key"),
     "api_keys.find_api_key": lambda tx: api_keys.find_api_key(tx, "1"),
     "api_keys.note_use": lambda tx: api_keys.note_use(tx, "1", 1),
-    "api_keys.page_of_api_keys": lambda tx: api_keys.page_of_api_keys(tx, PageQuery(5, None, "older")),
+    "api_keys.page_of_api_keys": lambda tx: api_keys.page_of_api_keys(tx, NEWEST),
+    "movements.find_movement": lambda tx: movements.find_movement(tx, 1, "reference"),
+    "movements.page_of_movements": lambda tx: movements.page_of_movements(tx, 1, NEWEST),
+    "wallets.page_of_wallets": lambda tx: wallets.page_of_wallets(tx, NEWEST),
     "audit.page_of_audit": lambda tx: audit.page_of_audit(tx, PageQuery(5, "1", "newer")),
     "idempotency.delete_responses_until": lambda tx: idempotency.delete_responses_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
@@ -106,6 +132,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "packets.unresolved_packets": lambda tx: packets.unresolved_packets(tx, 1),
     "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
     "accounts.holds_of_packet": lambda tx: accounts.holds_of_packet(tx, "1"),
+    "refunds.refunds_of_incoming": lambda tx: refunds.refunds_of_incoming(tx, "1"),
+    "refunds.refunds_of_outgoing": lambda tx: refunds.refunds_of_outgoing(tx, "1"),
     "peers.find_peer": lambda tx: peers.find_peer(tx, "peer"),
     "peers.peer_by_id": lambda tx: peers.peer_by_id(tx, 1),
     "peers.peer_by_token": lambda tx: peers.peer_by_token(tx, b"1"),
@@ -148,7 +176,7 @@ WHOLE_LISTS: dict[str, Query] = {
     "assets.list_assets": assets.list_assets,
     "assets.list_codes": assets.list_codes,
     "assets.list_rates": assets.list_rates,
-    "grants.list_grants": lambda tx: grants.list_grants(tx, None, 5, 1),
+    "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, None, NEWEST, 1),
     "wallets.list_wallets": wallets.list_wallets,
 }
 
@@ -234,6 +262,25 @@ def test_page_uses_the_index_of_exactly_its_list(connection: RecordingConnection
         searches = [step for step in plan if step.startswith("SEARCH")]
         assert len(searches) == 1
         assert f"_payment_of_{of} ({columns}" in searches[0], f"{sql}: {plan}"
+
+
+@pytest.mark.parametrize("name", PAYMENT_PAGES)
+def test_page_of_payments_is_walked_in_its_order(connection: RecordingConnection, name: str) -> None:
+    """In both tables at once, newest first, by the index of a wallet where one is wanted."""
+    for sql, plan in plans(connection, PAYMENT_PAGES[name]).items():
+        assert not [step for step in plan if "B-TREE" in step or "AUTOMATIC" in step or step.startswith("SCAN p")], plan
+        if "ORDER BY" in sql:
+            assert plan[0] == "MERGE (UNION ALL)"
+        if "wallet_id" in name:
+            assert [step for step in plan if "_payment_of_wallet (wallet_address_id=? AND id" in step][1:], plan
+
+
+def test_entries_of_a_payment_are_walked_in_an_index(connection: RecordingConnection) -> None:
+    fields: dict[str, Any] = dict.fromkeys(field.name for field in msgspec.structs.fields(PaymentRecord))
+    payment = PaymentRecord(**fields | {"id": "1", "direction": "incoming"})
+    for plan in plans(connection, lambda tx: entries.page_of_entries(tx, NEWEST, payment=payment)).values():
+        assert [step for step in plan if "transfer_to_incoming_payment (incoming_payment_id=? AND rowid" in step], plan
+        assert not [step for step in plan if "B-TREE" in step]
 
 
 @pytest.mark.parametrize("name", WHOLE_LISTS)

@@ -1,0 +1,167 @@
+"""What the operator's API takes: bodies, and the parameters in queries.
+
+Amounts are decimal texts in units of their asset, times RFC 3339.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from payres.amounts import MAX_LEDGER
+from payres.signatures.jwk import JWK
+from payres.store.grants import State
+from payres.store.payments import Direction
+from payres.store.payments import State as PaymentState
+from payres.wire import Body, Scale, Text
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Reference = Annotated[str, Meta(min_length=1, max_length=100)]
+Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
+Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
+Bound = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
+Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the parameters in a query."""
+
+
+class NewApiKey(Body, frozen=True, kw_only=True):
+    name: Name
+    scopes: Annotated[list[str], Meta(min_length=1)]
+    expires_at: Time | None = None
+
+
+class GrantQuery(Query, frozen=True, kw_only=True):
+    state: State | UnsetType = UNSET
+
+
+class NewDecision(Body, frozen=True, kw_only=True):
+    approve: bool
+
+
+class NewMovement(Body, frozen=True, kw_only=True):
+    """Under one reference an account has one movement, however often it is asked for."""
+
+    amount: Decimal
+    reference: Reference | None = None
+
+
+class NewWallet(Body, frozen=True, kw_only=True):
+    """`path` is what follows the base URL. The owner's password is set by itself."""
+
+    path: Name
+    asset_code: Code
+    asset_scale: Scale
+    public_name: Name | None = None
+
+
+class WalletChange(Body, frozen=True, kw_only=True):
+    """What is left out stays; a public name of null is taken away."""
+
+    public_name: Name | UnsetType | None = UNSET
+    state: Literal["active", "inactive"] | UnsetType = UNSET
+
+
+class NewPassword(Body, frozen=True, kw_only=True):
+    password: Annotated[str, Meta(min_length=8, max_length=1000)]
+    forget_browsers: bool = False
+
+    def __repr__(self) -> str:
+        return "NewPassword(...)"
+
+
+class NewWalletKey(Body, frozen=True, kw_only=True):
+    jwk: JWK
+    name: Name | None = None
+
+
+class KeyQuery(Query, frozen=True, kw_only=True):
+    revoked: bool = False
+
+
+class NewFee(Body, frozen=True, kw_only=True):
+    """It replaces both; what is left out is 0."""
+
+    fixed: Decimal = "0"
+    basis_points: Annotated[int, Meta(ge=0, le=9999)] = 0
+
+
+class NewRate(Body, frozen=True, kw_only=True):
+    """An exact decimal, such as `0.92`."""
+
+    rate: Decimal
+
+
+class NewPeer(Body, frozen=True, kw_only=True):
+    """`max_packet` is in the smallest unit; `routes` are reached through the peer besides its own address."""
+
+    name: Name
+    ilp_address: Text
+    asset_code: Code
+    asset_scale: Scale
+    url: Text
+    outgoing_token: Text
+    incoming_token: Text
+    max_packet: Bound | None = None
+    credit_limit: Decimal = "0"
+    routes: tuple[Text, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"NewPeer({self.name!r})"
+
+
+class PeerChange(Body, frozen=True, kw_only=True):
+    """What is left out stays. A `max_packet` of 0 takes the bound away."""
+
+    url: Text | None = None
+    outgoing_token: Text | None = None
+    incoming_token: Text | None = None
+    max_packet: Bound | None = None
+    credit_limit: Decimal | None = None
+    add_routes: tuple[Text, ...] = ()
+    remove_routes: tuple[Text, ...] = ()
+
+    def __repr__(self) -> str:
+        return "PeerChange(...)"
+
+
+class NewOutcome(Body, frozen=True, kw_only=True):
+    outcome: Literal["delivered", "returned"]
+
+
+class LedgerQuery(Query, frozen=True, kw_only=True):
+    """`payment` is an id; `account` is as an entry names it: `wallet alice`, `peer second` or `liquidity USD 2`."""
+
+    payment: Name | UnsetType = UNSET
+    account: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET
+
+
+class NewBackup(Body, frozen=True, kw_only=True):
+    """There is nothing to say: the settings name the place."""
+
+
+class PaymentQuery(Query, frozen=True, kw_only=True):
+    """`counterpart` is a wallet here, by path or address, or what a URL elsewhere begins with.
+
+    `reason` is a part of the failure. `min` and `max` are of what was received or sent, and need the wallet, in whose
+    asset they are.
+    """
+
+    wallet: Name | UnsetType = UNSET
+    direction: Direction | UnsetType = UNSET
+    state: PaymentState | UnsetType = UNSET
+    from_: Time | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: Time | UnsetType = UNSET
+    counterpart: Text | UnsetType = UNSET
+    min: Decimal | UnsetType = UNSET
+    max: Decimal | UnsetType = UNSET
+    reason: Name | UnsetType = UNSET
+
+
+class NewRefund(Body, frozen=True, kw_only=True):
+    """All that is left when there is no amount. What has the reference already is not done again."""
+
+    reference: Reference
+    amount: Decimal | None = None
