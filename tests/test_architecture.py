@@ -16,7 +16,7 @@ MAX_FUNCTION_LINES = 60
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
     *("amounts", "clock", "encoding", "endpoints", "errors", "identifiers", "limits", "settings", "slots", "terms"),
-    *("rate_limiter", "requester", "urls", "wire", "worker"),
+    *("event_types", "rate_limiter", "requester", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -37,15 +37,20 @@ ROOMS: dict[str, set[str]] = {
     "urls": {"endpoints", "errors", "limits"},
     "settings": {"errors", "limits", "urls"},
     "wire": {"amounts", "errors", "limits", "member_names", "urls"},
-    "store": {"amounts", "clock", "errors", "identifiers", "limits", "settings", "terms", "urls"},
-    "ledger": VALUES | {"store"},
-    "grants": VALUES | {"signatures", "store"},
-    "payments": VALUES | {"grants", "ledger", "store"},
-    "operator": VALUES | {"grants", "ledger", "payments", "signatures", "store"},
+    "event_types": {"wire"},
+    "store": {
+        *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "settings", "terms", "urls", "wire"),
+    },
+    "representations": {"amounts", "clock", "event_types", "store", "urls", "wire"},
+    "ledger": VALUES | {"representations", "store"},
+    "grants": VALUES | {"representations", "signatures", "store"},
+    "payments": VALUES | {"grants", "ledger", "representations", "store"},
+    "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
-    "interledger": VALUES | {"federation", "ledger", "payments", "store"},
+    "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
-    "routes": VALUES | {"federation", "grants", "http", "interledger", "payments", "signatures", "store"},
+    "routes": VALUES
+    | {"federation", "grants", "http", "interledger", "payments", "representations", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

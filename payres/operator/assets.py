@@ -82,13 +82,17 @@ def remove_rate(work: Work, base: str, counter: str) -> None:
 def deposit_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
     """Moves "100.00", say, from outside into the asset's liquidity. Raises InvalidRequest, InvalidAmount."""
     asset = open_asset(work, code, scale)
-    movements.pay_in(work, ledger.operator_account(work, asset.id, "liquidity"), asset, text)
+    account_id = ledger.operator_account(work, asset.id, "liquidity")
+    movements.pay_in(work, account_id, asset, text)
+    ledger.watch(work, account_id)
     return asset
 
 
 def withdraw_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
     """Takes liquidity out again. Raises NotFound, InvalidAmount, InsufficientFunds."""
-    return _withdraw(work, code, scale, text, "liquidity", f"The liquidity in {code} with scale {scale}")
+    asset = _withdraw(work, code, scale, text, "liquidity", f"The liquidity in {code} with scale {scale}")
+    ledger.watch(work, ledger.operator_account(work, asset.id, "liquidity"))
+    return asset
 
 
 def withdraw_fees(work: Work, code: str, scale: int, text: str) -> AssetRecord:

@@ -1,11 +1,12 @@
 """Wallet addresses as the operator sets them up: opening, money in and out, password, closing."""
 
-from payres import ledger
+from payres import ledger, representations
 from payres.errors import InvalidRequest, NotFound, WrongState
+from payres.event_types import WalletEvent
 from payres.grants.passwords import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.store import assets, sessions, wallets
+from payres.store import accounts, assets, sessions, wallets
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.urls import new_wallet_path, require_wallet_path
@@ -54,7 +55,8 @@ def deposit(work: Work, path: str, text: str) -> WalletRecord:
     wallet = require_wallet(work, path)
     if not wallet.active:
         raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    movements.pay_in(work, wallet.account_id, assets.asset_by_id(work, wallet.asset_id), text)
+    amount = movements.pay_in(work, wallet.account_id, assets.asset_by_id(work, wallet.asset_id), text)
+    _emit(work, "deposited", wallet, amount)
     return wallet
 
 
@@ -65,7 +67,8 @@ def withdraw(work: Work, path: str, text: str) -> WalletRecord:
     """
     wallet = require_wallet(work, path)
     asset = assets.asset_by_id(work, wallet.asset_id)
-    movements.pay_out(work, wallet.account_id, asset, text, f"The wallet {wallet.path}", "wallet")
+    amount = movements.pay_out(work, wallet.account_id, asset, text, f"The wallet {wallet.path}", "wallet")
+    _emit(work, "withdrawn", wallet, amount)
     return wallet
 
 
@@ -112,6 +115,13 @@ def check_name(name: str, kind: str) -> None:
     """Raises InvalidRequest for what is no name of this kind."""
     if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
+
+
+def _emit(work: Work, kind: str, wallet: WalletRecord, amount: int) -> None:
+    balance = accounts.account_by_id(work, wallet.account_id).balance
+    moved, left = (representations.amount(value, wallet.asset) for value in (amount, balance))
+    data = WalletEvent(wallet_address=work.urls.wallet(wallet.path), amount=moved, balance=left)
+    work.emit(f"wallet.{kind}", None, data)
 
 
 def _change_state(work: Work, path: str, state: str) -> WalletRecord:

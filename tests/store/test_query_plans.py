@@ -80,7 +80,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, "key"),
     "idempotency.delete_responses_until": lambda tx: idempotency.delete_responses_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
-    "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None),
+    "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None, None),
     "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
     "nonces.use_nonce": lambda tx: nonces.use_nonce(tx, 1, "kid", "nonce", 2, 1),
     "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
