@@ -142,7 +142,7 @@ def _insert_payments(
             if number % pick_every == 0:
                 sampled.append((payment_id, client))
             row = (payment_id, wallet_ids[wallet], client_ids[client], None, 0, None)
-            yield (*row, created_at, created_at + 30 * DAY, None)
+            yield (*row, created_at, created_at + 30 * DAY, None, None)
 
     tx.executemany(f"INSERT {INCOMING.into}", rows())
     return sampled

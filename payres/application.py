@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from payres.clock import Clock, SystemClock
 from payres.errors import Unavailable
+from payres.events.changes import Changes
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -30,7 +31,9 @@ from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
+from payres.limits import MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
 from payres.operator.invariants import BackgroundCheck
+from payres.payments.expiry import Expiry
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -83,6 +86,8 @@ class _Application(Starlette):
 async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
     """The context, with what it holds opened. The stack closes workers first, then links to others, then storage."""
     database = await _open_storage(around, stack)
+    changes = Changes()
+    database.notify(changes.tell)
     identity = OwnIdentity(
         around.urls.wallet(ROOT_WALLET_PATH),
         await database.write(partial(ensure_secret, name="client_key")),
@@ -107,6 +112,8 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         sign_in=SignInGuard(),
         rate_limits=rate_limits,
         idempotency_slots=Slots(None, None, 1),
+        changes=changes,
+        waiting_slots=Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT),
     )
 
 
@@ -161,6 +168,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
+    _start(Expiry(database).run(), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 
 

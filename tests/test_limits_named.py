@@ -84,6 +84,11 @@ ELSEWHERE = {
     "tests/http/test_connections.py": {
         "MAX_BUFFERED_BYTES": "test_buffers_of_all_are_limited_and_the_oldest_is_cut",
     },
+    "tests/routes/test_waiting.py": {
+        "MAX_WAIT_SECONDS": "test_preference_is_read_as_rfc_7240_says",
+        "MAX_WAITING_REQUESTS": "test_one_too_many_is_answered_at_once",
+        "MAX_WAITING_REQUESTS_OF_CLIENT": "test_one_too_many_is_answered_at_once",
+    },
     "tests/routes/test_health.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
     "tests/http/test_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
     "tests/http/test_timing.py": {

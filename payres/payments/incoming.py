@@ -57,13 +57,11 @@ def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> Incom
     return completed
 
 
-def expire_due(work: Work, most: int) -> int:
-    """Emits the events of payments that have expired, at most so many; returns how many it did."""
-    due = incoming.expired_untold(work, work.now, most)
-    for payment in due:
+def expire_due(work: Work, most: int) -> None:
+    """Writes the events of payments that have expired, of so many at most."""
+    for payment in incoming.expired_untold(work, work.now, most):
         incoming.set_expiry_event(work, payment.id, work.now)
         _emit(work, "expired", wallets.wallet_by_id(work, payment.wallet_address_id), payment)
-    return len(due)
 
 
 def fits(remaining: int | None, amount: int) -> bool:

@@ -74,9 +74,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
             ledger.hold(work, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment.id)
     except NotEnough as lack:  # of liquidity
         raise short_of_liquidity(terms.receive, terms.asset) from lack
-    emit(work, "created", wallet, payment)
-    if is_local:
-        emit(work, "completed", wallet, payment)
+    emit(work, wallet, payment, "created", *(["completed"] if is_local else []))
     return Created(wallet, payment, spent)
 
 

@@ -44,11 +44,11 @@ def pay_locally(
     credit(work, target, receiver, payment.terms.receive)
 
 
-def emit(work: Work, kind: str, wallet: WalletRecord, payment: OutgoingRecord) -> None:
-    """Writes the event `outgoing_payment.{kind}`."""
-    work.emit(
-        f"outgoing_payment.{kind}", payment.id, representations.outgoing_payment_event(work.urls, wallet, payment)
-    )
+def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *kinds: str) -> None:
+    """Writes events of these kinds, such as `completed`, that show the payment as it is."""
+    shown = representations.outgoing_payment_event(work.urls, wallet, payment)
+    for kind in kinds:
+        work.emit(f"outgoing_payment.{kind}", payment.id, shown)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
@@ -158,7 +158,7 @@ def _end(work: Work, payment: OutgoingRecord, sent: int, delivered: int, failure
     outgoing.end_outgoing(work, payment.id, sent, delivered, failure, work.now)
     state = "completed" if failure is None else "failed"
     ended = msgspec.structs.replace(payment, sent=sent, delivered=delivered, state=state, failure=failure)
-    emit(work, state, wallets.wallet_by_id(work, payment.wallet_address_id), ended)
+    emit(work, wallets.wallet_by_id(work, payment.wallet_address_id), ended, state)
 
 
 def _void_holds(work: Work, payment: OutgoingRecord) -> None:

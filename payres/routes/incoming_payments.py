@@ -11,10 +11,11 @@ from payres.grants.access import Caller
 from payres.grants.tokens import require_valid_token
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
+from payres.rate_limiter import origin_of
 from payres.routes import resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.requests import read_json_body
+from payres.routes.requests import read_body, read_json_body
 from payres.store import incoming
 from payres.store.incoming import IncomingRecord
 from payres.store.wallets import WalletRecord
@@ -42,9 +43,10 @@ async def read(request: Request) -> Response:
     """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form."""
     context = context_of(request)
     if "authorization" not in request.headers:
-        return await _read_public(context, request.path_params["id"])
-    wallet, payment = await resources.find_visible(request, INCOMING_PAYMENTS)
-    return json_response(_payable(context, context.clock.now(), wallet, payment))
+        return await _read_public(request)
+    found = await resources.find_visible(request, INCOMING_PAYMENTS)
+    shown = _payable(context, context.clock.now(), found.wallet, found.record)
+    return json_response(shown, headers=found.headers)
 
 
 async def complete(request: Request) -> Response:
@@ -83,10 +85,18 @@ def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
     return representations.incoming_payment(work.urls, wallet, rules.complete(work, wallet, payment))
 
 
-async def _read_public(context: Context, payment_id: str) -> Response:
-    wallet, payment = await context.database.read(partial(resources.find, kind=INCOMING_PAYMENTS, record_id=payment_id))
-    received = representations.amount(payment.received, wallet.asset)
-    return json_response(PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server))
+async def _read_public(request: Request) -> Response:
+    context = context_of(request)
+    await read_body(request)  # what comes after it says that the client has gone
+    unit = partial(resources.find, kind=INCOMING_PAYMENTS, record_id=request.path_params["id"])
+    found = await resources.find_changed(request, INCOMING_PAYMENTS, origin_of(request.scope), unit, unit)
+    received = representations.amount(found.record.received, found.wallet.asset)
+    shown = PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server)
+    return json_response(shown, headers=found.headers)
+
+
+def _is_final(payment: IncomingRecord, now: int) -> bool:
+    return not payment.open_at(now)
 
 
 INCOMING_PAYMENTS = resources.Kind(
@@ -95,4 +105,5 @@ INCOMING_PAYMENTS = resources.Kind(
     show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
     create=_create,
+    is_final=_is_final,
 )

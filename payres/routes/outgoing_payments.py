@@ -89,4 +89,5 @@ OUTGOING_PAYMENTS = resources.Kind(
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,
     find_offer=RemoteQuotes.offer_for_payment,
+    is_final=lambda payment, _: payment.state != "sending",
 )
