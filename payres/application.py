@@ -13,6 +13,9 @@ from starlette.types import ASGIApp
 from payres.clock import Clock, SystemClock
 from payres.errors import Unavailable
 from payres.events.changes import Changes
+from payres.events.deliveries import Deliveries
+from payres.events.purge import Purge
+from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -96,6 +99,9 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
     node = await _open_interledger(around, database, identity, rate_limits, stack)
     await _start_workers(around, database, node, stack)
+    sender = Sender(around.clock, around.settings.allow_private_hosts)
+    stack.push_async_callback(sender.aclose)
+    _start(Deliveries(database, changes, sender).run(), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,
@@ -113,6 +119,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         rate_limits=rate_limits,
         idempotency_slots=Slots(None, None, 1),
         changes=changes,
+        sender=sender,
         waiting_slots=Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT),
     )
 
@@ -169,6 +176,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
     _start(Expiry(database).run(), stack)
+    _start(Purge(database).run(), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 
 

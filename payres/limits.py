@@ -137,6 +137,19 @@ MAX_EXCHANGES_OF_KEY: Final = 8
 # Seconds for which requests do not ask a server again that could not be reached, or has not answered the same client.
 FAILED_SERVER_SECONDS: Final = 5
 
+# Webhooks.
+
+# Endpoints that events are sent to.
+MAX_WEBHOOKS: Final = 16
+# Events that are on their way to one endpoint at a time; all endpoints together never wait for each other.
+MAX_DELIVERIES_OF_WEBHOOK: Final = 4
+# Seconds in which an endpoint answers.
+DELIVERY_SECONDS: Final = 15
+# Seconds that a `Retry-After` of an endpoint can put off the next attempt.
+MAX_RETRY_AFTER_SECONDS: Final = 24 * 3600
+# Hours for which the secret before a new one signs too.
+ROTATION_HOURS: Final = 24
+
 # Interledger.
 
 # Bytes of a body at /ilp; the longest Prepare has 34 kB.

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rate": ("assets", "Set exchange rates."),
     "fee": ("assets", "Set what sending costs; take collected fees out."),
     "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
+    "webhook": ("webhook", "Send events to your programs, and see what became of them."),
     "ledger": ("ledger", "Check the ledger."),
     "backup": ("backup", "Copy the database while the server runs."),
     "restore": ("backup", "Put a backup in the place of the database."),

@@ -44,6 +44,11 @@ def find_event(tx: Transaction, text: str) -> EventRecord | None:
     return event if event is not None and event.id == text else None
 
 
+def event_at(tx: Transaction, sequence: int) -> EventRecord:
+    """Raises RowMissing."""
+    return EVENTS.by_id(tx, sequence)
+
+
 def last_sequence(tx: Transaction) -> int:
     """That of the latest event; 0 when there never was one."""
     row = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
