@@ -368,23 +368,78 @@ create table transfer (
   incoming_payment_id text references incoming_payment,
   created_at integer not null,
   packet_id text references packet,
+  refund_id text references refund,
   check (debit_account_id <> credit_account_id),
   check (hold_id is null or outgoing_payment_id is not null or packet_id is not null)
 ) strict;
 create index transfer_to_incoming_payment on transfer (incoming_payment_id) where incoming_payment_id is not null;
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
+create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
 
--- Idempotency keys: what was created under a key of a client in the last day, and the response that a repeated request
--- gets again. path and body_hash (SHA-256) tell the request from others under the same key.
+-- What operators moved between an account and the world outside, a transfer each; reference is the operator's own name for
+-- it, and the same one on one account is the same movement.
+create table movement (
+  id text primary key,
+  account_id integer not null references account,
+  transfer_id integer not null unique references transfer,
+  reference text,
+  created_at integer not null,
+  unique (account_id, reference)
+) strict, without rowid;
+create index movement_of_account on movement (account_id, id);
+
+-- What of an incoming payment went back to the wallet here that had paid it with an outgoing payment. amount left the
+-- receiver's wallet and returned came back to the payer's, each in its own asset. One reference may take several rows.
+create table refund (
+  id text primary key,
+  incoming_payment_id text not null references incoming_payment,
+  outgoing_payment_id text not null references outgoing_payment,
+  amount integer not null check (amount > 0),
+  returned integer not null check (returned > 0),
+  reference text not null,
+  created_at integer not null,
+  unique (incoming_payment_id, reference, outgoing_payment_id)
+) strict, without rowid;
+create index refund_of_outgoing_payment on refund (outgoing_payment_id);
+
+-- Keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
+-- last_used_at is written once a minute at most.
+create table api_key (
+  id text primary key,
+  name text not null,
+  secret_hash blob not null,
+  scopes text not null,
+  created_at integer not null,
+  expires_at integer,
+  revoked_at integer,
+  last_used_at integer
+) strict, without rowid;
+
+-- The audit log: what operators changed, each row written with the change itself. actor is `shell:<user>`,
+-- `api:<id of the key>`, or `server`; details is a JSON object without secrets. Rows are never changed or deleted.
+create table audit (
+  id text primary key,
+  created_at integer not null,
+  actor text not null,
+  action text not null,
+  object text not null,
+  details text not null
+) strict, without rowid;
+
+-- Idempotency keys: what was created under a key of a client, or of a program of the operator, in the last day, and the
+-- response that a repeated request gets again. path and body_hash (SHA-256) tell the request from others under the same key.
 create table idempotency_key (
   id integer primary key,
-  client_id integer not null references client,
+  client_id integer references client,
+  api_key_id text references api_key,
   key text not null,
   path text not null,
   body_hash blob not null,
   response blob not null,
   created_at integer not null,
-  unique (client_id, key)
+  check ((client_id is null) <> (api_key_id is null)),
+  unique (client_id, key),
+  unique (api_key_id, key)
 ) strict;
 create index idempotency_key_age on idempotency_key (created_at);
 

@@ -10,10 +10,12 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from payres.admin.serving import admin_routes
 from payres.clock import Clock, SystemClock
 from payres.errors import Unavailable
 from payres.events.changes import Changes
 from payres.events.deliveries import Deliveries
+from payres.events.lookout import Lookout
 from payres.events.purge import Purge
 from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
@@ -21,6 +23,7 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.grants.sign_in import SignInGuard
+from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.forwarded_host import ForwardedHost
@@ -71,6 +74,7 @@ def create_app(settings: Settings, clock: Clock | None = None, identifiers: Iden
 
     app = _Application(lifespan=lifespan)
     app.state.rate_limits = rate_limits
+    app.state.admin_hosts = AdminHosts(settings.admin_hosts)
     app.state.base_url = settings.base_url
     return app
 
@@ -80,7 +84,9 @@ class _Application(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes, from outside in."""
-        requests: ASGIApp = CrossOrigin(Admission(Router(), self.state.rate_limits))
+        requests: ASGIApp = CrossOrigin(
+            Admission(Router(admin_routes(), self.state.admin_hosts), self.state.rate_limits)
+        )
         if is_loopback(urlsplit(self.state.base_url).hostname or ""):
             requests = ForwardedHost(requests, self.state.base_url)
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
@@ -102,6 +108,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     sender = Sender(around.clock, around.settings.allow_private_hosts)
     stack.push_async_callback(sender.aclose)
     _start(Deliveries(database, changes, sender).run(), stack)
+    _start(Lookout(database, changes).run(), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,

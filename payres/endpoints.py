@@ -17,13 +17,14 @@ class Kind(Enum):
     PEERS = auto()  # Interledger peers, which have limits of their own
     PAGE = auto()  # people: the answer to every method is a page; closed to scripts of other origins
     HEALTH = auto()  # monitoring
+    ADMIN = auto()  # programs of the operator, with an API key; there only for those that `admin_hosts` lets in
     WALLET = auto()  # anyone: a wallet address, which has every path that is left
 
 
 class Endpoint(NamedTuple):
     """What one method does at one path, where `{id}` stands for a segment.
 
-    `handler` names a function and its module in `payres.routes`.
+    `handler` names a function and its module in `payres.routes`, or in `payres.admin` for the operator's programs.
     """
 
     method: str
@@ -33,7 +34,76 @@ class Endpoint(NamedTuple):
     takes_json: bool = False
     needs_token: bool = False  # an access or continuation token, as `Authorization: GNAP <token>`
     is_public: bool = False  # in part: for a request without an Authorization header
+    scope: str = ""  # what an API key must be allowed; empty where none is needed
+    shows_secret: bool = False  # once: no answer is kept under an Idempotency-Key
+    streams: str = ""  # the media type of a stream that answers who names it in Accept, in place of JSON
 
+
+ADMIN_PATH: Final = "/admin/v1"
+
+
+def _admin(method: str, path: str, scope: str, handler: str, *, shows_secret: bool = False) -> Endpoint:
+    takes_json = method in {"POST", "PUT", "PATCH"}
+    return Endpoint(method, ADMIN_PATH + path, handler, Kind.ADMIN, takes_json, scope=scope, shows_secret=shows_secret)
+
+
+# The operator's API. A POST creates and is answered 201; an Idempotency-Key makes it safe to repeat.
+ADMIN_ENDPOINTS: Final = (
+    _admin("GET", "/wallets", "wallets:read", "wallets.list_page"),
+    _admin("POST", "/wallets", "wallets:write", "wallets.create"),
+    _admin("GET", "/wallets/{wallet}", "wallets:read", "wallets.show"),
+    _admin("PATCH", "/wallets/{wallet}", "wallets:write", "wallets.change"),
+    _admin("PUT", "/wallets/{wallet}/password", "wallets:write", "wallets.set_password"),
+    _admin("DELETE", "/wallets/{wallet}/lockout", "wallets:write", "wallets.unlock"),
+    _admin("GET", "/wallets/{wallet}/movements", "wallets:read", "wallets.list_movements"),
+    _admin("POST", "/wallets/{wallet}/deposits", "wallets:fund", "wallets.deposit"),
+    _admin("POST", "/wallets/{wallet}/withdrawals", "wallets:fund", "wallets.withdraw"),
+    _admin("GET", "/wallets/{wallet}/keys", "wallets:read", "wallets.list_wallet_keys"),
+    _admin("POST", "/wallets/{wallet}/keys", "wallets:write", "wallets.add_key"),
+    _admin("DELETE", "/wallets/{wallet}/keys/{kid}", "wallets:write", "wallets.revoke_key"),
+    _admin("GET", "/grants", "grants:read", "grants.list_page"),
+    _admin("GET", "/grants/{id}", "grants:read", "grants.show"),
+    _admin("PUT", "/grants/{id}/decision", "grants:write", "grants.decide"),
+    _admin("DELETE", "/grants/{id}", "grants:write", "grants.revoke"),
+    _admin("GET", "/assets", "assets:read", "assets.list_all"),
+    _admin("PUT", "/assets/{code}/{scale}/fee", "assets:write", "assets.set_fee"),
+    _admin("POST", "/assets/{code}/{scale}/fees/withdrawals", "liquidity:write", "assets.withdraw_fees"),
+    _admin("GET", "/assets/{code}/{scale}/liquidity/movements", "liquidity:read", "assets.list_liquidity"),
+    _admin("POST", "/assets/{code}/{scale}/liquidity/deposits", "liquidity:write", "assets.deposit_liquidity"),
+    _admin("POST", "/assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", "assets.withdraw_liquidity"),
+    _admin("GET", "/rates", "assets:read", "assets.list_rates"),
+    _admin("PUT", "/rates/{base}/{counter}", "assets:write", "assets.set_rate"),
+    _admin("DELETE", "/rates/{base}/{counter}", "assets:write", "assets.remove_rate"),
+    _admin("GET", "/peers", "peers:read", "peers.list_all"),
+    _admin("POST", "/peers", "peers:write", "peers.add"),
+    _admin("GET", "/peers/{name}", "peers:read", "peers.show"),
+    _admin("PATCH", "/peers/{name}", "peers:write", "peers.change"),
+    _admin("DELETE", "/peers/{name}", "peers:write", "peers.remove"),
+    _admin("GET", "/peers/{name}/movements", "peers:read", "peers.list_settlements"),
+    _admin("POST", "/peers/{name}/deposits", "peers:write", "peers.deposit"),
+    _admin("POST", "/peers/{name}/withdrawals", "peers:write", "peers.withdraw"),
+    _admin("GET", "/peers/{name}/unresolved-packets", "peers:read", "peers.list_unresolved"),
+    _admin("PUT", "/packets/{id}/outcome", "peers:write", "peers.resolve"),
+    Endpoint(
+        "GET", f"{ADMIN_PATH}/events", "events.read", Kind.ADMIN, scope="events:read", streams="text/event-stream"
+    ),
+    _admin("GET", "/webhooks", "webhooks:read", "webhooks.list_all"),
+    _admin("POST", "/webhooks", "webhooks:write", "webhooks.add", shows_secret=True),
+    _admin("GET", "/webhooks/{id}", "webhooks:read", "webhooks.show"),
+    _admin("DELETE", "/webhooks/{id}", "webhooks:write", "webhooks.remove"),
+    _admin("POST", "/webhooks/{id}/secrets", "webhooks:write", "webhooks.rotate", shows_secret=True),
+    _admin("POST", "/webhooks/{id}/tests", "webhooks:write", "webhooks.test"),
+    _admin("GET", "/deliveries", "webhooks:read", "webhooks.list_page"),
+    _admin("POST", "/replays", "webhooks:write", "webhooks.replay"),
+    _admin("GET", "/ledger/entries", "ledger:read", "ledger.list_page"),
+    _admin("GET", "/ledger/check", "ledger:read", "ledger.check"),
+    _admin("POST", "/backups", "backup:write", "backups.make"),
+    _admin("GET", "/openapi.json", "", "openapi.read"),
+    _admin("GET", "/api-keys", "keys:read", "api_keys.list_page"),
+    _admin("POST", "/api-keys", "keys:write", "api_keys.create", shows_secret=True),
+    _admin("DELETE", "/api-keys/{id}", "keys:write", "api_keys.revoke"),
+    _admin("GET", "/audit-log", "audit:read", "audit.list_page"),
+)
 
 # Routes are tried in this order, so what is asked for most comes first, and wallet addresses last.
 ENDPOINTS: Final = (
@@ -63,12 +133,13 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/{path:wallet}/jwks.json", "wallet_addresses.read_keys", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}/did.json", "wallet_addresses.read_did", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}", "wallet_addresses.read", Kind.WALLET),
+    *ADMIN_ENDPOINTS,
 )
 
 # What the server may have one day, and what others look for at the root of a site.
 RESERVED_FOR_LATER: Final = frozenset(
     {
-        *("account", "admin", "discovery", "grant", "metrics", "openapi.json", "pay", "settings", "static"),
+        *("account", "discovery", "grant", "metrics", "openapi.json", "pay", "settings", "static"),
         *(".well-known", "did.json", "favicon.ico", "jwks.json"),
     }
 )

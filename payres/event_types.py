@@ -51,6 +51,7 @@ class WalletEvent(Resource, frozen=True, kw_only=True):
     wallet_address: str
     amount: Amount
     balance: Amount
+    reference: str | UnsetType = UNSET
 
 
 class LiquidityEvent(Resource, frozen=True, kw_only=True):

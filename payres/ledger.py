@@ -117,8 +117,9 @@ def transfer(
     outgoing_payment_id: str | None = None,
     incoming_payment_id: str | None = None,
     packet_id: str | None = None,
-) -> None:
-    """Moves `amount` from account `debit` to account `credit` at once.
+    refund_id: str | None = None,
+) -> int:
+    """Moves `amount` from account `debit` to account `credit` at once; returns the transfer's id.
 
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
@@ -127,8 +128,18 @@ def transfer(
     if source.floor is not None and free_balance(source) < amount:
         raise NotEnough(source, free_balance(source))
     _move(work, source, _sound_account(work, credit), amount, 0)
-    accounts.insert_transfer(
-        work, debit, credit, amount, kind, None, outgoing_payment_id, incoming_payment_id, work.now, packet_id
+    return accounts.insert_transfer(
+        work,
+        debit,
+        credit,
+        amount,
+        kind,
+        None,
+        outgoing_payment_id,
+        incoming_payment_id,
+        work.now,
+        packet_id,
+        refund_id,
     )
 
 

@@ -29,6 +29,7 @@ RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
 
 
@@ -57,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rate_limit_of_strangers: Rate = DEFAULT_RATE_OF_STRANGERS
     rate_limit_per_peer: Rate = DEFAULT_RATE_PER_PEER
     trusted_proxies: str = "127.0.0.1"
+    admin_hosts: str = ""
+    backup_directory: str = ""
     rates_url: str = ""
     rates_max_age: RatesAge = 300
 
@@ -135,8 +138,8 @@ def _checked(origin: str, name: str, value: object) -> object:
         return _checked_base_url(shown, origin, str(converted))
     if name == "ilp_address" and not (ILP_ADDRESS.fullmatch(str(converted)) and len(str(converted)) <= 800):
         raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
-    if name == "trusted_proxies":
-        return _checked_proxies(shown, origin, str(converted))
+    if name in {"trusted_proxies", "admin_hosts"}:
+        return _checked_hosts(shown, origin, str(converted), may_be_names=name == "admin_hosts")
     if name == "rates_url" and converted and ("#" in str(converted) or not is_http_url(str(converted))):
         raise SettingsError(
             f"{shown} = {value!r} ({origin}) must be an http or https URL, or empty for no rates service"
@@ -156,16 +159,19 @@ def _wanted(kind: Any) -> str | None:
     return None
 
 
-def _checked_proxies(shown: str, origin: str, text: str) -> str:
-    """The addresses and networks without blanks."""
-    proxies = [proxy.strip() for proxy in text.split(",") if proxy.strip()]
-    for proxy in proxies:
+def _checked_hosts(shown: str, origin: str, text: str, *, may_be_names: bool) -> str:
+    """The addresses and networks, and names where these may be, without blanks."""
+    hosts = [host.strip().lower() for host in text.split(",") if host.strip()]
+    for host in hosts:
         try:
-            ipaddress.ip_network(proxy)
+            ipaddress.ip_network(host)
         except ValueError as error:
-            sentence = f"{shown} = {text!r} ({origin}) must be IP addresses and networks with commas between: {error}"
+            if may_be_names and HOST_NAME.fullmatch(host):
+                continue
+            what = "IP addresses, networks and host names" if may_be_names else "IP addresses and networks"
+            sentence = f"{shown} = {text!r} ({origin}) must be {what} with commas between: {error}"
             raise SettingsError(sentence) from error
-    return ",".join(proxies)
+    return ",".join(hosts)
 
 
 def _checked_base_url(shown: str, origin: str, url: str) -> str:

@@ -47,11 +47,12 @@ ROOMS: dict[str, set[str]] = {
     "payments": VALUES | {"grants", "ledger", "representations", "store"},
     "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
-    "events": VALUES | {"federation", "representations", "store"},
+    "events": VALUES | {"federation", "operator", "representations", "store"},
     "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
     "routes": VALUES
     | {"events", "federation", "grants", "http", "interledger", "payments", "representations", "signatures", "store"},
+    "admin": VALUES | {"events", "grants", "http", "ledger", "operator", "payments", "routes", "signatures", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

@@ -49,6 +49,8 @@ def test_defaults_are_those_of_a_first_try() -> None:
         "rate_limit_of_strangers": 50,
         "rate_limit_per_peer": 10_000,
         "trusted_proxies": "127.0.0.1",
+        "admin_hosts": "",
+        "backup_directory": "",
         "rates_url": "",
         "rates_max_age": 300,
     }

@@ -26,6 +26,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
     "webhook": ("webhook", "Send events to your programs, and see what became of them."),
     "ledger": ("ledger", "Check the ledger."),
+    "api-key": ("api_key", "Let programs use the operator's API."),
+    "audit": ("audit", "See what was changed, by whom."),
     "backup": ("backup", "Copy the database while the server runs."),
     "restore": ("backup", "Put a backup in the place of the database."),
 }
@@ -49,7 +51,7 @@ class LazyGroup(Group):
 def _load(name: str) -> click.Command:
     """The command, whose docstring goes on where its line in COMMANDS ends."""
     module, line = COMMANDS[name]
-    command = getattr(import_module(f"{__name__}.{module}"), name)
+    command = getattr(import_module(f"{__name__}.{module}"), name.replace("-", "_"))
     assert isinstance(command, click.Command)
     command.help = f"{line}\n\n{cleandoc(command.help or '')}"
     return command

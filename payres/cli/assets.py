@@ -5,15 +5,13 @@ from typing import Any
 
 import click
 
-from payres import ledger
-from payres.amounts import format_decimal
+from payres.admin import representations
+from payres.admin.wire import Asset, Rate, RemovedRate
 from payres.cli.groups import Group
-from payres.cli.session import Resource, Session, with_session
-from payres.clock import format_time
+from payres.cli.references import reference_option
+from payres.cli.session import Session, with_session
 from payres.operator import assets
-from payres.store import accounts
 from payres.store import assets as asset_store
-from payres.store.assets import AssetRecord, RateRecord
 from payres.store.work import Work
 
 
@@ -38,7 +36,7 @@ def list_assets(session: Session) -> None:
     \b
     Example: payres asset list
     """
-    found = session.read(lambda work: [_describe(work, record) for record in asset_store.list_assets(work)])
+    found = session.read(lambda work: [representations.asset(work, record) for record in asset_store.list_assets(work)])
     session.show_list("assets", found, _line, "There are no assets yet; the first wallet makes one")
 
 
@@ -52,8 +50,9 @@ def liquidity() -> None:
 @liquidity.command("deposit")
 @asset_arguments
 @click.argument("amount")
+@reference_option
 @with_session
-def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
+def deposit_liquidity(session: Session, code: str, scale: int, amount: str, reference: str | None) -> None:
     """Put money into the liquidity of an asset.
 
     CODE and SCALE name the asset (USD 2 counts cents), AMOUNT is a decimal in its units.
@@ -62,18 +61,19 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str) -> N
     Example: payres liquidity deposit EUR 2 1000.00
     """
 
-    def unit(work: Work) -> AssetRecord:
+    def unit(work: Work) -> None:
         session.warn(assets.other_scale_warning(work, code, scale))
-        return assets.deposit_liquidity(work, code, scale, amount)
+        assets.deposit_liquidity(work, code, scale, amount, reference)
 
-    _change(session, unit)
+    _change(session, code, scale, unit)
 
 
 @liquidity.command("withdraw")
 @asset_arguments
 @click.argument("amount")
+@reference_option
 @with_session
-def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> None:
+def withdraw_liquidity(session: Session, code: str, scale: int, amount: str, reference: str | None) -> None:
     """Take money out of the liquidity of an asset.
 
     What is held for payments in progress stays.
@@ -81,7 +81,7 @@ def withdraw_liquidity(session: Session, code: str, scale: int, amount: str) -> 
     \b
     Example: payres liquidity withdraw EUR 2 250.00
     """
-    _change(session, lambda work: assets.withdraw_liquidity(work, code, scale, amount))
+    _change(session, code, scale, lambda work: assets.withdraw_liquidity(work, code, scale, amount, reference))
 
 
 @click.group(cls=Group)
@@ -101,9 +101,8 @@ def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
     Example: payres rate set USD EUR 0.92
     """
 
-    def unit(work: Work) -> Resource:
-        assets.set_rate(work, base, counter, rate)
-        return _describe_rate(work, RateRecord(base, counter, rate, work.now))
+    def unit(work: Work) -> Rate:
+        return representations.rate(work, assets.set_rate(work, base, counter, rate))
 
     session.show(session.write(unit), f"1 {base} buys {rate} {counter}")
 
@@ -119,7 +118,7 @@ def remove_rate(session: Session, base: str, counter: str) -> None:
     Example: payres rate remove USD EUR
     """
     session.write(lambda work: assets.remove_rate(work, base, counter))
-    session.show({"base": base, "counter": counter}, f"The rate from {base} to {counter} is removed")
+    session.show(RemovedRate(base=base, counter=counter), f"The rate from {base} to {counter} is removed")
 
 
 @rate.command("list")
@@ -130,7 +129,7 @@ def list_rates(session: Session) -> None:
     \b
     Example: payres rate list
     """
-    found = session.read(lambda work: [_describe_rate(work, record) for record in asset_store.list_rates(work)])
+    found = session.read(lambda work: [representations.rate(work, record) for record in asset_store.list_rates(work)])
     session.show_list("rates", found, _rate_line, "No rates are set; see `payres rate set`")
 
 
@@ -153,69 +152,49 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
     Example: payres fee set USD 2 --fixed 0.10 --basis-points 50
     """
 
-    def unit(work: Work) -> AssetRecord:
+    def unit(work: Work) -> None:
         session.warn(assets.other_scale_warning(work, code, scale))
-        return assets.set_fee(work, code, scale, fixed, basis_points)
+        assets.set_fee(work, code, scale, fixed, basis_points)
 
-    _change(session, unit)
+    _change(session, code, scale, unit)
 
 
 @fee.command("withdraw")
 @asset_arguments
 @click.argument("amount")
+@reference_option
 @with_session
-def withdraw_fees(session: Session, code: str, scale: int, amount: str) -> None:
+def withdraw_fees(session: Session, code: str, scale: int, amount: str, reference: str | None) -> None:
     """Take collected fees out.
 
     \b
     Example: payres fee withdraw USD 2 12.50
     """
-    _change(session, lambda work: assets.withdraw_fees(work, code, scale, amount))
+    _change(session, code, scale, lambda work: assets.withdraw_fees(work, code, scale, amount, reference))
 
 
-def _change(session: Session, unit: Callable[[Work], AssetRecord]) -> None:
+def _change(session: Session, code: str, scale: int, unit: Callable[[Work], object]) -> None:
     """Runs the unit and prints the asset as it is then."""
-    resource = session.write(lambda work: _describe(work, unit(work)))
-    session.show(resource, _line(resource))
+
+    def changed(work: Work) -> Asset:
+        unit(work)
+        return representations.asset(work, assets.require_asset(work, code, scale))
+
+    shown = session.write(changed)
+    session.show(shown, _line(shown))
 
 
-def _describe(work: Work, record: AssetRecord) -> Resource:
-    unit = record.asset
-
-    def free(kind: str) -> str:
-        account = accounts.find_operator_account(work, record.id, kind)
-        return format_decimal(ledger.free_balance(account) if account else 0, unit)
-
-    return {
-        "assetCode": record.code,
-        "assetScale": record.scale,
-        "fee": {"fixed": format_decimal(record.fee_fixed, unit), "basisPoints": record.fee_basis_points},
-        "liquidity": free("liquidity"),
-        "fees": free("fees"),
-    }
-
-
-def _line(asset: Resource) -> str:
+def _line(asset: Asset) -> str:
     return (
-        f"{asset['assetCode']} with scale {asset['assetScale']}:"
-        f" sending costs {asset['fee']['fixed']} + {asset['fee']['basisPoints']} basis points,"
-        f" liquidity {asset['liquidity']}, fees collected {asset['fees']}"
+        f"{asset.asset_code} with scale {asset.asset_scale}:"
+        f" sending costs {asset.fee.fixed} + {asset.fee.basis_points} basis points,"
+        f" liquidity {asset.liquidity}, fees collected {asset.fees}"
     )
 
 
-def _describe_rate(work: Work, record: RateRecord) -> Resource:
-    expires_at = record.expires_at
-    source = "operator" if expires_at is None else "service"
-    rate = {"base": record.base, "counter": record.counter, "rate": record.rate}
-    described: dict[str, object] = {**rate, "setAt": format_time(record.set_at), "source": source}
-    if expires_at is not None:
-        described |= {"expiresAt": format_time(expires_at), "expired": not record.holds_at(work.now)}
-    return described
-
-
-def _rate_line(rate: Resource) -> str:
-    line = f"1 {rate['base']} buys {rate['rate']} {rate['counter']}"
-    if rate["source"] == "operator":
-        return f"{line}, set {rate['setAt']}"
-    until = "not used, held until" if rate["expired"] else "holds until"
-    return f"{line}, from the rates service {rate['setAt']}, {until} {rate['expiresAt']}"
+def _rate_line(rate: Rate) -> str:
+    line = f"1 {rate.base} buys {rate.rate} {rate.counter}"
+    if rate.source == "operator":
+        return f"{line}, set {rate.set_at}"
+    until = "not used, held until" if rate.expired else "holds until"
+    return f"{line}, from the rates service {rate.set_at}, {until} {rate.expires_at}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from payres.admin import representations
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, with_session
 from payres.operator import backups
@@ -30,8 +31,11 @@ def backup(session: Session, destination: str, force: bool) -> None:
         raise click.ClickException(f"There is no directory {destination}; make it first")
     with _sentences(f"{database} cannot be copied", str(database)):
         made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
-    resource = {"database": str(database), "backup": str(made.path), "version": made.version, "bytes": made.size}
-    session.show(resource, f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB")
+        session.write(lambda work: backups.record_backup(work, made))
+    session.show(
+        representations.backup(str(database), made),
+        f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB",
+    )
 
 
 @click.command()

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import click
+import msgspec
 
+from payres.admin import representations
 from payres.cli.session import Resource
-from payres.cli.wallet import describe
 from payres.grants.passwords import verify_password
 from payres.operator import wallets
 from payres.store import wallets as wallet_store
@@ -41,7 +42,7 @@ def find_demo_wallets(work: Work) -> Sequence[Resource]:
     """Those that still have the password of the demonstration, with it."""
     found = [record for path in BALANCES if (record := wallet_store.find_wallet(work, path))]
     return [
-        {**describe(work, record), "password": _password(record.path)}
+        {**msgspec.to_builtins(representations.wallet(work, record)), "password": _password(record.path)}
         for record in found
         if verify_password(record, _password(record.path))
     ]

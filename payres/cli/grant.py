@@ -1,20 +1,21 @@
 """`payres grant`: what clients ask for, and the owner's answer when the operator gives it."""
 
-import click
-import msgspec
+from typing import get_args
 
+import click
+
+from payres.admin import representations
+from payres.admin.wire import Grant, GrantDecision, GrantSpending
 from payres.amounts import Asset, format_decimal
 from payres.cli.groups import Group
 from payres.cli.session import Resource, Session, labelled, with_session
-from payres.clock import format_time
-from payres.errors import InvalidRequest, NotFound, WrongState
-from payres.grants import consent, tokens
-from payres.store import clients, grants, wallets
-from payres.store.grants import GrantRecord, InteractionRecord
+from payres.errors import InvalidRequest
+from payres.grants import consent
+from payres.operator import grants
+from payres.store.grants import GrantRecord, page_of_grants
+from payres.store.pages import PageQuery
 from payres.store.work import Work
 from payres.urls import canonical
-
-STATES = ("pending", "expired", "approved", "lapsed", "issued", "denied", "revoked")
 
 
 @click.group(cls=Group)
@@ -23,20 +24,23 @@ def grant() -> None:
 
 
 @grant.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only grants in this state.")
+@click.option("--state", type=click.Choice(get_args(grants.State)), help="Only grants in this state.")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
 )
 @with_session
-def list_all(session: Session, state: str | None, limit: int) -> None:
+def list_all(session: Session, state: grants.State | None, limit: int) -> None:
     """List grants, newest first, with owners and amounts.
 
     \b
     Example: payres grant list --state pending
     """
-    found = session.read(
-        lambda work: [_describe(work, one) for one in grants.list_grants(work, state, limit, work.now)]
-    )
+
+    def unit(work: Work) -> list[Grant]:
+        records, _ = page_of_grants(work, state, PageQuery(limit, None, "older"), work.now)
+        return [representations.grant(work, one) for one in records]
+
+    found = session.read(unit)
     session.show_list("grants", found, _line, "There are no grants")
 
 
@@ -49,8 +53,8 @@ def show(session: Session, ref: str) -> None:
     \b
     Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
     """
-    resource = session.read(lambda work: _describe(work, _find(work, ref)))
-    session.show(resource, _text(resource))
+    found = session.read(lambda work: representations.grant(work, _find(work, ref)))
+    session.show(found, _text(found))
 
 
 @grant.command()
@@ -90,23 +94,21 @@ def revoke(session: Session, ref: str) -> None:
     \b
     Example: payres grant revoke 0198c0de-...
     """
-    resource = session.write(lambda work: _describe(work, tokens.revoke_grant(work, _find(work, ref).id)))
-    session.show(resource, _text(resource))
+    revoked = session.write(lambda work: representations.grant(work, grants.revoke(work, _find(work, ref).id)))
+    session.show(revoked, _text(revoked))
 
 
 def _decide(session: Session, ref: str, approve: bool) -> None:
-    def unit(work: Work) -> Resource:
+    def unit(work: Work) -> GrantDecision:
         record = _find(work, ref)
-        if grants.interaction_of_grant(work, record.id) is None:
-            raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-        pending = consent.find_pending_of_grant(work, record.id)
-        decision = consent.decide(work, pending, approve)
-        return {"grant": _describe(work, _find(work, record.id)), "redirect": decision.redirect}
+        decision = grants.decide(work, record.id, approve=approve)
+        grant = representations.grant(work, grants.require_grant(work, record.id))
+        return GrantDecision(grant=grant, redirect=decision.redirect)
 
-    resource = session.write(unit)
+    decision = session.write(unit)
     word = "approved" if approve else "denied"
-    redirect = resource["redirect"] or "(none: the client gave no finish URI and will ask for itself)"
-    session.show(resource, f"{word}\nredirect  {redirect}")
+    redirect = decision.redirect or "(none: the client gave no finish URI and will ask for itself)"
+    session.show(decision, f"{word}\nredirect  {redirect}")
 
 
 def _find(work: Work, ref: str) -> GrantRecord:
@@ -119,66 +121,40 @@ def _find(work: Work, ref: str) -> GrantRecord:
         url = canonical(work.urls.own(ref))
         identifier, _, nonce = url.removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
         return consent.find_pending(work, identifier, nonce).grant
-    record = grants.find_grant(work, ref)
-    if record is None:
-        raise NotFound(f"There is no grant {ref}; `payres grant list` shows all")
-    return record
+    return grants.require_grant(work, ref)
 
 
-def _describe(work: Work, record: GrantRecord) -> Resource:
-    owner = record.wallet_address_id
-    interaction = grants.interaction_of_grant(work, record.id)
-    return {
-        "id": record.id,
-        "state": _state(record, interaction, work.now),
-        "client": clients.client_by_id(work, record.client_id).identity,
-        "clientName": record.client_name,
-        "walletAddress": None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
-        "access": msgspec.json.decode(record.access),
-        "subject": msgspec.json.decode(record.subject) if record.subject else None,
-        "interaction": None if interaction is None else _describe_interaction(work, interaction),
-        "createdAt": format_time(record.created_at),
-        "endedAt": None if record.ended_at is None else format_time(record.ended_at),
-    }
+def _line(grant: Grant) -> str:
+    parties = f"{grant.client} asks {grant.wallet_address}" if grant.wallet_address else grant.client
+    wanted = [_limits(item) or "any amount" for item in grant.access if _spends(item)] or ["to spend nothing"]
+    until = f", until {grant.interaction.expires_at}" if grant.state == "pending" and grant.interaction else ""
+    return f"{grant.id}  {grant.state:8}  {grant.created_at}  {parties}: {'; '.join(wanted)}{until}"
 
 
-def _state(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> str:
-    """The state as it is stored, unless the time for what comes next is over."""
-    if interaction is None:
-        return record.state
-    if record.state == "pending" and now >= interaction.expires_at:
-        return "expired"
-    return "lapsed" if consent.has_lapsed(record, interaction, now) else record.state
-
-
-def _describe_interaction(work: Work, found: InteractionRecord) -> Resource:
-    return {
-        "redirect": f"{work.urls.resource('interact', found.id)}/{found.nonce}",
-        "finish": found.finish_uri,
-        "expiresAt": format_time(found.expires_at),
-        "decidedAt": None if found.decided_at is None else format_time(found.decided_at),
-    }
-
-
-def _line(grant: Resource) -> str:
-    parties = f"{grant['client']} asks {grant['walletAddress']}" if grant["walletAddress"] else grant["client"]
-    wanted = [_limits(item) or "any amount" for item in grant["access"] if _spends(item)] or ["to spend nothing"]
-    until = f", until {grant['interaction']['expiresAt']}" if grant["state"] == "pending" else ""
-    return f"{grant['id']}  {grant['state']:8}  {grant['createdAt']}  {parties}: {'; '.join(wanted)}{until}"
-
-
-def _text(grant: Resource) -> str:
-    name, interaction = grant["clientName"], grant["interaction"]
+def _text(grant: Grant) -> str:
+    name, interaction, spending = grant.client_name, grant.interaction, grant.spending
     rows = [
-        ("grant", f"{grant['id']}, {grant['state']}"),
-        ("client", f"{grant['client']} ({name})" if name else grant["client"]),
-        ("owner", grant["walletAddress"] or "(no consent needed)"),
-        *(("access", _access_line(item)) for item in grant["access"]),
-        ("created", grant["createdAt"]),
+        ("grant", f"{grant.id}, {grant.state}"),
+        ("client", f"{grant.client} ({name})" if name else grant.client),
+        ("owner", grant.wallet_address or "(no consent needed)"),
+        *(("access", _access_line(item)) for item in grant.access),
+        ("created", grant.created_at),
     ]
+    if spending:
+        rows.append(("spent", _spent(spending)))
     if interaction:
-        rows.append(("consent", f"{interaction['redirect']} until {interaction['expiresAt']}"))
+        rows.append(("consent", f"{interaction.redirect} until {interaction.expires_at}"))
     return labelled(*rows)
+
+
+def _spent(spending: GrantSpending) -> str:
+    """What counts as spent now, and what is left where there is a limit."""
+    text = f"{spending.debit} {spending.debit_asset_code}"
+    if spending.debit_left is not None:
+        text += f", {spending.debit_left} {spending.debit_asset_code} left"
+    if spending.receive_left is not None:
+        text += f"; delivered {spending.receive} {spending.receive_asset_code}, {spending.receive_left} left"
+    return text
 
 
 def _access_line(item: Resource) -> str:

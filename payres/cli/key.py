@@ -8,9 +8,10 @@ from typing import IO, Any
 import click
 import msgspec
 
+from payres.admin import representations
+from payres.admin.wire import WalletKey
 from payres.cli.groups import Group
-from payres.cli.session import Resource, Session, labelled, with_session
-from payres.clock import format_time
+from payres.cli.session import Session, labelled, with_session
 from payres.errors import InvalidRequest
 from payres.operator import keys
 from payres.operator.wallets import require_wallet
@@ -24,7 +25,7 @@ from payres.signatures.jwk import (
     private_pem,
 )
 from payres.store import wallets as wallet_store
-from payres.store.wallets import KeyRecord, WalletRecord
+from payres.store.wallets import KeyRecord
 from payres.store.work import Work
 
 
@@ -119,14 +120,17 @@ def list_all(session: Session, path: str, revoked: bool) -> None:
     Example: payres key list alice
     """
 
-    def unit(work: Work) -> list[Resource]:
+    def unit(work: Work) -> list[WalletKey]:
         wallet = require_wallet(work, session.wallet_path(path))
-        return [_describe(work, wallet, record) for record in wallet_store.list_keys(work, wallet.id, revoked)]
+        return [
+            representations.wallet_key(work, wallet, record)
+            for record in wallet_store.list_keys(work, wallet.id, revoked)
+        ]
 
     session.show_list(
         "keys",
         session.read(unit),
-        lambda key: f"{key['kid']}  since {key['createdAt']}{_revocation(key)}{_name(key)}",
+        lambda key: f"{key.kid}  since {key.created_at}{_revocation(key)}{_name(key)}",
         "The wallet has no keys; `payres key generate` makes one",
     )
 
@@ -165,20 +169,20 @@ def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> J
 def _change(session: Session, path: str, unit: Callable[[Work, str], KeyRecord], **more: str) -> None:
     """Runs the unit on the wallet at this path or address, and prints the key as it is then."""
 
-    def described(work: Work) -> Resource:
+    def changed(work: Work) -> WalletKey:
         wallet = require_wallet(work, session.wallet_path(path))
-        return {**_describe(work, wallet, unit(work, wallet.path)), **more}
+        return representations.wallet_key(work, wallet, unit(work, wallet.path))
 
-    resource = session.write(described)
+    key = session.write(changed)
     rows = [
-        ("wallet address", resource["walletAddress"]),
-        ("key id (kid)", f"{resource['kid']}{_revocation(resource)}"),
-        ("name", resource["name"] or "(none)"),
-        ("public key", msgspec.json.encode(resource["jwk"]).decode()),
+        ("wallet address", key.wallet_address),
+        ("key id (kid)", f"{key.kid}{_revocation(key)}"),
+        ("name", key.name or "(none)"),
+        ("public key", msgspec.json.encode(key.jwk).decode()),
     ]
-    if "privateKey" in resource:
-        rows.append(("private key", resource["privateKey"]))
-    session.show(resource, labelled(*rows))
+    if "privateKey" in more:
+        rows.append(("private key", more["privateKey"]))
+    session.show({**msgspec.to_builtins(key), **more}, labelled(*rows))
 
 
 def _write_private(path: str, pem: bytes) -> None:
@@ -194,21 +198,9 @@ def _write_private(path: str, pem: bytes) -> None:
         raise
 
 
-def _describe(work: Work, wallet: WalletRecord, record: KeyRecord) -> Resource:
-    jwk = {"kid": record.kid, "x": record.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
-    return {
-        "walletAddress": work.urls.wallet(wallet.path),
-        "kid": record.kid,
-        "name": record.name,
-        "jwk": jwk,
-        "createdAt": format_time(record.created_at),
-        "revokedAt": None if record.revoked_at is None else format_time(record.revoked_at),
-    }
+def _revocation(key: WalletKey) -> str:
+    return f", revoked {key.revoked_at}" if key.revoked_at else ""
 
 
-def _revocation(key: Resource) -> str:
-    return f", revoked {key['revokedAt']}" if key["revokedAt"] else ""
-
-
-def _name(key: Resource) -> str:
-    return f", {key['name']}" if key["name"] else ""
+def _name(key: WalletKey) -> str:
+    return f", {key.name}" if key.name else ""

@@ -2,6 +2,7 @@
 
 import click
 
+from payres.admin import representations
 from payres.cli.groups import Group
 from payres.cli.session import Session, with_session
 from payres.operator import invariants
@@ -26,21 +27,8 @@ def check(session: Session) -> None:
     """
     findings = session.read(invariants.check)
     broken = invariants.first_broken(findings)
-    resource = {
-        "ok": broken is None,
-        "broken": broken.name if broken else None,
-        "checks": [
-            {
-                "name": finding.name,
-                "claim": finding.claim,
-                "holds": finding.holds,
-                "examined": finding.examined,
-                "breaches": list(finding.breaches),
-            }
-            for finding in findings
-        ],
-    }
-    session.show(resource, "\n".join(line for finding in findings for line in _lines(finding)))
+    lines = (line for finding in findings for line in _lines(finding))
+    session.show(representations.ledger_check(findings), "\n".join(lines))
     if broken is not None:
         raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")
 

@@ -5,16 +5,15 @@ from typing import Any
 
 import click
 
-from payres import ledger
+from payres.admin import representations
+from payres.admin.wire import Peer
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.cli.groups import Group
+from payres.cli.references import reference_option
 from payres.cli.secret_options import secret_option
-from payres.cli.session import Resource, Session, labelled, with_session
-from payres.clock import format_time
+from payres.cli.session import Session, labelled, with_session
 from payres.operator import assets, movements, peers, unresolved_packets
 from payres.operator.peers import NewPeer, PeerChange
-from payres.operator.unresolved_packets import UnresolvedPacket
-from payres.store import accounts, packets
 from payres.store import assets as asset_store
 from payres.store import peers as peer_store
 from payres.store.peers import PeerRecord
@@ -71,7 +70,7 @@ def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
         limit = movements.require_amount(credit_limit, asset, least=0)
         return peers.add_peer(work, NewPeer(credit_limit=limit, **agreed))
 
-    _change(session, unit)
+    _change(session, agreed["name"], unit)
     _warn_of_plain_http(session, agreed["url"])
 
 
@@ -102,7 +101,7 @@ def change(session: Session, /, name: str, credit_limit: str | None, **changes: 
         limit = None if credit_limit is None else movements.require_amount(credit_limit, asset, least=0)
         return peers.change_peer(work, name, PeerChange(credit_limit=limit, **changes))
 
-    _change(session, unit)
+    _change(session, name, unit)
     _warn_of_plain_http(session, changes["url"])
 
 
@@ -114,11 +113,11 @@ def list_all(session: Session) -> None:
     \b
     Example: payres peer list
     """
-    found = session.read(lambda work: [_describe(work, record) for record in peer_store.list_peers(work)])
+    found = session.read(lambda work: [representations.peer(work, record) for record in peer_store.list_peers(work)])
     session.show_list(
         "peers",
         found,
-        lambda peer: f"{peer['name']}  {peer['ilpAddress']}  {peer['assetCode']}: {peer['standing']}",
+        lambda peer: f"{peer.name}  {peer.ilp_address}  {peer.asset_code}: {peer.standing}",
         "There are no peers yet; `payres peer add` adds one",
     )
 
@@ -134,15 +133,16 @@ def show(session: Session, name: str) -> None:
     \b
     Example: payres peer show first-bank
     """
-    found = session.read(lambda work: _describe(work, peers.require_peer(work, name)))
+    found = session.read(lambda work: representations.peer(work, peers.require_peer(work, name)))
     session.show(found, _text(found))
 
 
 @peer.command()
 @click.argument("name")
 @click.argument("amount")
+@reference_option
 @with_session
-def deposit(session: Session, name: str, amount: str) -> None:
+def deposit(session: Session, name: str, amount: str, reference: str | None) -> None:
     """Record what the peer paid us elsewhere.
 
     It then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
@@ -150,14 +150,15 @@ def deposit(session: Session, name: str, amount: str) -> None:
     \b
     Example: payres peer deposit first-bank 100.00
     """
-    _change(session, lambda work: peers.deposit(work, name, amount))
+    _change(session, name, lambda work: peers.deposit(work, name, amount, reference))
 
 
 @peer.command()
 @click.argument("name")
 @click.argument("amount")
+@reference_option
 @with_session
-def withdraw(session: Session, name: str, amount: str) -> None:
+def withdraw(session: Session, name: str, amount: str, reference: str | None) -> None:
     """Record what we paid the peer elsewhere.
 
     We then owe it less, or it owes us more, which its credit limit bounds. AMOUNT is a decimal in units of the
@@ -166,7 +167,7 @@ def withdraw(session: Session, name: str, amount: str) -> None:
     \b
     Example: payres peer withdraw first-bank 100.00
     """
-    _change(session, lambda work: peers.withdraw(work, name, amount))
+    _change(session, name, lambda work: peers.withdraw(work, name, amount, reference))
 
 
 @peer.command()
@@ -181,13 +182,14 @@ def doubts(session: Session, name: str) -> None:
     \b
     Example: payres peer doubts first-bank
     """
-    found = session.read(lambda work: [_describe_packet(one) for one in unresolved_packets.list_unresolved(work, name)])
+    found = session.read(
+        lambda work: list(map(representations.unresolved_packet, unresolved_packets.list_unresolved(work, name)))
+    )
     session.show_list(
         "packets",
         found,
         lambda one: (
-            f"{one['id']}  {one['expiredAt']}  {one['amount']} {one['assetCode']}"
-            f"  payment {one['payment']} from {one['wallet']}"
+            f"{one.id}  {one.expired_at}  {one.amount} {one.asset_code}  payment {one.payment} from {one.wallet}"
         ),
         f"No packet to {name} has an unknown outcome",
     )
@@ -209,14 +211,13 @@ def resolve(session: Session, packet: str, delivered: bool, returned: bool) -> N
     """
     if delivered == returned:
         raise click.UsageError("Say what became of it, with either --delivered or --returned")
-    outcome = "delivered" if delivered else "returned"
-
-    def unit(work: Work) -> Resource:
-        return _describe_packet(unresolved_packets.resolve(work, packet, delivered=delivered))
-
-    resource = {**session.write(unit), "outcome": outcome}
+    resolved = session.write(
+        lambda work: representations.resolved_packet(
+            unresolved_packets.resolve(work, packet, delivered=delivered), delivered=delivered
+        )
+    )
     session.show(
-        resource, f"Packet {packet} with {resource['amount']} {resource['assetCode']} is recorded as {outcome}"
+        resolved, f"Packet {packet} with {resolved.amount} {resolved.asset_code} is recorded as {resolved.outcome}"
     )
 
 
@@ -232,86 +233,47 @@ def remove(session: Session, name: str) -> None:
     Example: payres peer remove first-bank
     """
 
-    def unit(work: Work) -> Resource:
-        resource = _describe(work, peers.require_peer(work, name))
+    def unit(work: Work) -> Peer:
+        shown = representations.peer(work, peers.require_peer(work, name))
         peers.remove_peer(work, name)
-        return resource
+        return shown
 
     session.show(session.write(unit), f"The peer {name} is removed")
 
 
-def _change(session: Session, unit: Callable[[Work], PeerRecord]) -> None:
+def _change(session: Session, name: str, unit: Callable[[Work], object]) -> None:
     """Runs the unit and prints the peer as it is then."""
-    resource = session.write(lambda work: _describe(work, unit(work)))
-    session.show(resource, _text(resource))
+
+    def changed(work: Work) -> Peer:
+        unit(work)
+        return representations.peer(work, peers.require_peer(work, name))
+
+    shown = session.write(changed)
+    session.show(shown, _text(shown))
 
 
-def _describe(work: Work, record: PeerRecord) -> Resource:
-    """A peer without its tokens. Amounts are decimals; the balance is what we owe the peer."""
-    asset = record.asset
-    count, amount = packets.in_flight(work, record.id)
-    unknown_count, unknown = packets.outcome_unknown(work, record.id)
-    left = ledger.free_balance(accounts.account_by_id(work, record.account_id))
-    return {
-        "name": record.name,
-        "ilpAddress": record.ilp_address,
-        "routes": list(peer_store.routes_of_peer(work, record.id)),
-        "url": record.url,
-        "assetCode": record.asset_code,
-        "assetScale": record.asset_scale,
-        "balance": format_decimal(record.balance, asset),
-        "standing": peers.describe_balance(record),
-        "creditLimit": format_decimal(-record.floor, asset),
-        "left": format_decimal(left, asset),
-        "reserved": format_decimal(record.held, asset),
-        "inFlight": {"packets": count, "amount": format_decimal(amount, asset)},
-        "inDoubt": {"packets": unknown_count, "amount": format_decimal(unknown, asset)},
-        "maxPacket": record.max_packet,
-        "packetsReceived": record.packets_received,
-        "packetsSent": record.packets_sent,
-        "repeatsAnswers": bool(record.repeats_answers),
-        "lastError": record.last_error,
-        "lastErrorAt": None if record.last_error_at is None else format_time(record.last_error_at),
-        "createdAt": format_time(record.created_at),
-    }
-
-
-def _describe_packet(one: UnresolvedPacket) -> Resource:
-    """A packet with an unknown outcome; `amount` is what the peer would be owed."""
-    return {
-        "id": one.packet.id,
-        "peer": one.peer.name,
-        "payment": one.payment.id,
-        "wallet": one.wallet.path,
-        "amount": format_decimal(one.packet.amount, one.peer.asset),
-        "assetCode": one.peer.asset_code,
-        "assetScale": one.peer.asset_scale,
-        "expiredAt": format_time(one.packet.expires_at),
-    }
-
-
-def _text(peer: Resource) -> str:
-    code, in_flight, unknown = peer["assetCode"], peer["inFlight"], peer["inDoubt"]
-    asset, most, error = Asset(code, peer["assetScale"]), peer["maxPacket"], peer["lastError"]
+def _text(peer: Peer) -> str:
+    code, in_flight, unknown = peer.asset_code, peer.in_flight, peer.in_doubt
+    asset, most = Asset(code, peer.asset_scale), peer.max_packet
     return labelled(
-        ("peer", peer["name"]),
-        ("ILP address", peer["ilpAddress"]),
-        ("routes", ", ".join(peer["routes"]) or "(none: nothing is sent to it)"),
-        ("URL", peer["url"]),
-        ("asset", f"{code} with scale {peer['assetScale']}"),
-        ("balance", peer["standing"]),
-        ("credit limit", f"{peer['creditLimit']} {code}; the peer can send {peer['left']} {code} more"),
+        ("peer", peer.name),
+        ("ILP address", peer.ilp_address),
+        ("routes", ", ".join(peer.routes) or "(none: nothing is sent to it)"),
+        ("URL", peer.url),
+        ("asset", f"{code} with scale {peer.asset_scale}"),
+        ("balance", peer.standing),
+        ("credit limit", f"{peer.credit_limit} {code}; the peer can send {peer.left} {code} more"),
         (
             "in flight",
-            f"{in_flight['packets']} packets to it with {in_flight['amount']} {code};"
-            f" {peer['reserved']} {code} reserved for packets from it",
+            f"{in_flight.packets} packets to it with {in_flight.amount} {code};"
+            f" {peer.reserved} {code} reserved for packets from it",
         ),
-        ("in doubt", f"{unknown['packets']} packets to it with {unknown['amount']} {code} have an unknown outcome"),
+        ("in doubt", f"{unknown.packets} packets to it with {unknown.amount} {code} have an unknown outcome"),
         ("max packet", f"{most}, which is {format_decimal(most, asset)} {code}" if most else "(no bound)"),
-        ("packets", f"{peer['packetsReceived']} received, {peer['packetsSent']} sent"),
-        ("repeats answers", "yes" if peer["repeatsAnswers"] else "no"),
-        ("last error", f"{peer['lastErrorAt']}: {error}" if error is not None else "(none)"),
-        ("created", peer["createdAt"]),
+        ("packets", f"{peer.packets_received} received, {peer.packets_sent} sent"),
+        ("repeats answers", "yes" if peer.repeats_answers else "no"),
+        ("last error", f"{peer.last_error_at}: {peer.last_error}" if peer.last_error is not None else "(none)"),
+        ("created", peer.created_at),
     )
 
 

@@ -4,6 +4,8 @@ The file may belong to a running server at the same time; SQLite keeps the two a
 for the server's next request.
 """
 
+import os
+import pwd
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ from payres.store.work import Work, world
 P = ParamSpec("P")
 T = TypeVar("T")
 Resource = Mapping[str, Any]
+R = TypeVar("R", bound=Resource | msgspec.Struct)
 
 SETTING_FLAGS = ("database", "host", "port", "base_url")
 
@@ -35,7 +38,7 @@ class Session:
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self.settings = settings
         self.as_json = as_json
-        self.world = world(settings)
+        self.world = world(settings, actor=f"shell:{_user()}")
 
     def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its work is committed."""
@@ -50,11 +53,11 @@ class Session:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
         return self._run(unit, "BEGIN")
 
-    def show(self, resource: Resource, text: str) -> None:
+    def show(self, resource: Resource | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
 
-    def show_list(self, name: str, resources: Sequence[Resource], line: Callable[[Resource], str], none: str) -> None:
+    def show_list(self, name: str, resources: Sequence[R], line: Callable[[R], str], none: str) -> None:
         """Prints a list: as the member `name` of one JSON object, or a line each; `none` when it is empty."""
         self.show({name: resources}, "\n".join(map(line, resources)) or none)
 
@@ -103,6 +106,17 @@ class Session:
         finally:
             if connection is not None:
                 connection.close()  # which undoes what was not committed
+
+
+def _user() -> str:
+    """Whoever runs the command, also with sudo."""
+    by_sudo = os.environ.get("SUDO_USER")
+    if by_sudo:
+        return by_sudo
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may have no name for its user
+        return str(os.getuid())
 
 
 def labelled(*rows: tuple[str, object]) -> str:

@@ -7,15 +7,18 @@ from getpass import GetPassWarning
 
 import click
 
-from payres.amounts import format_decimal
+from payres.admin import representations
+from payres.admin.wire import Movement, Wallet
 from payres.cli.groups import Group
+from payres.cli.references import reference_option
 from payres.cli.secret_options import secret_option
-from payres.cli.session import Resource, Session, labelled, with_session
-from payres.clock import format_time
+from payres.cli.session import Session, labelled, with_session
+from payres.grants.passwords import hash_password
 from payres.operator import wallets
 from payres.operator.assets import other_scale_warning
-from payres.store import accounts
 from payres.store import wallets as wallet_store
+from payres.store.movements import MovementRecord, page_of_movements
+from payres.store.pages import PageQuery
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 
@@ -50,17 +53,17 @@ def create(
     Example: payres wallet create alice --asset USD --scale 2 --name Alice
     """
 
-    def unit(work: Work) -> Resource:
+    def unit(work: Work) -> Wallet:
         session.warn(other_scale_warning(work, asset, scale))
         opened = wallets.create_wallet(work, session.wallet_path(path), asset, scale, name, password)
-        return describe(work, opened)
+        return representations.wallet(work, opened)
 
     if is_new:
         session.create_database()
     else:
         session.database("add --create, or name another with --database PATH")
-    resource = session.write(unit)
-    session.show(resource, str(resource["walletAddress"]))
+    opened = session.write(unit)
+    session.show(opened, opened.wallet_address)
 
 
 @wallet.command("list")
@@ -71,11 +74,13 @@ def list_all(session: Session) -> None:
     \b
     Example: payres wallet list
     """
-    found = session.read(lambda work: [describe(work, record) for record in wallet_store.list_wallets(work)])
+    found = session.read(
+        lambda work: [representations.wallet(work, record) for record in wallet_store.list_wallets(work)]
+    )
     session.show_list(
         "wallets",
         found,
-        lambda wallet: f"{wallet['walletAddress']}  {_balance(wallet)}",
+        lambda wallet: f"{wallet.wallet_address}  {_balance(wallet)}",
         "There are no wallets yet; `payres wallet create` opens one",
     )
 
@@ -89,34 +94,59 @@ def show(session: Session, path: str) -> None:
     \b
     Example: payres wallet show alice
     """
-    found = session.read(lambda work: describe(work, wallets.require_wallet(work, session.wallet_path(path))))
+    found = session.read(
+        lambda work: representations.wallet(work, wallets.require_wallet(work, session.wallet_path(path)))
+    )
     session.show(found, _text(found))
 
 
 @wallet.command()
 @click.argument("path")
 @click.argument("amount")
+@reference_option
 @with_session
-def deposit(session: Session, path: str, amount: str) -> None:
+def deposit(session: Session, path: str, amount: str, reference: str | None) -> None:
     """Put money into a wallet. AMOUNT is a decimal in units of its currency.
 
     \b
-    Example: payres wallet deposit alice 100.00
+    Example: payres wallet deposit alice 100.00 --reference invoice-17
     """
-    _change(session, path, lambda work, wallet: wallets.deposit(work, wallet, amount))
+    _move(session, path, partial(wallets.deposit, text=amount, reference=reference))
 
 
 @wallet.command()
 @click.argument("path")
 @click.argument("amount")
+@reference_option
 @with_session
-def withdraw(session: Session, path: str, amount: str) -> None:
+def withdraw(session: Session, path: str, amount: str, reference: str | None) -> None:
     """Take money out of a wallet. AMOUNT is a decimal in units of its currency.
 
     \b
-    Example: payres wallet withdraw alice 100.00
+    Example: payres wallet withdraw alice 100.00 --reference invoice-17
     """
-    _change(session, path, lambda work, wallet: wallets.withdraw(work, wallet, amount))
+    _move(session, path, partial(wallets.withdraw, text=amount, reference=reference))
+
+
+@wallet.command()
+@click.argument("path")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
+)
+@with_session
+def movements(session: Session, path: str, limit: int) -> None:
+    """List deposits and withdrawals of a wallet, newest first.
+
+    \b
+    Example: payres wallet movements alice
+    """
+
+    def unit(work: Work) -> list[Movement]:
+        found = wallets.require_wallet(work, session.wallet_path(path))
+        records, _ = page_of_movements(work, found.account_id, PageQuery(limit, None, "older"))
+        return [representations.movement(record, found.asset) for record in records]
+
+    session.show_list("movements", session.read(unit), _movement_line, "Nothing was deposited or withdrawn yet")
 
 
 @wallet.command()
@@ -171,8 +201,8 @@ def password(session: Session, path: str, password: str | None, forget_browsers:
     \b
     Example: payres wallet password alice
     """
-    password = _ask_for_password() if password is None else password
-    _change(session, path, partial(wallets.set_password, password=password, forget_browsers=forget_browsers))
+    hashed = hash_password(_ask_for_password() if password is None else password)
+    _change(session, path, partial(wallets.set_password, password_hash=hashed, forget_browsers=forget_browsers))
 
 
 @wallet.command()
@@ -201,39 +231,34 @@ def _ask_for_password() -> str:
 
 def _change(session: Session, path: str, unit: Callable[[Work, str], WalletRecord]) -> None:
     """Runs the unit on the wallet at this path or address, and prints it as it is then."""
-    resource = session.write(lambda work: describe(work, unit(work, session.wallet_path(path))))
-    session.show(resource, _text(resource))
+    found = session.write(lambda work: representations.wallet(work, unit(work, session.wallet_path(path))))
+    session.show(found, _text(found))
 
 
-def describe(work: Work, record: WalletRecord) -> Resource:
-    """A wallet as it is printed; the amounts are decimals."""
-    account = accounts.account_by_id(work, record.account_id)
-    asset = record.asset
-    return {
-        "walletAddress": work.urls.wallet(record.path),
-        "path": record.path,
-        "publicName": record.public_name,
-        "assetCode": record.asset_code,
-        "assetScale": record.asset_scale,
-        "balance": format_decimal(account.balance, asset),
-        "reserved": format_decimal(account.held, asset),
-        "state": record.state,
-        "canSignIn": record.password_hash is not None,
-        "createdAt": format_time(record.created_at),
-    }
+def _move(session: Session, path: str, unit: Callable[[Work, str], MovementRecord]) -> None:
+    def changed(work: Work, wallet: str) -> WalletRecord:
+        unit(work, wallet)
+        return wallets.require_wallet(work, wallet)
+
+    _change(session, path, changed)
 
 
-def _text(wallet: Resource) -> str:
+def _text(wallet: Wallet) -> str:
     return labelled(
-        ("wallet address", wallet["walletAddress"]),
+        ("wallet address", wallet.wallet_address),
         ("balance", _balance(wallet)),
-        ("public name", wallet["publicName"] or "(none)"),
-        ("password", "set" if wallet["canSignIn"] else "(none: set one to give consent in the browser)"),
-        ("created", wallet["createdAt"]),
+        ("public name", wallet.public_name or "(none)"),
+        ("password", "set" if wallet.can_sign_in else "(none: set one to give consent in the browser)"),
+        ("created", wallet.created_at),
     )
 
 
-def _balance(wallet: Resource) -> str:
-    held = f", {wallet['reserved']} of it reserved" if wallet["reserved"].strip("0.") else ""
-    state = ", inactive" if wallet["state"] != "active" else ""
-    return f"{wallet['balance']} {wallet['assetCode']}{held}{state}"
+def _balance(wallet: Wallet) -> str:
+    held = f", {wallet.reserved} of it reserved" if wallet.reserved.strip("0.") else ""
+    state = ", inactive" if wallet.state != "active" else ""
+    return f"{wallet.balance} {wallet.asset_code}{held}{state}"
+
+
+def _movement_line(movement: Movement) -> str:
+    reference = f", {movement.reference}" if movement.reference else ""
+    return f"{movement.created_at}  {movement.kind:10}  {movement.amount} {movement.asset_code}{reference}"

@@ -18,6 +18,9 @@ class Changes:
             for watcher in self._watchers.get(key, ()):
                 watcher.set()
 
+    def is_watched(self, key: str) -> bool:
+        return key in self._watchers
+
     @contextmanager
     def watch(self, key: str) -> Iterator[asyncio.Event]:
         """An event that each change in the block sets. To miss none, clear it before looking."""

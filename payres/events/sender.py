@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import SECOND, Clock, format_time
+from payres.clock import SECOND, Clock
 from payres.events.signing import signed_headers
+from payres.events.views import event_view
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
@@ -23,16 +24,6 @@ BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONC
 GONE: Final = 410
 
 log = logging.getLogger("payres.events")
-
-
-class Body(msgspec.Struct, frozen=True):
-    """What is sent; `timestamp` is when it happened, in RFC 3339."""
-
-    id: str
-    type: str
-    timestamp: str
-    sequence: int
-    data: msgspec.Raw
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -68,7 +59,7 @@ class Sender:
         """One attempt. Raises nothing: what cannot be built fails by itself."""
         now, webhook = self._clock.now(), target.webhook
         try:
-            body = encode(Body(event.id, event.type, format_time(event.created_at), event.sequence, _data(event)))
+            body = encode(event_view(event))
             headers = {"content-type": "application/json", "accept": "*/*"}
             headers |= signed_headers(event.id, now // SECOND, body, target.secrets)
             answer = await self._clients[bool(webhook.is_private)].request("POST", webhook.url, headers, body)
@@ -91,10 +82,6 @@ class Sender:
 def target_of(work: Work, webhook: WebhookRecord) -> Target:
     """The webhook as something to send to."""
     return Target(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
-
-
-def _data(event: EventRecord) -> msgspec.Raw:
-    return msgspec.json.decode(event.data, type=msgspec.Raw)  # raises for what is no JSON
 
 
 def _retry_after(text: str, now: int) -> int:

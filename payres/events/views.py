@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from msgspec import UNSET, UnsetType
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
 
 from payres.clock import format_time
 from payres.store import events, webhooks
@@ -15,6 +16,16 @@ from payres.wire import Resource
 STATES: Final = ("pending", "failed", "delivered")
 # Events that are counted, so that looking at a webhook stays quick.
 MOST_COUNTED: Final = 1000
+
+
+class EventView(Resource, frozen=True, kw_only=True):
+    """An event, as it is also sent to webhooks; `timestamp` is when it happened, in RFC 3339."""
+
+    id: str
+    type: str
+    timestamp: str
+    sequence: int
+    data: Raw
 
 
 class WebhookView(Resource, frozen=True, kw_only=True):
@@ -45,6 +56,14 @@ class DeliveryView(Resource, frozen=True, kw_only=True):
     last_attempt_at: str | None
     last_status: int | None
     last_error: str | None
+
+
+def event_view(event: EventRecord) -> EventView:
+    """Raises msgspec.DecodeError for what cannot be shown."""
+    data = msgspec.json.decode(event.data, type=Raw)
+    return EventView(
+        id=event.id, type=event.type, timestamp=format_time(event.created_at), sequence=event.sequence, data=data
+    )
 
 
 def webhook_view(work: Work, webhook: WebhookRecord, secret: str | UnsetType = UNSET) -> WebhookView:

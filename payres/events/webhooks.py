@@ -10,6 +10,7 @@ from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.signing import new_secret
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
+from payres.operator import audit
 from payres.store import events, secrets, webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
@@ -56,6 +57,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
         created_at=work.now,
     )
     webhooks.insert_webhook(work, webhook)
+    audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
     work.changed.append(EVENTS)
     return Added(webhook, secret)
 
@@ -72,6 +74,7 @@ def remove_webhook(work: Work, webhook_id: str) -> WebhookRecord:
     """Sends it nothing more, and forgets its deliveries. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
     webhooks.delete_webhook(work, webhook_id)
+    audit.record(work, "webhook.remove", webhook_id, url=webhook.url)
     return webhook
 
 
@@ -81,6 +84,7 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
     secret = new_secret(work)
     encrypted = secrets.encrypt(work, webhooks.SECRETS, secret)
     webhooks.set_secret(work, webhook, encrypted, work.now + ROTATION_HOURS * HOUR)
+    audit.record(work, "webhook.rotate", webhook_id)
     return Added(require_webhook(work, webhook_id), secret)
 
 
@@ -95,6 +99,7 @@ def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Se
         found = [one for one in webhooks.list_webhooks(work) if one.active and wants(one, event)]
     for webhook in found:
         _put_back(work, event.sequence, webhook.id)
+    audit.record(work, "webhook.replay", event_id, webhooks=len(found))
     return found
 
 
@@ -110,12 +115,14 @@ def replay_failed(work: Work, webhook_id: str | None = None, since: int = 0) -> 
             if (delivery.last_attempt_at or 0) >= since:
                 _put_back(work, delivery.sequence, webhook.id)
                 count += 1
+    audit.record(work, "webhook.replay", "failed", deliveries=count)
     return count
 
 
 def make_test(work: Work, webhook_id: str) -> EventRecord:
     """The event of a test of a webhook, which nothing else sends. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
+    audit.record(work, "webhook.test", webhook.id)
     work.emit(TEST, webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
     [event] = events.events_after(work, events.last_sequence(work) - 1, 1)
     return event

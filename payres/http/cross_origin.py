@@ -1,4 +1,5 @@
-"""Cross-origin requests: scripts of any web page or browser extension may use the API, never the consent pages.
+"""Cross-origin requests: scripts of any web page or browser extension may use the API, never the consent pages nor the
+operator's API.
 
 Clients authenticate by signatures and tokens that their scripts hold, not by cookies, so all origins are alike and
 credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from payres.endpoints import ENDPOINTS, Kind, first_segments
 
 METHODS: Final = tuple(dict.fromkeys(("GET", "HEAD", *(one.method for one in ENDPOINTS if one.kind is Kind.API))))
-PAGES: Final = tuple(f"/{segment}/" for segment in first_segments(Kind.PAGE))
+CLOSED: Final = tuple(f"/{segment}/" for segment in first_segments(Kind.PAGE, Kind.ADMIN))
 
 # Answers that caches share carry this one always: a copy made for a program must serve a script too.
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
@@ -35,7 +36,7 @@ PREFLIGHT: Final[Mapping[str, str]] = {
 
 
 class CrossOrigin:
-    """Answers preflights for every address but the consent pages', and opens the answers to other origins' scripts."""
+    """Answers preflights for every address but those, and opens the answers to other origins' scripts."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -50,7 +51,7 @@ class CrossOrigin:
 
 
 def _is_open(scope: Scope) -> bool:
-    return _has(scope, b"origin") and not scope["path"].startswith(PAGES)
+    return _has(scope, b"origin") and not scope["path"].startswith(CLOSED)
 
 
 def _has(scope: Scope, wanted: bytes) -> bool:

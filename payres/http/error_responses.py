@@ -61,7 +61,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         *("wrong_password", "signed_out"),
     ),
     "user_denied": ("owner_denied",),
-    "insufficient_access": ("action", "identifier", "csrf", "cross_site"),
+    "insufficient_access": ("action", "identifier", "csrf", "cross_site", "scope"),
     "limit_exceeded": ("debitAmount", "receiveAmount", "interval", "receiver"),
     "insufficient_funds": ("wallet", "liquidity", "fees", "peer"),
     "idempotency_key_reused": ("path", "body"),

@@ -6,9 +6,11 @@ That money is the liquidity, which pays receivers in other assets, and the colle
 from payres import ledger
 from payres.amounts import Fee, parse_rate
 from payres.errors import InvalidRequest, NotFound
-from payres.operator import movements
+from payres.operator import audit, movements
+from payres.operator.movements import Place
 from payres.store import assets
-from payres.store.assets import AssetRecord
+from payres.store.assets import AssetRecord, RateRecord
+from payres.store.movements import MovementRecord
 from payres.store.work import Work
 
 MAX_CODE_LENGTH = 32
@@ -54,10 +56,11 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     assets.set_fee(work, asset.id, fee.fixed, fee.basis_points)
+    audit.record(work, "fee.set", asset_name(asset), fixed=fixed, basisPoints=basis_points)
     return assets.asset_by_id(work, asset.id)
 
 
-def set_rate(work: Work, base: str, counter: str, rate: str) -> None:
+def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
     """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set on its own.
 
     It holds for quotes made from now on, before any rate of the rates service. Raises InvalidRequest.
@@ -71,33 +74,38 @@ def set_rate(work: Work, base: str, counter: str, rate: str) -> None:
     except ValueError as error:
         raise InvalidRequest(f"{rate!r} cannot be a rate: {error}", field="rate") from error
     assets.set_rate(work, base, counter, rate, work.now)
+    audit.record(work, "rate.set", f"{base} {counter}", rate=rate)
+    return RateRecord(base, counter, rate, work.now)
 
 
 def remove_rate(work: Work, base: str, counter: str) -> None:
     """Removes a rate; what the rates service says counts again. Raises NotFound."""
     if not assets.remove_rate(work, base, counter):
         raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
+    audit.record(work, "rate.remove", f"{base} {counter}")
 
 
-def deposit_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
-    """Moves "100.00", say, from outside into the asset's liquidity. Raises InvalidRequest, InvalidAmount."""
-    asset = open_asset(work, code, scale)
-    account_id = ledger.operator_account(work, asset.id, "liquidity")
-    movements.pay_in(work, account_id, asset, text)
-    ledger.watch(work, account_id)
-    return asset
+def deposit_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
+    """Moves "100.00", say, from outside into the asset's liquidity.
+
+    Raises InvalidRequest, InvalidAmount, WrongState for a reference that another movement has.
+    """
+    return movements.pay_in(work, _place(work, open_asset(work, code, scale), "liquidity"), text, reference)
 
 
-def withdraw_liquidity(work: Work, code: str, scale: int, text: str) -> AssetRecord:
-    """Takes liquidity out again. Raises NotFound, InvalidAmount, InsufficientFunds."""
-    asset = _withdraw(work, code, scale, text, "liquidity", f"The liquidity in {code} with scale {scale}")
-    ledger.watch(work, ledger.operator_account(work, asset.id, "liquidity"))
-    return asset
+def withdraw_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
+    """Takes liquidity out again. Raises NotFound, InsufficientFunds, and what `deposit_liquidity` raises."""
+    return movements.pay_out(work, _place(work, require_asset(work, code, scale), "liquidity"), text, reference)
 
 
-def withdraw_fees(work: Work, code: str, scale: int, text: str) -> AssetRecord:
-    """Takes collected fees out. Raises NotFound, InvalidAmount, InsufficientFunds."""
-    return _withdraw(work, code, scale, text, "fees", f"The fees account in {code} with scale {scale}")
+def withdraw_fees(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
+    """Takes collected fees out. Raises what `withdraw_liquidity` raises."""
+    return movements.pay_out(work, _place(work, require_asset(work, code, scale), "fees"), text, reference)
+
+
+def asset_name(asset: AssetRecord) -> str:
+    """The asset as the audit log names it, such as `USD 2`."""
+    return f"{asset.code} {asset.scale}"
 
 
 def _check_code(work: Work, code: str) -> None:
@@ -117,7 +125,7 @@ def _check_code(work: Work, code: str) -> None:
         raise InvalidRequest(f"Asset codes are written in upper case: give {code.upper()}, not {code}", field="asset")
 
 
-def _withdraw(work: Work, code: str, scale: int, text: str, kind: str, holder: str) -> AssetRecord:
-    asset = require_asset(work, code, scale)
-    movements.pay_out(work, ledger.operator_account(work, asset.id, kind), asset, text, holder, kind)
-    return asset
+def _place(work: Work, asset: AssetRecord, kind: str) -> Place:
+    what = {"liquidity": "The liquidity", "fees": "The fees account"}[kind]
+    holder = f"{what} in {asset.code} with scale {asset.scale}"
+    return Place(ledger.operator_account(work, asset.id, kind), asset, kind, asset_name(asset), holder)

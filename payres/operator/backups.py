@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from payres.clock import SECOND
+from payres.operator import audit
 from payres.operator.invariants import check_ledger, first_broken
 from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, rename, side_file
 from payres.store.database_file import check_not_linked, server_lock
@@ -20,6 +21,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
+from payres.store.work import Work
 
 PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
 
@@ -60,6 +62,11 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
         _require_free(database, target, overwrite)  # again, after what may have been minutes
         rename(partial, target)
         return Backup(target, version, target.stat().st_size)
+
+
+def record_backup(work: Work, made: Backup) -> None:
+    """Writes a backup into the audit log, after it was made: it is of what was there before."""
+    audit.record(work, "database.backup", str(made.path))
 
 
 def restore_backup(source: Path, database: Path, now: int) -> Restored:

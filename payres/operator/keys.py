@@ -3,6 +3,7 @@
 import msgspec
 
 from payres.errors import NotFound, WrongState
+from payres.operator import audit
 from payres.operator.wallets import check_name, require_wallet
 from payres.signatures.jwk import JWK
 from payres.store import wallets
@@ -22,6 +23,7 @@ def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyReco
     found = _find_key(work, wallet, jwk.kid)
     if found is None:
         wallets.insert_key(work, wallet.id, jwk.kid, jwk.x, name, work.now)
+        audit.record(work, "key.add", wallet.path, kid=jwk.kid, name=name)
         return KeyRecord(jwk.kid, jwk.x, work.now, None, name)
     if found.x != jwk.x:
         raise WrongState(
@@ -31,6 +33,7 @@ def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyReco
     if name is None:
         return found
     wallets.set_key_name(work, wallet.id, jwk.kid, name)
+    audit.record(work, "key.rename", wallet.path, kid=jwk.kid, name=name)
     return msgspec.structs.replace(found, name=name)
 
 
@@ -41,6 +44,7 @@ def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
     if key is None:
         raise NotFound(f"The wallet {wallet.path} has no valid key {kid}; `payres key list {wallet.path}` shows all")
     wallets.revoke_key(work, wallet.id, kid, work.now)
+    audit.record(work, "key.revoke", wallet.path, kid=kid)
     return msgspec.structs.replace(key, revoked_at=work.now)
 
 

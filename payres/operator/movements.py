@@ -1,44 +1,74 @@
 """Money that enters and leaves: movements between the external account, the world outside, and an account here.
 
-Everything that the operator types as an amount is read here, so that each command says the same of it.
+Everything that the operator types as an amount is read here, so that each command says the same of it. A movement may
+have a reference, the operator's own name for it: under one reference an account has one movement, however often it is
+asked for.
 """
 
-from payres import ledger
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from payres import ledger, representations
 from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
-from payres.errors import InsufficientFunds, InvalidAmount
+from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
+from payres.event_types import WalletEvent
+from payres.operator import audit
+from payres.store import accounts, movements
 from payres.store.assets import AssetRecord
+from payres.store.movements import MovementRecord
 from payres.store.work import Work
 
+MAX_REFERENCE_LENGTH: Final = 100
+ACTIONS: Final = {"deposit": "deposit", "withdrawal": "withdraw"}
+EVENTS: Final = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
 
-def pay_in(work: Work, account_id: int, asset: AssetRecord, text: str) -> int:
-    """Moves an amount such as "100.00" from outside to the account; returns it in the minor unit.
 
-    Raises InvalidAmount.
+class Place(msgspec.Struct, frozen=True):
+    """An account that money moves into or out of. `name` is what the audit log has for it, `holder` what a sentence."""
+
+    account_id: int
+    asset: AssetRecord
+    kind: str
+    name: str
+    holder: str
+
+
+def pay_in(work: Work, place: Place, text: str, reference: str | None = None) -> MovementRecord:
+    """Moves an amount such as "100.00" from outside to the account.
+
+    Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has.
     """
-    amount = require_amount(text, asset)
-    external = ledger.operator_account(work, asset.id, "external")
-    ledger.transfer(work, external, account_id, amount, "deposit")
-    return amount
+    amount = require_amount(text, place.asset)
+    found = _find(work, place, "deposit", amount, reference)
+    if found is not None:
+        return found
+    external = ledger.operator_account(work, place.asset.id, "external")
+    transfer_id = ledger.transfer(work, external, place.account_id, amount, "deposit")
+    return _record(work, place, transfer_id, "deposit", amount, reference)
 
 
-def pay_out(work: Work, account_id: int, asset: AssetRecord, text: str, holder: str, reason: str) -> int:
-    """Moves an amount such as "100.00" from the account to outside; returns it in the minor unit.
+def pay_out(work: Work, place: Place, text: str, reference: str | None = None) -> MovementRecord:
+    """Moves an amount such as "100.00" from the account to outside.
 
-    `holder` names the account in the sentence, `reason` is the stable word for it. Raises InvalidAmount,
-    InsufficientFunds.
+    Raises InsufficientFunds, whose reason is the kind of the place, and what `pay_in` raises.
     """
-    amount = require_amount(text, asset)
+    amount, asset = require_amount(text, place.asset), place.asset
+    found = _find(work, place, "withdrawal", amount, reference)
+    if found is not None:
+        return found
     external = ledger.operator_account(work, asset.id, "external")
     try:
-        ledger.transfer(work, account_id, external, amount, "withdrawal")
+        transfer_id = ledger.transfer(work, place.account_id, external, amount, "withdrawal")
     except ledger.NotEnough as lack:
-        free = format_decimal(lack.free, asset.asset)
+        free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
-            f"{holder} has {free} {asset.code} free, less than {format_decimal(amount, asset.asset)} {asset.code}",
-            reason=reason,
+            f"{place.holder} has {free} {asset.code} free, less than {needed} {asset.code}",
+            reason=place.kind,
             free=free,
         ) from lack
-    return amount
+    return _record(work, place, transfer_id, "withdrawal", amount, reference)
 
 
 def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
@@ -51,3 +81,50 @@ def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
         low, high = (f"{format_decimal(bound, asset.asset)} {asset.code}" for bound in (least, MAX_LEDGER))
         raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
     return amount
+
+
+def check_reference(reference: str) -> None:
+    """Raises InvalidRequest for what is no reference."""
+    if not 1 <= len(reference) <= MAX_REFERENCE_LENGTH or not reference.isprintable():
+        sentence = f"A reference has 1 to {MAX_REFERENCE_LENGTH} printable characters"
+        raise InvalidRequest(sentence, field="reference")
+
+
+def _find(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> MovementRecord | None:
+    """This very movement, if it was made before."""
+    if reference is None:
+        return None
+    check_reference(reference)
+    found = movements.find_movement(work, place.account_id, reference)
+    if found is not None and (found.kind, found.amount) != (kind, amount):
+        was = f"{format_decimal(found.amount, place.asset.asset)} {place.asset.code}"
+        raise WrongState(
+            f"The reference {reference!r} is that of a {found.kind} of {was}; give each movement one of its own",
+            reference=reference,
+        )
+    return found
+
+
+def _record(
+    work: Work, place: Place, transfer_id: int, kind: str, amount: int, reference: str | None
+) -> MovementRecord:
+    movement_id = work.new_id()
+    movements.insert_movement(work, movement_id, place.account_id, transfer_id, reference, work.now)
+    shown = f"{format_decimal(amount, place.asset.asset)} {place.asset.code}"
+    audit.record(work, f"{place.kind}.{ACTIONS[kind]}", place.name, amount=shown, reference=reference)
+    if place.kind == "wallet":
+        _emit(work, place, kind, amount, reference)
+    elif place.kind == "liquidity":
+        ledger.watch(work, place.account_id)
+    return MovementRecord(movement_id, place.account_id, transfer_id, reference, work.now, kind, amount)
+
+
+def _emit(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> None:
+    balance, asset = accounts.account_by_id(work, place.account_id).balance, place.asset.asset
+    data = WalletEvent(
+        wallet_address=work.urls.wallet(place.name),
+        amount=representations.amount(amount, asset),
+        balance=representations.amount(balance, asset),
+        reference=UNSET if reference is None else reference,
+    )
+    work.emit(EVENTS[kind], None, data)

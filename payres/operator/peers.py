@@ -12,10 +12,12 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
 from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.identifiers import hash_secret
-from payres.operator import movements
+from payres.operator import audit, movements
 from payres.operator.assets import open_asset
+from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
 from payres.store import assets, packets, peers, secrets
+from payres.store.movements import MovementRecord
 from payres.store.peers import PeerRecord, PeerRow
 from payres.store.work import Work
 from payres.urls import is_http_url
@@ -93,6 +95,16 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     peer_id = peers.insert_peer(work, row)
     for prefix in (new.ilp_address, *new.routes):
         peers.add_route(work, peer_id, prefix)
+    agreed = {
+        "ilpAddress": new.ilp_address,
+        "assetCode": new.asset_code,
+        "assetScale": new.asset_scale,
+        "url": new.url,
+        "maxPacket": new.max_packet,
+        "creditLimit": format_decimal(new.credit_limit, asset.asset),
+        "routes": new.routes or None,
+    }
+    audit.record(work, "peer.add", new.name, **agreed)
     return require_peer(work, new.name)
 
 
@@ -125,6 +137,17 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     if change.credit_limit is not None:
         _set_credit_limit(work, peer, change.credit_limit)
     _change_routes(work, peer, change)
+    limit = None if change.credit_limit is None else format_decimal(change.credit_limit, peer.asset)
+    changed = {
+        "url": change.url,
+        "tokens": [token for token in ("outgoing", "incoming") if getattr(change, f"{token}_token") is not None]
+        or None,
+        "maxPacket": change.max_packet,
+        "creditLimit": limit,
+        "addRoutes": change.add_routes or None,
+        "removeRoutes": change.remove_routes or None,
+    }
+    audit.record(work, "peer.change", name, **changed)
     return require_peer(work, name)
 
 
@@ -152,28 +175,24 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
         who = describe_balance(peer)
         raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
     peers.remove_peer(work, peer.id, work.now)
+    audit.record(work, "peer.remove", name)
     return peer
 
 
-def deposit(work: Work, name: str, text: str) -> PeerRecord:
+def deposit(work: Work, name: str, text: str, reference: str | None = None) -> MovementRecord:
     """Records an amount such as "100.00" that the peer paid us outside of payres: it owes us less, or we owe it more.
 
-    Raises NotFound, InvalidAmount.
+    Raises NotFound, InvalidAmount, WrongState for a reference that another movement has.
     """
-    peer = require_peer(work, name)
-    movements.pay_in(work, peer.account_id, assets.asset_by_id(work, peer.asset_id), text)
-    return require_peer(work, name)
+    return movements.pay_in(work, _place(work, name), text, reference)
 
 
-def withdraw(work: Work, name: str, text: str) -> PeerRecord:
+def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> MovementRecord:
     """Records an amount such as "100.00" that we paid the peer outside of payres: we owe it less, or it owes us more.
 
-    Raises NotFound, InvalidAmount, InsufficientFunds past the peer's credit limit.
+    Raises InsufficientFunds past the peer's credit limit, and what `deposit` raises.
     """
-    peer = require_peer(work, name)
-    holder = f"The account of the peer {name}, its credit limit included,"
-    movements.pay_out(work, peer.account_id, assets.asset_by_id(work, peer.asset_id), text, holder, "peer")
-    return require_peer(work, name)
+    return movements.pay_out(work, _place(work, name), text, reference)
 
 
 def describe_balance(peer: PeerRecord) -> str:
@@ -182,6 +201,12 @@ def describe_balance(peer: PeerRecord) -> str:
     if peer.balance > 0:
         return f"we owe the peer {amount}"
     return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
+
+
+def _place(work: Work, name: str) -> Place:
+    peer = require_peer(work, name)
+    holder = f"The account of the peer {name}, its credit limit included,"
+    return Place(peer.account_id, assets.asset_by_id(work, peer.asset_id), "peer", name, holder)
 
 
 def _check_name(work: Work, name: str) -> None:

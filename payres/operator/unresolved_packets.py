@@ -11,6 +11,7 @@ import msgspec
 from payres import ledger
 from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, NotFound, WrongState
+from payres.operator import audit
 from payres.operator.peers import require_peer
 from payres.payments.settlement import payment_of, release_unresolved
 from payres.store import accounts, assets, packets, peers, wallets
@@ -59,6 +60,8 @@ def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
     else:
         release_unresolved(work, packet)
     packets.resolve_packet(work, packet.id, "fulfilled" if delivered else "rejected")
+    outcome = "delivered" if delivered else "returned"
+    audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
     return unresolved
 
 

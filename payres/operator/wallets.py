@@ -1,12 +1,13 @@
 """Wallet addresses as the operator sets them up: opening, money in and out, password, closing."""
 
-from payres import ledger, representations
+from payres import ledger
 from payres.errors import InvalidRequest, NotFound, WrongState
-from payres.event_types import WalletEvent
 from payres.grants.passwords import hash_password
-from payres.operator import movements
+from payres.operator import audit, movements
 from payres.operator.assets import open_asset
-from payres.store import accounts, assets, sessions, wallets
+from payres.operator.movements import Place
+from payres.store import assets, sessions, wallets
+from payres.store.movements import MovementRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.urls import new_wallet_path, require_wallet_path
@@ -35,6 +36,7 @@ def create_wallet(
     account_id = ledger.open_account(work, "wallet", asset.id)
     password_hash = None if password is None else hash_password(password)
     wallets.insert_wallet(work, clean, public_name, asset.id, account_id, password_hash, work.now)
+    audit.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
     return require_wallet(work, clean)
 
 
@@ -47,29 +49,23 @@ def require_wallet(work: Work, path: str) -> WalletRecord:
     return wallet
 
 
-def deposit(work: Work, path: str, text: str) -> WalletRecord:
+def deposit(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:
     """Moves an amount such as "100.00" from outside into the wallet.
 
-    Raises NotFound, InvalidAmount, WrongState when the wallet is inactive.
+    Raises NotFound, InvalidAmount, WrongState when the wallet is inactive or another movement has the reference.
     """
     wallet = require_wallet(work, path)
     if not wallet.active:
         raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    amount = movements.pay_in(work, wallet.account_id, assets.asset_by_id(work, wallet.asset_id), text)
-    _emit(work, "deposited", wallet, amount)
-    return wallet
+    return movements.pay_in(work, _place(work, wallet), text, reference)
 
 
-def withdraw(work: Work, path: str, text: str) -> WalletRecord:
+def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:
     """Moves an amount such as "100.00" out of the wallet; an inactive one can still be emptied.
 
-    Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance.
+    Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance, WrongState as `deposit` does.
     """
-    wallet = require_wallet(work, path)
-    asset = assets.asset_by_id(work, wallet.asset_id)
-    amount = movements.pay_out(work, wallet.account_id, asset, text, f"The wallet {wallet.path}", "wallet")
-    _emit(work, "withdrawn", wallet, amount)
-    return wallet
+    return movements.pay_out(work, _place(work, require_wallet(work, path)), text, reference)
 
 
 def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
@@ -78,36 +74,41 @@ def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
     if public_name is not None:
         check_name(public_name, "public")
     wallets.set_public_name(work, wallet.id, public_name)
+    audit.record(work, "wallet.rename", wallet.path, publicName=public_name)
     return require_wallet(work, path)
 
 
 def deactivate(work: Work, path: str) -> WalletRecord:
     """Takes the wallet address off the net; money and history stay. Raises NotFound."""
-    return _change_state(work, path, "inactive")
+    return _change_state(work, path, "inactive", "wallet.deactivate")
 
 
 def activate(work: Work, path: str) -> WalletRecord:
     """Puts a deactivated wallet address back. Raises NotFound."""
-    return _change_state(work, path, "active")
+    return _change_state(work, path, "active", "wallet.activate")
 
 
-def set_password(work: Work, path: str, password: str, forget_browsers: bool = False) -> WalletRecord:
-    """Gives the owner a new password and ends every browser session that the old one opened.
+def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
+    """Gives the owner a new password (see hash_password) and ends every browser session that the old one opened.
 
     Wrong passwords so far count no more. Browsers stay known unless `forget_browsers`, for when somebody else had the
-    password. Raises NotFound, InvalidRequest.
+    password. Raises NotFound.
     """
     wallet = require_wallet(work, path)
-    wallets.set_password_hash(work, wallet.id, hash_password(password))
+    wallets.set_password_hash(work, wallet.id, password_hash)
     sessions.delete_sessions_of_wallet(work, wallet.id)
     if forget_browsers:
         sessions.delete_browsers_of_wallet(work, wallet.id)
-    return unlock(work, path)
+    wallets.set_unlocked_at(work, wallet.id, work.now)
+    audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
+    return require_wallet(work, path)
 
 
 def unlock(work: Work, path: str) -> WalletRecord:
     """Clears the counts of wrong passwords, so that the owner can sign in at once. Raises NotFound."""
-    wallets.set_unlocked_at(work, require_wallet(work, path).id, work.now)
+    wallet = require_wallet(work, path)
+    wallets.set_unlocked_at(work, wallet.id, work.now)
+    audit.record(work, "wallet.unlock", wallet.path)
     return require_wallet(work, path)
 
 
@@ -117,14 +118,13 @@ def check_name(name: str, kind: str) -> None:
         raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
 
 
-def _emit(work: Work, kind: str, wallet: WalletRecord, amount: int) -> None:
-    balance = accounts.account_by_id(work, wallet.account_id).balance
-    moved, left = (representations.amount(value, wallet.asset) for value in (amount, balance))
-    data = WalletEvent(wallet_address=work.urls.wallet(wallet.path), amount=moved, balance=left)
-    work.emit(f"wallet.{kind}", None, data)
+def _place(work: Work, wallet: WalletRecord) -> Place:
+    asset = assets.asset_by_id(work, wallet.asset_id)
+    return Place(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
 
 
-def _change_state(work: Work, path: str, state: str) -> WalletRecord:
+def _change_state(work: Work, path: str, state: str, action: str) -> WalletRecord:
     wallet = require_wallet(work, path)
     wallets.set_state(work, wallet.id, state)
+    audit.record(work, action, wallet.path)
     return require_wallet(work, path)

@@ -23,14 +23,15 @@ class KeyedRequest(msgspec.Struct, frozen=True):
     """A request to create something: who asks, under which key, at which path, and the body as it was sent.
 
     `wallet_address` is what the grant says in place of a body without one: the same body under another grant may mean
-    another wallet, and is another request.
+    another wallet, and is another request. With `api_key_id`, a program of the operator asks, and no client.
     """
 
-    client_id: int
+    client_id: int | None
     key: str
     path: str
     body: bytes
     wallet_address: str | None = None
+    api_key_id: str | None = None
 
     def digest(self) -> bytes:
         """What tells the request from others at the same path."""
@@ -39,7 +40,7 @@ class KeyedRequest(msgspec.Struct, frozen=True):
 
 def find_response(work: Work, request: KeyedRequest) -> bytes | None:
     """The body that answered this very request before, if it created something. Raises KeyReused for another one."""
-    cached = idempotency.find_response(work, request.client_id, request.key)
+    cached = idempotency.find_response(work, request.client_id, request.api_key_id, request.key)
     if cached is None or work.now >= cached.created_at + RETENTION:
         return None
     if cached.path != request.path:
@@ -57,5 +58,6 @@ def find_response(work: Work, request: KeyedRequest) -> bytes | None:
 def cache_response(work: Work, request: KeyedRequest, response: bytes) -> None:
     """Stores the body that answers what was created in this unit, and purges some that are too old."""
     idempotency.delete_responses_until(work, work.now - RETENTION, PURGED_AT_ONCE)
-    cached = CachedResponse(request.client_id, request.key, request.path, request.digest(), response, work.now)
+    owner = request.client_id, request.api_key_id
+    cached = CachedResponse(*owner, request.key, request.path, request.digest(), response, work.now)
     idempotency.store_response(work, cached)

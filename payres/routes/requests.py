@@ -18,6 +18,7 @@ from payres.routes.context import context_of
 from payres.signatures.base import Message
 from payres.store.pages import PageQuery
 
+MAX_NUMBER_LENGTH: Final = 18  # of a cursor that is a number
 BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)
 
 
@@ -104,14 +105,16 @@ def wallet_address_of(request: Request) -> str:
     return values[0]
 
 
-def page_query(request: Request) -> PageQuery:
-    """The page asked for. Raises InvalidRequest for what contradicts itself or cannot be read, and for a long query."""
+def page_query(request: Request, *, numbers: bool = False) -> PageQuery:
+    """The page asked for; `numbers` are cursors of some lists. Raises InvalidRequest for what contradicts itself or
+    cannot be read, and for a long query.
+    """
     parameters = _parameters(request)
     for name in ("first", "last", "cursor"):
         if len(parameters.getlist(name)) > 1:
             raise InvalidRequest(f"Give {name} once", field=name)
     first, last = _count(parameters, "first"), _count(parameters, "last")
-    cursor = _cursor(parameters.get("cursor"))
+    cursor = _cursor(parameters.get("cursor"), numbers=numbers)
     if first and last:
         raise InvalidRequest("first and last exclude each other", field="last")
     if last and cursor is None:
@@ -119,6 +122,18 @@ def page_query(request: Request) -> PageQuery:
     if last:
         return PageQuery(last, cursor, "newer")
     return PageQuery(first or DEFAULT_PAGE, cursor, "older")
+
+
+def other_parameters(request: Request, known: Sequence[str]) -> dict[str, str]:
+    """The parameters of the query but for these. Raises InvalidRequest for a repeated one, and a long query."""
+    parameters = _parameters(request)
+    found: dict[str, str] = {}
+    for name, value in parameters.multi_items():
+        if name in found:
+            raise InvalidRequest(f"Give {name} once", field=name)
+        if name not in known:
+            found[name] = value
+    return found
 
 
 def _too_large(limit: int, headers: Mapping[str, str] | None = None) -> ErrorResponse:
@@ -154,9 +169,11 @@ def _count(parameters: QueryParams, name: str) -> int | None:
     return int(text)
 
 
-def _cursor(text: str | None) -> str | None:
+def _cursor(text: str | None, *, numbers: bool) -> str | None:
     if text is None:
         return None
+    if numbers and text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_LENGTH:
+        return text
     try:
         parsed = str(uuid.UUID(text))
     except ValueError:

@@ -1,9 +1,10 @@
 """Routing: which function a request goes to, by the table of endpoints, and what becomes of what that raises."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Final
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,12 +13,14 @@ from starlette.types import Receive, Scope, Send
 from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_pattern
 from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
+from payres.http.admin_hosts import AdminHosts
 from payres.http.error_responses import ErrorResponse
 from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
 
+ADMIN: Final = "/admin/"
 # A path that a wallet can have, so that a wrong method on a path of the API is a 405 and not an unknown wallet.
 WALLET: Final = rf"(?!(?:{'|'.join(map(re.escape, sorted(RESERVED_SEGMENTS)))})(?:/|$)).+|{re.escape(ROOT_WALLET_PATH)}"
 
@@ -27,14 +30,14 @@ class Route:
     method: a page explains the error to a person, and a path without a wallet is 404 for all methods.
     """
 
-    def __init__(self, path: str, endpoints: Sequence[Endpoint]) -> None:
+    def __init__(self, path: str, kind: Kind, handlers: Mapping[str, Handler], streams: Sequence[str] = ()) -> None:
         self.path = path
         self.pattern = path_pattern(path, WALLET)
-        self.handlers = {one.method: _handler(one) for one in endpoints}
+        self.handlers = dict(handlers)
         if "GET" in self.handlers:
             self.handlers["HEAD"] = self.handlers["GET"]
-        kind = endpoints[0].kind
-        self.is_json = kind is Kind.API
+        self.streams = streams
+        self.is_json = kind in {Kind.API, Kind.ADMIN}
         self._takes_all = kind in {Kind.PAGE, Kind.WALLET}
         self._allowed = {"Allow": ", ".join(sorted({"OPTIONS", *self.handlers}))}  # RFC 9110 section 10.2.1
 
@@ -52,13 +55,18 @@ class Route:
 class Router:
     """The application behind the middleware: one pass from the path to the answer.
 
-    Starlette's own layers, of which each would be a coroutine around every request, are left out.
+    Starlette's own layers, of which each would be a coroutine around every request, are left out. `admin` are the
+    routes of the operator's API, which is there only for who is let in by `admin_hosts`.
     """
+
+    def __init__(self, admin: Sequence[Route], admin_hosts: AdminHosts) -> None:
+        self._admin = admin
+        self._admin_hosts = admin_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         try:
-            response = await _answer(scope, request)
+            response = await self._answer(scope, request)
         except DomainError as error:
             response = render_error(request, error)
         except Exception as fault:
@@ -66,10 +74,42 @@ class Router:
             raise  # uvicorn ends the connection
         await response(scope, receive, send)
 
+    def _answer(self, scope: Scope, request: Request) -> Awaitable[Response]:
+        """Raises NotFound at an address of no route, 405, and 406 for what accepts no JSON where that is the answer."""
+        path: str = scope["path"]
+        route = self._admin_route(scope) if path.startswith(ADMIN) else _route(scope, path)
+        handler = route.handler(scope["method"])
+        if route.is_json:
+            check_accept(scope["headers"], route.streams)
+        return handler(request)
 
-def _answer(scope: Scope, request: Request) -> Awaitable[Response]:
-    """Raises NotFound at an address that is no route's, 405, and 406 for what accepts no JSON where the answer is."""
-    path: str = scope["path"]
+    def _admin_route(self, scope: Scope) -> Route:
+        """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
+        if not self._admin_hosts.let_in(scope):
+            raise _nothing()
+        path = scope["raw_path"].decode("latin-1")
+        route = _match(self._admin, path.removesuffix("/"), scope)
+        scope["path_params"] = {name: unquote(text) for name, text in scope["path_params"].items()}
+        return route
+
+
+def build_routes(endpoints: Iterable[Endpoint], handler: Callable[[Endpoint], Handler]) -> list[Route]:
+    """A route for each path of the endpoints, in their order."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for one in endpoints:
+        by_path.setdefault(one.path, {})[one.method] = one
+    return [
+        Route(
+            path,
+            next(iter(found.values())).kind,
+            {method: handler(one) for method, one in found.items()},
+            [one.streams for one in found.values() if one.streams],
+        )
+        for path, found in by_path.items()
+    ]
+
+
+def _route(scope: Scope, path: str) -> Route:
     if b"%" in scope["raw_path"] and b"%2F" in scope["raw_path"].upper():
         raise NotFound("There is nothing at this address: an escaped slash is not a slash (RFC 3986 section 2.2)")
     # One trailing slash is accepted on every path; the signature check sees the path as it was sent.
@@ -77,22 +117,22 @@ def _answer(scope: Scope, request: Request) -> Awaitable[Response]:
         path = scope["path"] = path[:-1]
     route = LITERAL.get(path)
     if route is None:
-        route = _match(path, scope)
-    else:
-        scope["path_params"] = {}
-    handler = route.handler(scope["method"])
-    if route.is_json:
-        check_accept(scope["headers"])
-    return handler(request)
+        return _match(PATTERNS, path, scope)
+    scope["path_params"] = {}
+    return route
 
 
-def _match(path: str, scope: Scope) -> Route:
-    for route in PATTERNS:
+def _match(routes: Sequence[Route], path: str, scope: Scope) -> Route:
+    for route in routes:
         found = route.pattern.match(path)
         if found is not None:
             scope["path_params"] = found.groupdict()
             return route
-    raise NotFound("There is nothing at this address")
+    raise _nothing()
+
+
+def _nothing() -> NotFound:
+    return NotFound("There is nothing at this address")
 
 
 def _handler(endpoint: Endpoint) -> Handler:
@@ -101,13 +141,6 @@ def _handler(endpoint: Endpoint) -> Handler:
     return handler
 
 
-def _routes() -> Iterable[Route]:
-    by_path: dict[str, list[Endpoint]] = {}
-    for endpoint in ENDPOINTS:
-        by_path.setdefault(endpoint.path, []).append(endpoint)
-    return [Route(path, endpoints) for path, endpoints in by_path.items()]
-
-
-ROUTES: Final = _routes()
+ROUTES: Final = build_routes((one for one in ENDPOINTS if one.kind is not Kind.ADMIN), _handler)
 LITERAL: Final = {route.path: route for route in ROUTES if "{" not in route.path}
 PATTERNS: Final = [route for route in ROUTES if "{" in route.path]

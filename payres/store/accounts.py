@@ -84,6 +84,7 @@ def insert_transfer(
     incoming_payment_id: str | None,
     now: int,
     packet_id: str | None = None,
+    refund_id: str | None = None,
 ) -> int:
     return insert_row(
         tx,
@@ -96,6 +97,7 @@ def insert_transfer(
         outgoing_payment_id=outgoing_payment_id,
         incoming_payment_id=incoming_payment_id,
         packet_id=packet_id,
+        refund_id=refund_id,
         created_at=now,
     )
 

@@ -8,6 +8,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.limits import APPROVAL_SECONDS
+from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -82,18 +83,17 @@ def find_grant(tx: Transaction, grant_id: str) -> GrantRecord | None:
     return GRANTS.find(tx, "WHERE id = ?", grant_id)
 
 
-def list_grants(tx: Transaction, state: str | None, limit: int, now: int) -> Sequence[GrantRecord]:
-    """Newest first; in one state, or in all.
+def page_of_grants(
+    tx: Transaction, state: str | None, query: PageQuery, now: int
+) -> tuple[Sequence[GrantRecord], PageBounds]:
+    """A page, newest first; in one state, or in all.
 
     `expired` are those that nobody has decided on in time, `lapsed` those that were approved and not continued in time.
     """
-    if state is None:
-        return GRANTS.list(tx, "ORDER BY id DESC LIMIT ?", limit)
     if state not in IN_TIME:
-        return GRANTS.list(tx, "WHERE state = ? ORDER BY id DESC LIMIT ?", state, limit)
+        return select_page(tx, GRANTS, query, {} if state is None else {"state = ?": state})
     stored, in_time, age = IN_TIME[state]
-    where = f"WHERE g.state = '{stored}' AND i.{in_time} ? ORDER BY g.id DESC LIMIT ?"
-    return WITH_INTERACTION.list(tx, where, now - age, limit)
+    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age}, key="g.id")
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:

@@ -7,9 +7,13 @@ from payres.store.work import Transaction
 
 
 class CachedResponse(msgspec.Struct, frozen=True):
-    """A row of `idempotency_key`: a request that created something, the SHA-256 of it, and the body of its response."""
+    """A row of `idempotency_key`: a request that created something, the SHA-256 of it, and the body of its response.
 
-    client_id: int
+    It is a client's, or of a program with an API key of the operator; the other of the two is None.
+    """
+
+    client_id: int | None
+    api_key_id: str | None
     key: str
     path: str
     body_hash: bytes
@@ -20,12 +24,14 @@ class CachedResponse(msgspec.Struct, frozen=True):
 RESPONSES = Table(CachedResponse, "idempotency_key")
 
 
-def find_response(tx: Transaction, client_id: int, key: str) -> CachedResponse | None:
-    return RESPONSES.find(tx, "WHERE client_id = ? AND key = ?", client_id, key)
+def find_response(tx: Transaction, client_id: int | None, api_key_id: str | None, key: str) -> CachedResponse | None:
+    if client_id is not None:
+        return RESPONSES.find(tx, "WHERE client_id = ? AND key = ?", client_id, key)
+    return RESPONSES.find(tx, "WHERE api_key_id = ? AND key = ?", api_key_id, key)
 
 
 def store_response(tx: Transaction, cached: CachedResponse) -> None:
-    """Stores a response under the client's key, in place of an older one."""
+    """Stores a response under its key, in place of an older one."""
     tx.execute(f"INSERT OR REPLACE {RESPONSES.into}", msgspec.structs.astuple(cached))
 
 

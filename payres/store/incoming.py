@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.pages import PageBounds, PageQuery, select_page
+from payres.store.pages import PageBounds, PageQuery, of_client, select_page
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -55,7 +55,7 @@ def page_of_incoming(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[IncomingRecord], PageBounds]:
     """A page, newest first; `pages.select_page` has the SQL."""
-    return select_page(tx, INCOMING, wallet_id, client_id, query)
+    return select_page(tx, INCOMING, query, of_client(wallet_id, client_id))
 
 
 def add_received(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import MAX_LEDGER
-from payres.store.pages import PageBounds, PageQuery, select_page
+from payres.store.pages import PageBounds, PageQuery, of_client, select_page
 from payres.store.rows import Table
 from payres.store.terms import TERMS
 from payres.store.work import Transaction
@@ -73,7 +73,7 @@ def page_of_outgoing(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[OutgoingRecord], PageBounds]:
     """A page, newest first; `pages.select_page` has the SQL."""
-    return select_page(tx, OUTGOING, wallet_id, client_id, query)
+    return select_page(tx, OUTGOING, query, of_client(wallet_id, client_id))
 
 
 def sending_local(tx: Transaction) -> Sequence[OutgoingRecord]:

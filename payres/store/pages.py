@@ -3,8 +3,8 @@
 A cursor is a position, the id of a resource; it keeps working when its own resource is not in the list.
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -27,30 +27,33 @@ class PageBounds(msgspec.Struct, frozen=True):
     has_newer: bool
 
 
-AFTER_ALL = "~"  # sorts after every UUID
+AFTER_ALL: Final = "~"  # sorts after every UUID and every number
 
 
 def select_page(
-    tx: Transaction, table: Table[R], wallet_id: int, client_id: int | None, query: PageQuery
+    tx: Transaction, table: Table[R], query: PageQuery, conditions: Mapping[str, Any], key: str = "id"
 ) -> tuple[Sequence[R], PageBounds]:
-    """A wallet's rows, newest first, with the id in the first column; one client's own when client_id is given."""
-    source = f"{table.source} WHERE wallet_address_id = :wallet" + (
-        " AND client_id = :client" if client_id is not None else ""
-    )
-    names = {"wallet": wallet_id, "client": client_id}
+    """Rows under these conditions, each SQL with one `?` and its value, newest first; `key` is the first column."""
+    source, values = f"{table.source} WHERE {''.join(f'{one} AND ' for one in conditions)}", [*conditions.values()]
     older = query.towards == "older" or query.cursor is None
     comparison, order = ("<", "DESC") if older else (">", "ASC")
     cursor = AFTER_ALL if query.cursor is None else query.cursor
     rows = tx.execute(
-        f"SELECT {table.columns} FROM {source} AND id {comparison} :cursor ORDER BY id {order} LIMIT :limit",
-        names | {"cursor": cursor, "limit": query.count + 1},
+        f"SELECT {table.columns} FROM {source}{key} {comparison} ? ORDER BY {key} {order} LIMIT ?",
+        [*values, cursor, query.count + 1],
     ).fetchall()
     page, more = rows[: query.count], len(rows) > query.count
     # Beyond the other edge: what comes before the page's first row, or from the cursor on when the page is empty.
     other = f"{'>' if older else '<'}{'' if page else '='}"
     beyond = tx.execute(
-        f"SELECT EXISTS (SELECT 1 FROM {source} AND id {other} :edge)", names | {"edge": page[0][0] if page else cursor}
+        f"SELECT EXISTS (SELECT 1 FROM {source}{key} {other} ?)", [*values, page[0][0] if page else cursor]
     ).fetchone()[0]
     records = [table.record(row) for row in (page if older else page[::-1])]
     has_older, has_newer = (more, bool(beyond)) if older else (bool(beyond), more)
     return records, PageBounds(has_older, has_newer)
+
+
+def of_client(wallet_id: int, client_id: int | None) -> dict[str, int]:
+    """The conditions of a wallet's rows: of one client's own when client_id is given."""
+    conditions = {"wallet_address_id = ?": wallet_id}
+    return conditions if client_id is None else conditions | {"client_id = ?": client_id}

@@ -6,6 +6,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.errors import InvalidRequest
+from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction, Work
 
@@ -77,6 +78,11 @@ def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
     return WALLETS.list(tx, "ORDER BY w.path")
+
+
+def page_of_wallets(tx: Transaction, query: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
+    """A page, newest first."""
+    return select_page(tx, WALLETS, query, {}, key="w.id")
 
 
 def count_wallets(tx: Transaction) -> int:

@@ -33,27 +33,31 @@ class Transaction(Protocol):
 
 
 class World(msgspec.Struct, frozen=True):
-    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs."""
+    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs, who acts."""
 
     settings: Settings
     urls: Urls
     clock: Clock
     identifiers: Identifiers
+    actor: str = "server"
 
 
-def world(settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None) -> World:
+def world(
+    settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None, actor: str = "server"
+) -> World:
     """The world of these settings; time and ids are the machine's unless others are handed in."""
-    return World(settings, Urls(settings.base_url), clock or SystemClock(), identifiers or SystemIdentifiers())
+    return World(settings, Urls(settings.base_url), clock or SystemClock(), identifiers or SystemIdentifiers(), actor)
 
 
 class Work:
     """One open transaction, which runs statements, and what a rule may ask for: the time, new ids, URLs, settings.
 
-    It is made when the unit runs, so `now` (microseconds UTC) is the one time of all that the unit decides. `changed`
-    names what waits for a change may be about: it is told of once the unit is committed.
+    It is made when the unit runs, so `now` (microseconds UTC) is the one time of all that the unit decides. `actor` is
+    who acts, as the audit log names it. `changed` names what waits for a change may be about: it is told of once the
+    unit is committed.
     """
 
-    __slots__ = ("changed", "execute", "executemany", "new_id", "new_secret", "now", "settings", "urls")
+    __slots__ = ("actor", "changed", "execute", "executemany", "new_id", "new_secret", "now", "settings", "urls")
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
@@ -62,6 +66,7 @@ class Work:
         # The connection's own methods, because every statement of every unit goes through them.
         self.execute = connection.execute
         self.executemany = connection.executemany
+        self.actor = world.actor
         self.now = world.clock.now()
         self.new_id = world.identifiers.resource
         self.new_secret = world.identifiers.secret

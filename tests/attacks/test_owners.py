@@ -10,6 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
+from payres.grants.passwords import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import wallets
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
@@ -75,7 +76,7 @@ class Owner:
         assert self.sign_in(page=self.page(second)) == 303
 
     def get_a_new_password(self) -> None:
-        self.instance.write(partial(wallets.set_password, path=self.path, password=NEW_PASSWORD))
+        self.instance.write(partial(wallets.set_password, path=self.path, password_hash=hash_password(NEW_PASSWORD)))
 
 
 def sign_in(browser: httpx2.Client, page: str, password: str, address: str | None = None) -> httpx2.Response:
@@ -111,7 +112,9 @@ def test_owner_locked_out_of_a_browser_that_is_known(
 def test_browser_of_a_thief_after_a_new_password(owner: Owner, stranger: httpx2.Client) -> None:
     """Who had the password has a browser that is known, and five guesses of its own, until the operator ends that."""
     assert owner.sign_in() == 303
-    owner.instance.write(lambda work: wallets.set_password(work, owner.path, NEW_PASSWORD, forget_browsers=True))
+    owner.instance.write(
+        lambda work: wallets.set_password(work, owner.path, hash_password(NEW_PASSWORD), forget_browsers=True)
+    )
     guess(owner.page(), stranger)
     assert owner.sign_in(NEW_PASSWORD) == 429
 

@@ -11,6 +11,7 @@ from tests.openapi.deviations import find_deviation
 from tests.openapi.documents import JSON, Operation
 
 ILP = "/ilp"  # for peers, which have tokens of their own
+ADMIN = "/admin/"  # for programs of the operator, with a document of its own: tests/admin has its checks
 SPSP = "application/spsp4+json"  # another representation of wallet addresses, for who asks for it
 HEALTH = ("/healthz", "/readyz")  # for the operator: no refusal of the API, also when it is bad
 
@@ -96,7 +97,8 @@ def _check_refusal(answer: Answer) -> None:
     if answer.headers.get("content-type", "").startswith("text/html"):
         return  # a consent page: the documents leave these to the server
     _check_body(documents.refusal_validator(), _json(answer))
-    challenge = "Bearer" if answer.path.rstrip("/") == ILP else "GNAP as_uri=http"
+    is_bearer = answer.path.rstrip("/") == ILP or answer.path.startswith(ADMIN)
+    challenge = "Bearer" if is_bearer else "GNAP as_uri=http"
     if answer.status == 401 and not answer.headers.get("www-authenticate", "").startswith(challenge):
         raise UndocumentedAnswerError(f"A 401 lacks `WWW-Authenticate: {challenge}...`")
 

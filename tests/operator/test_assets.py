@@ -141,14 +141,16 @@ def balance(tx: Work, asset: AssetRecord, kind: str) -> int:
 
 
 def test_liquidity_comes_from_outside_and_goes_back(tx: Work) -> None:
-    asset = assets.deposit_liquidity(tx, "EUR", 2, "1000.00")
+    assets.deposit_liquidity(tx, "EUR", 2, "1000.00")
+    asset = assets.require_asset(tx, "EUR", 2)
     assert (balance(tx, asset, "liquidity"), balance(tx, asset, "external")) == (100_000, -100_000)
     assets.withdraw_liquidity(tx, "EUR", 2, "250.00")
     assert (balance(tx, asset, "liquidity"), balance(tx, asset, "external")) == (75_000, -75_000)
 
 
 def test_withdraw_liquidity_leaves_what_payments_were_promised(tx: Work) -> None:
-    asset = assets.deposit_liquidity(tx, "EUR", 2, "10.00")
+    assets.deposit_liquidity(tx, "EUR", 2, "10.00")
+    asset = assets.require_asset(tx, "EUR", 2)
     accounts.change_account(tx, ledger.operator_account(tx, asset.id, "liquidity"), 0, 400)
     with pytest.raises(DomainError, match=r"The liquidity in EUR with scale 2 has 6.00 EUR free") as refusal:
         assets.withdraw_liquidity(tx, "EUR", 2, "6.01")
@@ -159,7 +161,8 @@ def test_withdraw_fees_takes_what_was_collected(tx: Work) -> None:
     wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None)
     wallets.deposit(tx, "alice", "10.00")
     ledger.transfer(tx, wallet.account_id, ledger.operator_account(tx, wallet.asset_id, "fees"), 30, "fee")
-    asset = assets.withdraw_fees(tx, "USD", 2, "0.20")
+    assets.withdraw_fees(tx, "USD", 2, "0.20")
+    asset = assets.require_asset(tx, "USD", 2)
     assert (balance(tx, asset, "fees"), balance(tx, asset, "external")) == (10, -980)
     with pytest.raises(DomainError, match=r"has 0.10 USD free, less than 0.20 USD"):
         assets.withdraw_fees(tx, "USD", 2, "0.20")

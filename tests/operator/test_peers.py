@@ -168,11 +168,14 @@ def test_terms_do_not_show_their_tokens(what: object) -> None:
 
 def test_settlement_moves_the_balance_both_ways(tx: Work) -> None:
     peers.add_peer(tx, terms(credit_limit=1_000))
-    peer = peers.deposit(tx, "first-bank", "12.00")
+    peers.deposit(tx, "first-bank", "12.00")
+    peer = peers.require_peer(tx, "first-bank")
     assert (peer.balance, peers.describe_balance(peer)) == (1_200, "we owe the peer 12.00 USD")
-    peer = peers.withdraw(tx, "first-bank", "12.00")
+    peers.withdraw(tx, "first-bank", "12.00")
+    peer = peers.require_peer(tx, "first-bank")
     assert (peer.balance, peers.describe_balance(peer)) == (0, "nothing is owed either way")
-    peer = peers.withdraw(tx, "first-bank", "9.99")
+    peers.withdraw(tx, "first-bank", "9.99")
+    peer = peers.require_peer(tx, "first-bank")
     assert (peer.balance, peers.describe_balance(peer)) == (-999, "the peer owes us 9.99 USD")
     asset = assets.find_asset(tx, "USD", 2)
     assert asset is not None

@@ -4,7 +4,7 @@ import pytest
 
 from payres import ledger
 from payres.errors import DomainError
-from payres.grants.passwords import verify_password
+from payres.grants.passwords import hash_password, verify_password
 from payres.http.error_responses import error_response
 from payres.operator import wallets
 from payres.store import accounts, sessions
@@ -177,7 +177,7 @@ def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only
     bob = open_wallet(tx, "bob")
     sessions.insert_session(tx, b"a", alice.id, NOW, NOW + 10)
     sessions.insert_session(tx, b"b", bob.id, NOW, NOW + 10)
-    changed = wallets.set_password(tx, "alice", "new words")
+    changed = wallets.set_password(tx, "alice", hash_password("new words"))
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
     assert sessions.session_wallet(tx, b"a", NOW) is None
@@ -189,7 +189,7 @@ def test_set_password_forgets_the_browsers_of_this_wallet_when_told_to(tx: Work,
     alice, bob = open_wallet(tx), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"b", bob)):
         sessions.insert_browser(tx, name, wallet.id, NOW)
-    wallets.set_password(tx, "alice", "battery staple", forget)
+    wallets.set_password(tx, "alice", hash_password("battery staple"), forget)
     assert sessions.knows_browser(tx, b"a", alice.id, NOW) is not forget
     assert sessions.knows_browser(tx, b"b", bob.id, NOW)
 
@@ -197,4 +197,4 @@ def test_set_password_forgets_the_browsers_of_this_wallet_when_told_to(tx: Work,
 def test_unlock_says_since_when_wrong_passwords_count(tx: Work) -> None:
     assert open_wallet(tx).unlocked_at is None
     assert wallets.unlock(tx, "alice").unlocked_at == NOW
-    assert wallets.set_password(work_at(tx, NOW + 5), "alice", "battery staple").unlocked_at == NOW + 5
+    assert wallets.set_password(work_at(tx, NOW + 5), "alice", hash_password("battery staple")).unlocked_at == NOW + 5

@@ -21,6 +21,7 @@ from payres.errors import DomainError
 from payres.grants import consent, continuation, tokens
 from payres.grants.clients import Client
 from payres.grants.consent import Browser
+from payres.grants.passwords import hash_password
 from payres.grants.requests import request_grant
 from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
@@ -731,7 +732,7 @@ async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -
 async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None:
     await site.ask()
     verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
-    await site.write(lambda tx: wallets.set_password(tx, "alice", "new words"))
+    await site.write(lambda tx: wallets.set_password(tx, "alice", hash_password("new words")))
 
     with pytest.raises(DomainError) as caught:
         await site.write(lambda work: consent.open_session(work, verified, Browser()))

@@ -9,11 +9,14 @@ import pytest
 
 from payres.store import (
     accounts,
+    api_keys,
     assets,
+    audit,
     clients,
     grants,
     idempotency,
     incoming,
+    movements,
     nonces,
     outgoing,
     packets,
@@ -30,6 +33,7 @@ from payres.store.pages import PageQuery
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
+NEWEST = PageQuery(5, None, "older")
 TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
 
 
@@ -64,10 +68,10 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
-    "grants.list_grants": lambda tx: grants.list_grants(tx, "issued", 5, 1),
-    "grants.list_grants, pending": lambda tx: grants.list_grants(tx, "pending", 5, 1),
-    "grants.list_grants, lapsed": lambda tx: grants.list_grants(tx, "lapsed", 5, 1),
-    "grants.list_grants, expired": lambda tx: grants.list_grants(tx, "expired", 5, 1),
+    "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, "issued", NEWEST, 1),
+    "grants.page_of_grants, pending": lambda tx: grants.page_of_grants(tx, "pending", NEWEST, 1),
+    "grants.page_of_grants, lapsed": lambda tx: grants.page_of_grants(tx, "lapsed", NEWEST, 1),
+    "grants.page_of_grants, expired": lambda tx: grants.page_of_grants(tx, "expired", NEWEST, 1),
     "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
     "grants.set_waits_from": lambda tx: grants.set_waits_from(tx, "1", 1),
     "grants.find_interaction": lambda tx: grants.find_interaction(tx, "1"),
@@ -77,7 +81,15 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
     "grants.postpone_purge": lambda tx: grants.postpone_purge(tx, "1", 1),
     "grants.set_purge_at": lambda tx: grants.set_purge_at(tx, "1", 1),
-    "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, "key"),
+    "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, None, "key"),
+    "idempotency.find_response, of an API key": lambda tx: idempotency.find_response(tx, None, "1", "key"),
+    "api_keys.find_api_key": lambda tx: api_keys.find_api_key(tx, "1"),
+    "api_keys.note_use": lambda tx: api_keys.note_use(tx, "1", 1),
+    "api_keys.page_of_api_keys": lambda tx: api_keys.page_of_api_keys(tx, NEWEST),
+    "movements.find_movement": lambda tx: movements.find_movement(tx, 1, "reference"),
+    "movements.page_of_movements": lambda tx: movements.page_of_movements(tx, 1, NEWEST),
+    "wallets.page_of_wallets": lambda tx: wallets.page_of_wallets(tx, NEWEST),
+    "audit.page_of_audit": lambda tx: audit.page_of_audit(tx, PageQuery(5, "1", "newer")),
     "idempotency.delete_responses_until": lambda tx: idempotency.delete_responses_until(tx, 1, 5),
     "incoming.find_incoming": lambda tx: incoming.find_incoming(tx, "1"),
     "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None, None),
@@ -137,10 +149,11 @@ QUERIES: dict[str, Query] = PAGES | {
 
 # What an operator asks for as a whole is walked in its order, without sorting.
 WHOLE_LISTS: dict[str, Query] = {
+    "api_keys.list_api_keys": api_keys.list_api_keys,
     "assets.list_assets": assets.list_assets,
     "assets.list_codes": assets.list_codes,
     "assets.list_rates": assets.list_rates,
-    "grants.list_grants": lambda tx: grants.list_grants(tx, None, 5, 1),
+    "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, None, NEWEST, 1),
     "wallets.list_wallets": wallets.list_wallets,
 }
 
@@ -185,7 +198,7 @@ def connection() -> Iterator[RecordingConnection]:
             " VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1)"
         )
         original.execute("INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0)")
-        original.execute("INSERT INTO idempotency_key VALUES (1, 1, 'key', '/quotes', x'00', x'00', 0)")
+        original.execute("INSERT INTO idempotency_key VALUES (1, 1, NULL, 'key', '/quotes', x'00', x'00', 0)")
         original.backup(opened)
         yield opened
 

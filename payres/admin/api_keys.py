@@ -1,0 +1,30 @@
+"""The keys of the operator's API."""
+
+import msgspec
+
+from payres.admin import representations
+from payres.admin.paging import page_of
+from payres.admin.requests import NewApiKey
+from payres.admin.wire import ApiKey, CreatedApiKey, Page
+from payres.operator import api_keys
+from payres.operator.times import require_time
+from payres.store.api_keys import page_of_api_keys
+from payres.store.pages import PageQuery
+from payres.store.work import Work
+
+
+def list_page(work: Work, page: PageQuery) -> Page[ApiKey]:
+    """List API keys."""
+    return page_of(page_of_api_keys(work, page), lambda one: representations.api_key(work, one))
+
+
+def create(work: Work, body: NewApiKey, caller: api_keys.ApiKey) -> CreatedApiKey:
+    """Create an API key, with no more scopes than one's own. The key is shown this once."""
+    expires_at = None if body.expires_at is None else require_time(body.expires_at, "expiresAt")
+    record, text = api_keys.create_api_key(work, body.name, body.scopes, expires_at, caller.scopes)
+    return CreatedApiKey(**msgspec.structs.asdict(representations.api_key(work, record)), key=text)
+
+
+def revoke(work: Work, id: str) -> ApiKey:  # noqa: A002 - the name in the path
+    """Revoke an API key at once."""
+    return representations.api_key(work, api_keys.revoke_api_key(work, id))

@@ -1,0 +1,33 @@
+"""Backups, into the directory that the settings name and nowhere else."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+from payres.admin import representations
+from payres.admin.requests import NewBackup
+from payres.admin.serving import Call
+from payres.admin.wire import Backup
+from payres.errors import Unavailable, WrongState
+from payres.operator import backups
+from payres.operator.backups import BackupError
+from payres.store.migrations import UnusableDatabase
+
+
+async def make(call: Call, body: NewBackup) -> Backup:
+    """Make a verified copy of the database in the directory of the setting backup_directory."""
+    directory, database = call.context.settings.backup_directory, call.context.database.path
+    if not directory:
+        raise WrongState("There is no directory for backups: name one in the setting backup_directory")
+    async with call.context.idempotency_slots.slot(
+        "backups", directory
+    ):  # one at a time: each reads the whole database
+        now = call.context.clock.now()
+        try:
+            made = await asyncio.to_thread(backups.make_backup, Path(database), Path(directory), False, now)
+        except (BackupError, UnusableDatabase) as error:
+            raise WrongState(str(error)) from error
+        except (sqlite3.Error, OSError) as error:
+            raise Unavailable(f"The backup could not be made: {error}") from error
+    await call.write(lambda work: backups.record_backup(work, made))
+    return representations.backup(database, made)

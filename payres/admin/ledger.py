@@ -1,0 +1,22 @@
+"""The ledger: its entries, and the checks of its invariants."""
+
+from payres.admin import representations
+from payres.admin.paging import page_of
+from payres.admin.requests import LedgerQuery
+from payres.admin.wire import LedgerCheck, LedgerEntry, Page
+from payres.operator import invariants
+from payres.operator.entries import find_account
+from payres.store.entries import page_of_entries
+from payres.store.pages import PageQuery
+from payres.store.work import Work
+
+
+def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEntry]:
+    """List the transfers of the ledger, or those of one account, which are looked for one by one."""
+    account = find_account(work, query.account) if query.account else None
+    return page_of(page_of_entries(work, account, page), representations.ledger_entry)
+
+
+def check(work: Work) -> LedgerCheck:
+    """Check every invariant of the ledger, over one snapshot. It takes long where there are many payments."""
+    return representations.ledger_check(invariants.check(work))

@@ -1,0 +1,80 @@
+"""Interledger peers, what was settled with them, and packets of unknown outcome."""
+
+from msgspec.structs import asdict
+
+from payres.admin import representations
+from payres.admin.paging import page_of
+from payres.admin.requests import NewMovement, NewOutcome, NewPeer, PeerChange
+from payres.admin.wire import List, Movement, Page, Peer, ResolvedPacket, UnresolvedPacket
+from payres.operator import assets, movements, peers, unresolved_packets
+from payres.store import assets as asset_store
+from payres.store.movements import MovementRecord, page_of_movements
+from payres.store.pages import PageQuery
+from payres.store.peers import list_peers
+from payres.store.work import Work
+
+
+def list_all(work: Work) -> List[Peer]:
+    """List all peers with who owes whom."""
+    return List(result=[representations.peer(work, record) for record in list_peers(work)])
+
+
+def add(work: Work, body: NewPeer) -> Peer:
+    """Add a peer. It holds for the next packet."""
+    asset = assets.open_asset(work, body.asset_code, body.asset_scale)
+    limit = movements.require_amount(body.credit_limit, asset, least=0)
+    return representations.peer(work, peers.add_peer(work, peers.NewPeer(**asdict(body) | {"credit_limit": limit})))
+
+
+def show(work: Work, name: str) -> Peer:
+    """Read a peer: who owes whom, its routes, its limits."""
+    return representations.peer(work, peers.require_peer(work, name))
+
+
+def change(work: Work, name: str, body: PeerChange) -> Peer:
+    """Change what was agreed with a peer. It holds for the next packet."""
+    asset = asset_store.asset_by_id(work, peers.require_peer(work, name).asset_id)
+    limit = None if body.credit_limit is None else movements.require_amount(body.credit_limit, asset, least=0)
+    changed = peers.PeerChange(**asdict(body) | {"credit_limit": limit})
+    return representations.peer(work, peers.change_peer(work, name, changed))
+
+
+def remove(work: Work, name: str) -> Peer:
+    """End the peering with a peer, which must be settled."""
+    found = show(work, name)
+    peers.remove_peer(work, name)
+    return found
+
+
+def list_settlements(work: Work, name: str, page: PageQuery) -> Page[Movement]:
+    """List what was settled with a peer."""
+    peer = peers.require_peer(work, name)
+    records = page_of_movements(work, peer.account_id, page)
+    return page_of(records, lambda record: representations.movement(record, peer.asset))
+
+
+def deposit(work: Work, name: str, body: NewMovement) -> Movement:
+    """Record what the peer paid us elsewhere."""
+    return _moved(work, name, peers.deposit(work, name, body.amount, body.reference))
+
+
+def withdraw(work: Work, name: str, body: NewMovement) -> Movement:
+    """Record what we paid the peer elsewhere."""
+    return _moved(work, name, peers.withdraw(work, name, body.amount, body.reference))
+
+
+def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
+    """List packets to a peer whose outcome is unknown."""
+    return List(result=list(map(representations.unresolved_packet, unresolved_packets.list_unresolved(work, name))))
+
+
+def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:  # noqa: A002 - the name in the path
+    """Record what became of a packet of unknown outcome."""
+    delivered = body.outcome == "delivered"
+    return representations.resolved_packet(
+        unresolved_packets.resolve(work, id, delivered=delivered), delivered=delivered
+    )
+
+
+def _moved(work: Work, name: str, record: MovementRecord) -> Movement:
+    return representations.movement(record, peers.require_peer(work, name).asset)

@@ -1,0 +1,177 @@
+"""What the operator's API takes: bodies, and the parameters in queries.
+
+Amounts are decimal texts in units of their asset, times RFC 3339.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from payres.amounts import MAX_LEDGER
+from payres.limits import MAX_WAIT_SECONDS
+from payres.operator.grants import State
+from payres.signatures.jwk import JWK
+from payres.wire import Body, Scale, Text
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Reference = Annotated[str, Meta(min_length=1, max_length=100)]
+Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
+Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
+Bound = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
+Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the parameters in a query."""
+
+
+class NewApiKey(Body, frozen=True, kw_only=True):
+    name: Name
+    scopes: Annotated[list[str], Meta(min_length=1)]
+    expires_at: Time | None = None
+
+
+class GrantQuery(Query, frozen=True, kw_only=True):
+    state: State | UnsetType = UNSET
+
+
+class NewDecision(Body, frozen=True, kw_only=True):
+    approve: bool
+
+
+class NewMovement(Body, frozen=True, kw_only=True):
+    """Under one reference an account has one movement, however often it is asked for."""
+
+    amount: Decimal
+    reference: Reference | None = None
+
+
+class NewWallet(Body, frozen=True, kw_only=True):
+    """`path` is what follows the base URL. The owner's password is set by itself."""
+
+    path: Name
+    asset_code: Code
+    asset_scale: Scale
+    public_name: Name | None = None
+
+
+class WalletChange(Body, frozen=True, kw_only=True):
+    """What is left out stays; a public name of null is taken away."""
+
+    public_name: Name | UnsetType | None = UNSET
+    state: Literal["active", "inactive"] | UnsetType = UNSET
+
+
+class NewPassword(Body, frozen=True, kw_only=True):
+    password: Annotated[str, Meta(min_length=8, max_length=1000)]
+    forget_browsers: bool = False
+
+    def __repr__(self) -> str:
+        return "NewPassword(...)"
+
+
+class NewWalletKey(Body, frozen=True, kw_only=True):
+    jwk: JWK
+    name: Name | None = None
+
+
+class KeyQuery(Query, frozen=True, kw_only=True):
+    revoked: bool = False
+
+
+class NewFee(Body, frozen=True, kw_only=True):
+    """It replaces both; what is left out is 0."""
+
+    fixed: Decimal = "0"
+    basis_points: Annotated[int, Meta(ge=0, le=9999)] = 0
+
+
+class NewRate(Body, frozen=True, kw_only=True):
+    """An exact decimal, such as `0.92`."""
+
+    rate: Decimal
+
+
+class NewPeer(Body, frozen=True, kw_only=True):
+    """`max_packet` is in the smallest unit; `routes` are reached through the peer besides its own address."""
+
+    name: Name
+    ilp_address: Text
+    asset_code: Code
+    asset_scale: Scale
+    url: Text
+    outgoing_token: Text
+    incoming_token: Text
+    max_packet: Bound | None = None
+    credit_limit: Decimal = "0"
+    routes: tuple[Text, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"NewPeer({self.name!r})"
+
+
+class PeerChange(Body, frozen=True, kw_only=True):
+    """What is left out stays. A `max_packet` of 0 takes the bound away."""
+
+    url: Text | None = None
+    outgoing_token: Text | None = None
+    incoming_token: Text | None = None
+    max_packet: Bound | None = None
+    credit_limit: Decimal | None = None
+    add_routes: tuple[Text, ...] = ()
+    remove_routes: tuple[Text, ...] = ()
+
+    def __repr__(self) -> str:
+        return "PeerChange(...)"
+
+
+class NewOutcome(Body, frozen=True, kw_only=True):
+    outcome: Literal["delivered", "returned"]
+
+
+class LedgerQuery(Query, frozen=True, kw_only=True):
+    """`account` is as an entry names it, such as `wallet alice`, `liquidity USD 2` or `peer second`."""
+
+    account: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET
+
+
+class NewBackup(Body, frozen=True, kw_only=True):
+    """There is nothing to say: the settings name the place."""
+
+
+class EventQuery(Query, frozen=True, kw_only=True):
+    """`after` is the sequence of the last event that is known, `wait` so many seconds."""
+
+    after: Annotated[int, Meta(ge=0, le=MAX_LEDGER)] = 0
+    wait: Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
+
+
+class NewWebhook(Body, frozen=True, kw_only=True):
+    """All events unless some are named, such as `incoming_payment.*`. `private` lets it be in your own network."""
+
+    url: Text
+    events: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
+    private: bool = False
+
+
+class NewSecret(Body, frozen=True, kw_only=True):
+    """There is nothing to say: the server makes it."""
+
+
+class NewTest(Body, frozen=True, kw_only=True):
+    """There is nothing to say."""
+
+
+class DeliveryQuery(Query, frozen=True, kw_only=True):
+    webhook: Name | UnsetType = UNSET
+    state: Literal["pending", "failed", "delivered"] | UnsetType = UNSET
+
+
+class NewReplay(Body, frozen=True, kw_only=True):
+    """An event by its id, or all that has `failed`, of which `since` takes those last tried at that time or later."""
+
+    event: Name | None = None
+    webhook: Name | None = None
+    failed: bool = False
+    since: Time | None = None

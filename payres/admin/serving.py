@@ -1,0 +1,186 @@
+"""How every endpoint of the operator's API is served: the key, the parameters, the body, one unit of work, the answer.
+
+The order of the steps is the order of errors: 401, 403, 429, what the path, the query and the body say, the rules.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.admin.operations import Operation, operations
+from payres.endpoints import ADMIN_ENDPOINTS
+from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
+from payres.http.accept import takes
+from payres.http.error_responses import ErrorResponse, error_response, invalid_token
+from payres.http.responses import json_response
+from payres.operator import api_keys
+from payres.operator.api_keys import ApiKey
+from payres.payments.idempotency import KeyedRequest, cache_response, find_response
+from payres.routes.context import Context, context_of
+from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
+from payres.routes.routing import Handler, Route, build_routes
+from payres.store.work import Work
+from payres.wire import decode, encode
+
+T = TypeVar("T")
+PAGE_PARAMETERS = ("first", "last", "cursor")
+
+
+def admin_routes() -> Sequence[Route]:
+    """The routes of the operator's API."""
+    served = {operation.endpoint: operation for operation in operations()}
+    return build_routes(ADMIN_ENDPOINTS, lambda endpoint: _handler(served[endpoint]))
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
+
+    context: Context
+    key_text: str
+    key: ApiKey
+    scope: str
+    request: Request
+
+    @property
+    def actor(self) -> str:
+        """The key, as the audit log names it."""
+        return f"api:{self.key.id}"
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
+        return await self.context.database.examine(self.unit(unit))
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result, once its work is committed."""
+        return await self.context.database.write(self.unit(unit))
+
+    def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
+        """The unit as the key runs it. Raises TokenInvalid for a key that has ended meanwhile."""
+        return partial(self._run, unit=unit)
+
+    def _run(self, work: Work, unit: Callable[[Work], T]) -> T:
+        work.actor = f"api:{api_keys.authenticate(work, self.key_text).id}"
+        return unit(work)
+
+
+def _handler(operation: Operation) -> Handler:
+    if not operation.endpoint.scope:
+        return partial(_serve_openly, operation=operation)
+    return partial(_serve, operation=operation)
+
+
+async def _serve_openly(request: Request, operation: Operation) -> Response:
+    return json_response(operation.function())
+
+
+async def _serve(request: Request, operation: Operation) -> Response:
+    try:
+        call = await _authorize(request, operation.endpoint.scope)
+        arguments, body = await _arguments(request, operation)
+        if operation.takes_caller:
+            arguments["caller"] = call.key
+        if operation.stream is not None and takes(request.scope["headers"], operation.endpoint.streams):
+            return await operation.stream(call, **arguments)
+        keyed = _keyed(request, operation, call, body)
+        return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)
+    except TokenInvalid as error:
+        raise _unauthorized(error_response(error)) from error
+
+
+async def _authorize(request: Request, scope: str) -> Call:
+    """Raises 401, InsufficientAccess, TooManyRequests."""
+    context = context_of(request)
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not text.strip():
+        raise _unauthorized(invalid_token("missing_token", "Send an API key as Authorization: Bearer <key>"))
+    text = text.strip()
+    key = await context.database.read(partial(api_keys.authenticate, text=text))
+    context.rate_limits.prove(request.scope)
+    key.require(scope)
+    context.rate_limits.check_client(f"api:{key.id}")
+    if api_keys.is_use_due(key, context.clock.now()):
+        with suppress(Unavailable):  # what is stored can still be read
+            await context.database.write(partial(api_keys.note_use, key=key))
+    return Call(context, text, key, scope, request)
+
+
+async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
+    """What the function gets besides its transaction, and the body as it came. Raises NotFound, InvalidRequest."""
+    arguments: dict[str, Any] = {}
+    for name, kind in operation.segments.items():
+        try:
+            arguments[name] = msgspec.convert(request.path_params[name], kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
+    if operation.is_paged:
+        arguments["page"] = page_query(request, numbers=True)
+    others = other_parameters(request, PAGE_PARAMETERS if operation.is_paged else ())
+    if operation.query is not None:
+        arguments["query"] = _query(others, operation.query)
+    elif others:
+        raise InvalidRequest(f"There is no parameter {next(iter(others))} here", field=next(iter(others)))
+    body = b""
+    if operation.endpoint.takes_json:
+        body = await read_json_body(request)
+        if operation.body is not None:
+            arguments["body"] = decode(operation.body, body)
+    return arguments, body
+
+
+def _query(parameters: dict[str, str], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(parameters, kind, strict=False)
+    except msgspec.ValidationError as error:
+        sentence, _, path = str(error).partition(" - at `$.")
+        raise InvalidRequest(f"The query breaks a rule: {sentence}", field=path.rstrip("`") or "query") from error
+
+
+def _keyed(request: Request, operation: Operation, call: Call, body: bytes) -> KeyedRequest | None:
+    """The request under its Idempotency-Key. Raises InvalidRequest for one where no answer may be kept."""
+    key = idempotency_key(request.scope["headers"]) if request.method == "POST" else None
+    if key is None:
+        return None
+    if operation.endpoint.shows_secret:
+        sentence = "The answer has a secret, which is not kept: send this request without an Idempotency-Key"
+        raise InvalidRequest(sentence, field="Idempotency-Key")
+    return KeyedRequest(None, key, request.scope["path"], body, api_key_id=call.key.id)
+
+
+async def _answer(call: Call, operation: Operation, arguments: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
+    if operation.is_async:
+        return await _answer_in_steps(call, operation, arguments, keyed)
+
+    def unit(work: Work) -> bytes:
+        if keyed is None:
+            return encode(operation.function(work, **arguments))
+        answer = find_response(work, keyed)
+        if answer is None:
+            answer = encode(operation.function(work, **arguments))
+            cache_response(work, keyed, answer)
+        return answer
+
+    return await (call.read(unit) if operation.endpoint.method == "GET" else call.write(unit))
+
+
+async def _answer_in_steps(
+    call: Call, operation: Operation, arguments: dict[str, Any], keyed: KeyedRequest | None
+) -> bytes:
+    """A copy waits for the first, and gets its answer."""
+    if keyed is None:
+        return encode(await operation.function(call, **arguments))
+    async with call.context.idempotency_slots.slot(call.key.id, keyed.key):
+        answer = await call.read(partial(find_response, request=keyed))
+        if answer is None:
+            answer = encode(await operation.function(call, **arguments))
+            await call.write(partial(cache_response, request=keyed, response=answer))
+        return answer
+
+
+def _unauthorized(response: ErrorResponse) -> ErrorResponse:
+    response.headers = {"WWW-Authenticate": "Bearer"}
+    return response

@@ -1,0 +1,289 @@
+"""What the operator's API answers, which is also what `payres --json` prints.
+
+Amounts are decimal texts in units of their asset, times RFC 3339 in UTC.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from payres.operator.grants import State
+from payres.signatures.jwk import JWK
+from payres.wire import Pagination, Resource
+
+T = TypeVar("T")
+
+
+class List(Resource, Generic[T], frozen=True, kw_only=True):
+    """All of what there are never many of."""
+
+    result: Sequence[T]
+
+
+class Page(Resource, Generic[T], frozen=True, kw_only=True):
+    """A page of a list, newest first; its cursors lead to the pages beside it."""
+
+    pagination: Pagination
+    result: Sequence[T]
+
+
+class ErrorDetails(Resource, frozen=True, kw_only=True):
+    """`hint` says what to do. There may be more members; docs/errors.md has all."""
+
+    hint: str
+
+
+class Error(Resource, frozen=True, kw_only=True):
+    code: str
+    description: str
+    details: ErrorDetails
+
+
+class ErrorBody(Resource, frozen=True, kw_only=True):
+    error: Error
+
+
+class ApiKey(Resource, frozen=True, kw_only=True):
+    id: str
+    name: str
+    scopes: list[str]
+    state: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class CreatedApiKey(ApiKey, frozen=True, kw_only=True):
+    """`key` is shown this once."""
+
+    key: str
+
+
+class AuditEntry(Resource, frozen=True, kw_only=True):
+    id: str
+    created_at: str
+    actor: str
+    action: str
+    object: str
+    details: dict[str, Any]
+
+
+class Wallet(Resource, frozen=True, kw_only=True):
+    """`reserved` is the part of the balance that payments in flight hold."""
+
+    wallet_address: str
+    path: str
+    public_name: str | None
+    asset_code: str
+    asset_scale: int
+    balance: str
+    reserved: str
+    state: str
+    can_sign_in: bool
+    created_at: str
+
+
+class Movement(Resource, frozen=True, kw_only=True):
+    """A deposit from the world outside, or a withdrawal to it."""
+
+    id: str
+    kind: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    reference: str | None
+    created_at: str
+
+
+class Fee(Resource, frozen=True, kw_only=True):
+    """What sending costs: a fixed amount, and ten-thousandths of what is sent."""
+
+    fixed: str
+    basis_points: int
+
+
+class Asset(Resource, frozen=True, kw_only=True):
+    """`liquidity` and `fees` are what of the operator's money in the asset is free."""
+
+    asset_code: str
+    asset_scale: int
+    fee: Fee
+    liquidity: str
+    fees: str
+
+
+class Rate(Resource, frozen=True, kw_only=True):
+    """One unit of `base` buys `rate` units of `counter`. What the rates service told ends, and is used until then."""
+
+    base: str
+    counter: str
+    rate: str
+    set_at: str
+    source: Literal["operator", "service"]
+    expires_at: str | UnsetType = UNSET
+    expired: bool | UnsetType = UNSET
+
+
+class RemovedRate(Resource, frozen=True, kw_only=True):
+    base: str
+    counter: str
+
+
+class PacketSum(Resource, frozen=True, kw_only=True):
+    packets: int
+    amount: str
+
+
+class Peer(Resource, frozen=True, kw_only=True):
+    """A peer without its tokens. `balance` is what we owe it, below zero what it owes; `left` is what it can send."""
+
+    name: str
+    ilp_address: str
+    routes: list[str]
+    url: str
+    asset_code: str
+    asset_scale: int
+    balance: str
+    standing: str
+    credit_limit: str
+    left: str
+    reserved: str
+    in_flight: PacketSum
+    in_doubt: PacketSum
+    max_packet: int | None
+    packets_received: int
+    packets_sent: int
+    repeats_answers: bool
+    last_error: str | None
+    last_error_at: str | None
+    created_at: str
+
+
+class UnresolvedPacket(Resource, frozen=True, kw_only=True):
+    """A packet of unknown outcome; `amount` is what the peer would be owed."""
+
+    id: str
+    peer: str
+    payment: str
+    wallet: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    expired_at: str
+
+
+class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
+    outcome: Literal["delivered", "returned"]
+
+
+class WalletKey(Resource, frozen=True, kw_only=True):
+    """A public key of a wallet; `name` is the operator's own for it."""
+
+    wallet_address: str
+    kid: str
+    name: str | None
+    jwk: JWK
+    created_at: str
+    revoked_at: str | None
+
+
+class Consent(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the client sends its user, `finish` where the user goes afterwards."""
+
+    redirect: str
+    finish: str | None
+    expires_at: str
+    decided_at: str | None
+
+
+class GrantSpending(Resource, frozen=True, kw_only=True):
+    """What was spent in the window that is open now, and what the limits leave; null where there is no limit."""
+
+    debit: str
+    debit_left: str | None
+    debit_asset_code: str
+    debit_asset_scale: int
+    receive: str | None
+    receive_left: str | None
+    receive_asset_code: str | None
+    receive_asset_scale: int | None
+
+
+class Grant(Resource, frozen=True, kw_only=True):
+    """`access` and `subject` are as granted. `spending` is null for a grant that pays nothing, or not now."""
+
+    id: str
+    state: State
+    client: str
+    client_name: str | None
+    wallet_address: str | None
+    access: list[dict[str, Any]]
+    subject: dict[str, Any] | None
+    interaction: Consent | None
+    spending: GrantSpending | None
+    created_at: str
+    ended_at: str | None
+
+
+class GrantDecision(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the owner's browser would go next, which tells the client; null where it gave no URL."""
+
+    grant: Grant
+    redirect: str | None
+
+
+class InvariantCheck(Resource, frozen=True, kw_only=True):
+    name: str
+    claim: str
+    holds: bool
+    examined: int
+    breaches: list[str]
+
+
+class LedgerCheck(Resource, frozen=True, kw_only=True):
+    """`broken` names the first invariant that does not hold."""
+
+    ok: bool
+    broken: str | None
+    checks: list[InvariantCheck]
+
+
+class LedgerEntry(Resource, frozen=True, kw_only=True):
+    """A transfer between two accounts of one asset, each a kind such as `wallet` and, of those, whose."""
+
+    id: str
+    kind: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    debit: str
+    credit: str
+    outgoing_payment: str | None
+    incoming_payment: str | None
+    packet: str | None
+    refund: str | None
+    created_at: str
+
+
+class Backup(Resource, frozen=True, kw_only=True):
+    database: str
+    backup: str
+    version: int
+    bytes: int
+
+
+class WebhookTest(Resource, frozen=True, kw_only=True):
+    """`status` is what the endpoint answered, `error` why that is no success; null where it is one."""
+
+    event: str
+    webhook: str
+    status: int | None
+    error: str | None
+
+
+class Replayed(Resource, frozen=True, kw_only=True):
+    """How many deliveries are due again."""
+
+    deliveries: int

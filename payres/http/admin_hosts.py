@@ -1,0 +1,74 @@
+"""From where the operator's API can be reached: from this machine alone, unless the setting `admin_hosts` lets more in.
+
+For anyone else it is not there. A request must pass twice:
+
+- by the address that it comes from. A proxy on this machine must not open the API to whomever it serves: a request that
+  says it was forwarded does not count as this machine's, whatever address it names, and passes only by an address or
+  network of the setting.
+- by the name that it asks for, so that a page in the operator's browser cannot reach the API by a name of its own that
+  resolves to this machine (DNS rebinding).
+"""
+
+import ipaddress
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from payres.urls import is_loopback
+
+# What proxies add, any one of which says that a request did not begin where its connection does.
+FORWARDED: Final = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
+)
+
+
+class AdminHosts:
+    """The addresses, networks and host names of the setting, with commas between."""
+
+    def __init__(self, setting: str) -> None:
+        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        self._names: set[str] = set()
+        for host in filter(None, setting.split(",")):
+            try:
+                self._networks.append(ipaddress.ip_network(host))
+            except ValueError:
+                self._names.add(host)
+
+    def let_in(self, scope: Scope) -> bool:
+        """Whether the operator's API is there for a request."""
+        names = {name for name, _ in scope["headers"]}
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        client = scope.get("client")
+        if client is None or len(hosts) != 1:
+            return False
+        return self._is_good_address(client[0], is_forwarded=not names.isdisjoint(FORWARDED)) and self._is_good_name(
+            hosts[0].decode("latin-1")
+        )
+
+    def _is_good_address(self, text: str, *, is_forwarded: bool) -> bool:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if address.is_loopback and not is_forwarded:
+            return True
+        return any(address in network for network in self._networks)
+
+    def _is_good_name(self, host: str) -> bool:
+        """An address is no name that somebody could have made to lead here."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return is_loopback(name) or name in self._names or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""Grants as the operator sees and decides them: in the owner's name, with what each has spent and has left."""
+
+from typing import Literal, cast
+
+import msgspec
+
+from payres.amounts import Asset, parse_value
+from payres.errors import NotFound, WrongState
+from payres.grants import consent, tokens
+from payres.grants.access import granted_access
+from payres.grants.consent import Decision
+from payres.grants.limits import current_window, spent_in_window
+from payres.operator import audit
+from payres.store import grants, wallets
+from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.work import Work
+from payres.wire import Amount, OutgoingPaymentAccess
+
+State = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
+
+
+class Spending(msgspec.Struct, frozen=True):
+    """What a grant has spent in the window that is open now, and what its limits leave; None where there is no limit.
+
+    All are in minor units: the debits of `debit_asset`, the others of `receive_asset`, None when nothing says which.
+    """
+
+    debit: int
+    debit_left: int | None
+    debit_asset: Asset
+    receive: int
+    receive_left: int | None
+    receive_asset: Asset | None
+
+
+def require_grant(work: Work, grant_id: str) -> GrantRecord:
+    """Raises NotFound."""
+    record = grants.find_grant(work, grant_id)
+    if record is None:
+        raise NotFound(f"There is no grant {grant_id}; `payres grant list` shows all")
+    return record
+
+
+def decide(work: Work, grant_id: str, *, approve: bool) -> Decision:
+    """Consents, or refuses, in the owner's name.
+
+    Raises NotFound, WrongState where there is nothing to decide any more, InvalidInteraction when it is too late.
+    """
+    record = require_grant(work, grant_id)
+    if grants.interaction_of_grant(work, record.id) is None:
+        raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
+    decision = consent.decide(work, consent.find_pending_of_grant(work, record.id), approve)
+    audit.record(work, "grant.approve" if approve else "grant.deny", record.id)
+    return decision
+
+
+def revoke(work: Work, grant_id: str) -> GrantRecord:
+    """Ends a grant and its tokens; one that was denied or revoked stays so. Raises NotFound."""
+    before = require_grant(work, grant_id)
+    after = tokens.revoke_grant(work, grant_id)
+    if after.state != before.state:
+        audit.record(work, "grant.revoke", grant_id)
+    return after
+
+
+def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> State:
+    """The state as it is stored, unless the time for what comes next is over."""
+    if interaction is None:
+        return cast("State", record.state)
+    if record.state == "pending" and now >= interaction.expires_at:
+        return "expired"
+    return "lapsed" if consent.has_lapsed(record, interaction, now) else cast("State", record.state)
+
+
+def spending_of(work: Work, record: GrantRecord) -> Spending | None:
+    """What a grant that lets its client pay has spent now; None for one that does not, or has no window open."""
+    items = [item for item in granted_access(record.access) if isinstance(item, OutgoingPaymentAccess)]
+    item = next((item for item in items if "create" in item.actions), None)
+    if item is None or record.wallet_address_id is None:
+        return None
+    limits = item.limits or None
+    window = current_window(limits, work.now)
+    if window is None:
+        return None
+    most_debit = (limits.debit_amount or None) if limits else None
+    most_receive = (limits.receive_amount or None) if limits else None
+    spent = spent_in_window(work, record.id, window, most_receive.asset if most_receive else None)
+    debit, receive = (spent.debit, spent.receive) if spent else (0, 0)
+    named = spent.receive_asset if spent else None
+    return Spending(
+        debit=debit,
+        debit_left=_left(most_debit, debit),
+        debit_asset=wallets.wallet_by_id(work, record.wallet_address_id).asset,
+        receive=receive,
+        receive_left=_left(most_receive, receive),
+        receive_asset=most_receive.asset if most_receive else named,
+    )
+
+
+def _left(most: Amount | None, spent: int) -> int | None:
+    return None if most is None else max(parse_value(most.value) - spent, 0)

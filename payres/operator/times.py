@@ -1,0 +1,12 @@
+"""Times as an operator writes them."""
+
+from payres.clock import parse_time
+from payres.errors import InvalidRequest
+
+
+def require_time(text: str, field: str) -> int:
+    """Microseconds UTC of an RFC 3339 time. Raises InvalidRequest, naming the field."""
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{field}: {error}", field=field) from error

@@ -1,0 +1,77 @@
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.operator.api_keys import SCOPES, create_api_key
+from payres.testing.instance import Instance, run_instance
+from tests.helpers import TIMEOUT, Json
+
+BASE = "/admin/v1"
+
+
+class Program:
+    """A program of the operator with a key of its own."""
+
+    def __init__(self, instance: Instance, http: httpx2.Client, *scopes: str) -> None:
+        self.instance = instance
+        self.http = http
+        record, self.key = instance.write(lambda work: create_api_key(work, "test", scopes or list(SCOPES), None))
+        self.id = record.id
+
+    def ask(self, method: str, path: str, body: Any = None, key: str | None = None, **params: Any) -> httpx2.Response:
+        """An answer; `key` is the Idempotency-Key."""
+        headers = {"Authorization": f"Bearer {self.key}"} | ({} if key is None else {"Idempotency-Key": key})
+        sent = {} if body is None else {"json": body}
+        url = f"{self.instance.base_url}{BASE}{path}"
+        return self.http.request(method, url, headers=headers, params=params or None, **sent)
+
+    def get(self, path: str, **params: Any) -> Json:
+        return self._good(self.ask("GET", path, **params), 200)
+
+    def post(self, path: str, body: Any, key: str | None = None) -> Json:
+        return self._good(self.ask("POST", path, body, key), 201)
+
+    def change(self, method: str, path: str, body: Any = None) -> Json:
+        return self._good(self.ask(method, path, body), 200)
+
+    def audited(self) -> list[tuple[str, str, str, Json]]:
+        """What the audit log has, newest first: actor, action, object, details."""
+        return [
+            (one["actor"], one["action"], one["object"], one["details"]) for one in self.get("/audit-log")["result"]
+        ]
+
+    @staticmethod
+    def _good(answer: httpx2.Response, status: int) -> Json:
+        assert answer.status_code == status, answer.text
+        found: Json = answer.json()
+        return found
+
+
+NewProgram = Callable[..., Program]
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """One instance for the tests of a module, each of which makes what it needs."""
+    with run_instance(tmp_path_factory.mktemp("admin") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx2.Client]:
+    with httpx2.Client(timeout=TIMEOUT) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def program(payres: Instance, http: httpx2.Client) -> Program:
+    """A program that may do everything."""
+    return Program(payres, http)
+
+
+@pytest.fixture(scope="module")
+def new_program(payres: Instance, http: httpx2.Client) -> NewProgram:
+    """Makes a program with these scopes."""
+    return lambda *scopes: Program(payres, http, *scopes)

@@ -1,0 +1,253 @@
+"""What programs change over the API: each change happens, and is in the audit log with nothing secret."""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payres.grants.passwords import verify_password
+from payres.operator.wallets import require_wallet
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.testing.instance import Instance, run_instance
+from tests.admin.conftest import Program
+from tests.admin.test_serving import error_of
+from tests.helpers import Json
+
+
+@pytest.fixture
+def wallet(program: Program) -> str:
+    """The path of a wallet of the test's own, which has a slash in it, with 100.00 USD."""
+    path = f"made/{secrets.token_hex(4)}"
+    program.instance.create_wallet(path, deposit="100.00")
+    return path
+
+
+def at(wallet: str, rest: str = "") -> str:
+    return f"/wallets/{wallet.replace('/', '%2F')}{rest}"
+
+
+def last_change(program: Program) -> tuple[str, str, Json]:
+    actor, action, about, details = program.audited()[0]
+    assert actor == f"api:{program.id}"
+    return action, about, details
+
+
+def test_wallet_is_opened_changed_and_read(program: Program) -> None:
+    path = f"opened-{secrets.token_hex(4)}"
+    opened = program.post("/wallets", {"path": path, "assetCode": "USD", "assetScale": 2, "publicName": "Opened"})
+    assert opened["walletAddress"] == program.instance.wallet(path)
+    assert last_change(program) == (
+        "wallet.create",
+        path,
+        {"assetCode": "USD", "assetScale": 2, "publicName": "Opened"},
+    )
+    changed = program.change("PATCH", at(path), {"publicName": None, "state": "inactive"})
+    assert (changed["publicName"], changed["state"]) == (None, "inactive")
+    assert [one[1] for one in program.audited()[:2]] == ["wallet.deactivate", "wallet.rename"]
+    assert program.change("PATCH", at(path), {"state": "active"})["state"] == "active"
+    assert program.change("PATCH", at(path), {}) == program.get(at(path))
+    assert program.get("/wallets", first=1)["result"] == [program.get(at(path))]
+    error_of(program.ask("POST", "/wallets", {"path": path, "assetCode": "USD", "assetScale": 2}), 409, "wrong_state")
+
+
+def test_wallets_are_listed_newest_first(program: Program) -> None:
+    paths = [f"listed-{number}-{secrets.token_hex(4)}" for number in range(3)]
+    for path in paths:
+        program.instance.create_wallet(path)
+    first = program.get("/wallets", first=2)
+    assert [one["path"] for one in first["result"]] == paths[:0:-1]
+    second = program.get("/wallets", first=2, cursor=first["pagination"]["endCursor"])
+    assert second["result"][0]["path"] == paths[0]
+    back = program.get("/wallets", last=2, cursor=second["pagination"]["startCursor"])
+    assert back == first
+
+
+def test_password_is_set_and_said_nowhere(program: Program, wallet: str) -> None:
+    shown = program.change("PUT", at(wallet, "/password"), {"password": "correct horse", "forgetBrowsers": True})
+    assert shown["canSignIn"]
+    assert last_change(program) == ("wallet.set_password", wallet, {"forgetBrowsers": True})
+    found = program.instance.read(lambda work: require_wallet(work, wallet))
+    assert verify_password(found, "correct horse")
+    assert program.change("DELETE", at(wallet, "/lockout")) == shown
+    assert last_change(program)[0] == "wallet.unlock"
+
+
+def test_reference_makes_a_movement_once(program: Program, wallet: str) -> None:
+    body = {"amount": "5.00", "reference": "transfer-1"}
+    first = program.post(at(wallet, "/deposits"), body)
+    assert (first["kind"], first["amount"], first["reference"]) == ("deposit", "5.00", "transfer-1")
+    assert last_change(program) == ("wallet.deposit", wallet, {"amount": "5.00 USD", "reference": "transfer-1"})
+    changes = len(program.audited())
+    assert program.post(at(wallet, "/deposits"), body) == first
+    assert program.instance.balance(wallet) == "105.00"
+    assert len(program.audited()) == changes
+    for path, other in (("/deposits", body | {"amount": "6.00"}), ("/withdrawals", body)):
+        details = error_of(program.ask("POST", at(wallet, path), other), 409, "wrong_state")
+        assert details["reference"] == "transfer-1"
+    out = program.post(at(wallet, "/withdrawals"), {"amount": "100.00"})
+    assert program.get(at(wallet, "/movements"), first=2)["result"] == [out, first]
+    details = error_of(
+        program.ask("POST", at(wallet, "/withdrawals"), body | {"reference": "2", "amount": "6"}),
+        403,
+        "insufficient_funds",
+    )
+    assert (details["reason"], details["free"]) == ("wallet", "5.00")
+    program.instance.check_ledger()
+
+
+def test_movements_have_pages(program: Program, wallet: str) -> None:
+    made = [program.post(at(wallet, "/deposits"), {"amount": "1.00"}) for _ in range(3)][::-1]
+    first = program.get(at(wallet, "/movements"), first=2)
+    assert first["result"] == made[:2]
+    rest = program.get(at(wallet, "/movements"), cursor=first["pagination"]["endCursor"])
+    assert [one["amount"] for one in rest["result"]] == ["1.00", "100.00"]
+
+
+def test_keys_of_clients_come_and_go(program: Program, wallet: str) -> None:
+    jwk = jwk_from_public_bytes("my key/1", generate_private_key().public_key().public_bytes_raw())
+    shown = {"kid": jwk.kid, "x": jwk.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
+    added = program.post(at(wallet, "/keys"), {"jwk": shown, "name": "My app"})
+    assert (added["jwk"], added["name"]) == (shown, "My app")
+    assert last_change(program) == ("key.add", wallet, {"kid": jwk.kid, "name": "My app"})
+    assert program.get(at(wallet, "/keys"))["result"] == [added]
+    revoked = program.change("DELETE", at(wallet, "/keys/my%20key%2F1"))
+    assert revoked["revokedAt"]
+    assert last_change(program) == ("key.revoke", wallet, {"kid": jwk.kid})
+    assert program.get(at(wallet, "/keys"))["result"] == []
+    assert program.get(at(wallet, "/keys"), revoked="true")["result"] == [revoked]
+    private = program.ask("POST", at(wallet, "/keys"), {"jwk": {**shown, "d": "secret"}})
+    assert "private" in error_of(private, 400, "invalid_request")["hint"]
+
+
+def test_fees_rates_and_liquidity(program: Program) -> None:
+    asset = program.change("PUT", "/assets/CHF/2/fee", {"fixed": "0.10", "basisPoints": 50})
+    assert asset["fee"] == {"fixed": "0.10", "basisPoints": 50}
+    assert last_change(program) == ("fee.set", "CHF 2", {"fixed": "0.10", "basisPoints": 50})
+    rate = program.change("PUT", "/rates/USD/CHF", {"rate": "0.81"})
+    assert (rate["rate"], rate["source"]) == ("0.81", "operator")
+    assert last_change(program) == ("rate.set", "USD CHF", {"rate": "0.81"})
+    assert rate in program.get("/rates")["result"]
+    program.change("DELETE", "/rates/USD/CHF")
+    assert last_change(program) == ("rate.remove", "USD CHF", {})
+    put = program.post("/assets/CHF/2/liquidity/deposits", {"amount": "50", "reference": "first"})
+    assert last_change(program) == ("liquidity.deposit", "CHF 2", {"amount": "50.00 CHF", "reference": "first"})
+    taken = program.post("/assets/CHF/2/liquidity/withdrawals", {"amount": "20.00"})
+    assert program.get("/assets/CHF/2/liquidity/movements")["result"] == [taken, put]
+    [found] = [one for one in program.get("/assets")["result"] if one["assetCode"] == "CHF"]
+    assert (found["liquidity"], found["fees"]) == ("30.00", "0.00")
+    answer = program.ask("POST", "/assets/CHF/2/fees/withdrawals", {"amount": "1.00"})
+    assert error_of(answer, 403, "insufficient_funds")["reason"] == "fees"
+    error_of(program.ask("GET", "/assets/XAU/2/liquidity/movements"), 404, "not_found")
+    error_of(program.ask("PUT", "/assets/CHF/many/fee", {}), 404, "not_found")
+
+
+def test_peers(program: Program) -> None:
+    name = f"peer-{secrets.token_hex(4)}"
+    tokens = {"outgoingToken": f"out-{name}", "incomingToken": f"in-{name}"}
+    agreed = {"ilpAddress": f"test.{name}", "assetCode": "USD", "assetScale": 2, "url": "https://peer.example/ilp"}
+    added = program.post("/peers", {"name": name, "creditLimit": "10.00", **agreed, **tokens})
+    assert (added["creditLimit"], added["routes"]) == ("10.00", [f"test.{name}"])
+    action, about, details = last_change(program)
+    assert (action, about, details["creditLimit"]) == ("peer.add", name, "10.00")
+    assert name not in str(details).replace(f"test.{name}", ""), "no token"
+    changed = program.change(
+        "PATCH", f"/peers/{name}", {"incomingToken": "another", "addRoutes": ["g"], "maxPacket": 9}
+    )
+    assert (changed["routes"], changed["maxPacket"]) == (["g", f"test.{name}"], 9)
+    assert last_change(program)[2] == {"tokens": ["incoming"], "addRoutes": ["g"], "maxPacket": 9}
+    paid = program.post(f"/peers/{name}/deposits", {"amount": "3.00", "reference": "bank-1"})
+    assert program.post(f"/peers/{name}/deposits", {"amount": "3.00", "reference": "bank-1"}) == paid
+    assert program.get(f"/peers/{name}")["standing"] == "we owe the peer 3.00 USD"
+    error_of(program.ask("DELETE", f"/peers/{name}"), 409, "wrong_state")
+    back = program.post(f"/peers/{name}/withdrawals", {"amount": "3.00"})
+    assert program.get(f"/peers/{name}/movements")["result"] == [back, paid]
+    assert program.get(f"/peers/{name}/unresolved-packets")["result"] == []
+    error_of(program.ask("PUT", "/packets/1/outcome", {"outcome": "delivered"}), 404, "not_found")
+    assert name in {one["name"] for one in program.get("/peers")["result"]}
+    assert program.change("DELETE", f"/peers/{name}")["name"] == name
+    assert last_change(program) == ("peer.remove", name, {})
+
+
+def test_grants_are_decided_and_revoked(program: Program) -> None:
+    client = program.instance.client
+    access = [
+        {
+            "type": "outgoing-payment",
+            "actions": ["create", "read"],
+            "identifier": program.instance.wallet("alice"),
+            "limits": {"debitAmount": {"value": "1000", "assetCode": "USD", "assetScale": 2}},
+        }
+    ]
+    body = {"access_token": {"access": access}, "client": client.wallet_address, "interact": {"start": ["redirect"]}}
+    asked = client.post(f"{program.instance.base_url}/", body).json()
+    grant_id = program.get("/grants", state="pending", first=1)["result"][0]["id"]
+    decision = program.change("PUT", f"/grants/{grant_id}/decision", {"approve": True})
+    assert (decision["grant"]["state"], decision["redirect"]) == ("approved", None)
+    assert decision["grant"]["interaction"]["redirect"] == asked["interact"]["redirect"]
+    assert last_change(program) == ("grant.approve", grant_id, {})
+    error_of(program.ask("PUT", f"/grants/{grant_id}/decision", {"approve": False}), 409, "wrong_state")
+    shown = program.get(f"/grants/{grant_id}")
+    assert shown["spending"] == {
+        "debit": "0.00",
+        "debitLeft": "10.00",
+        "debitAssetCode": "USD",
+        "debitAssetScale": 2,
+        **dict.fromkeys(("receive", "receiveLeft", "receiveAssetCode", "receiveAssetScale")),
+    }
+    assert program.change("DELETE", f"/grants/{grant_id}")["state"] == "revoked"
+    program.change("DELETE", f"/grants/{grant_id}")
+    assert [one[1] for one in program.audited() if one[2] == grant_id] == ["grant.revoke", "grant.approve"]
+    error_of(program.ask("GET", "/grants/1"), 404, "not_found")
+
+
+def test_ledger_is_read_and_checked(program: Program, wallet: str) -> None:
+    checked = program.get("/ledger/check")
+    assert (checked["ok"], checked["broken"]) == (True, None)
+    [entry] = program.get("/ledger/entries", account=f"wallet {wallet}")["result"]
+    assert (entry["kind"], entry["amount"]) == ("deposit", "100.00")
+    assert (entry["debit"], entry["credit"]) == ("external USD 2", f"wallet {wallet}")
+    newest = program.get("/ledger/entries", first=1)
+    assert newest["result"] == [entry]
+    assert program.get("/ledger/entries", first=1, cursor=newest["pagination"]["endCursor"])["result"] != [entry]
+    assert entry in program.get("/ledger/entries", account="external USD 2")["result"]
+    for account in ("alice", "wallet", "fees USD", "purse USD 2"):
+        assert program.ask("GET", "/ledger/entries", account=account).status_code == 400
+    for account in ("wallet nobody", "peer nobody", "liquidity XAU 2"):
+        error_of(program.ask("GET", "/ledger/entries", account=account), 404, "not_found")
+
+
+def test_backup_goes_where_the_settings_say_and_nowhere_else(program: Program, tmp_path: Path) -> None:
+    error_of(program.ask("POST", "/backups", {}), 409, "wrong_state")
+    error_of(program.ask("POST", "/backups", {"directory": "/tmp"}), 400, "invalid_request")
+    (tmp_path / "copies").mkdir()
+    with run_instance(tmp_path / "payres.db", backup_directory=str(tmp_path / "copies")) as instance:
+        other = Program(instance, program.http)
+        made = other.post("/backups", {}, "backup-1")
+        assert Path(made["backup"]).parent == tmp_path / "copies"
+        assert Path(made["backup"]).stat().st_size == made["bytes"]
+        assert other.post("/backups", {}, "backup-1") == made
+        assert other.audited()[0][1:3] == ("database.backup", made["backup"])
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_key_that_ends_while_it_is_used_does_nothing(
+    payres: Instance, program: Program, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """Between the look at the key and the transaction, another request may revoke it."""
+    from payres.admin import serving
+    from payres.operator.api_keys import revoke_api_key
+
+    user = Program(payres, program.http)
+    arguments = serving._arguments
+
+    async def slow(request: Any, operation: Any) -> Any:
+        if operation.endpoint.path.endswith(("/wallets", "/peers")):
+            await payres.context.database.write(lambda work: revoke_api_key(work, user.id))
+        return await arguments(request, operation)
+
+    monkeypatch.setattr(serving, "_arguments", slow)
+    body = {"path": "never", "assetCode": "USD", "assetScale": 2}
+    answer = user.ask("GET", "/peers") if kind == "read" else user.ask("POST", "/wallets", body)
+    assert error_of(answer, 401, "invalid_token")["reason"] == "revoked_token"
+    assert answer.headers["www-authenticate"] == "Bearer"

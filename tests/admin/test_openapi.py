@@ -1,0 +1,82 @@
+"""The OpenAPI document against the program: the file is what the code says, and answers are what the file says."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import events, from_schema
+
+from payres.admin import openapi
+from payres.endpoints import ADMIN_ENDPOINTS
+from payres.operator.api_keys import SCOPES
+from payres.testing.instance import Instance
+from tests.admin.conftest import BASE, Program
+from tests.helpers import ROOT
+from tests.test_docs import COMMANDS
+
+FILE = Path(openapi.__file__).with_name(openapi.FILE)
+DOCUMENT = json.loads(FILE.read_text(encoding="utf-8"))
+PAGE = (ROOT / "docs" / "admin-api.md").read_text(encoding="utf-8")
+
+
+def test_file_is_what_the_code_says() -> None:
+    assert openapi.as_text() == FILE.read_text(encoding="utf-8"), "run `python -m payres.admin.openapi`"
+
+
+def test_paths_are_those_of_the_routes() -> None:
+    described = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
+    assert described == {(one.method, one.path) for one in ADMIN_ENDPOINTS if one.scope}
+
+
+def test_server_shows_the_file_without_a_key(payres: Instance, program: Program) -> None:
+    answer = program.http.get(f"{payres.base_url}{BASE}/openapi.json")
+    assert answer.json() == DOCUMENT
+
+
+def test_every_scope_of_an_endpoint_is_one() -> None:
+    assert {one.scope for one in ADMIN_ENDPOINTS if one.scope} <= SCOPES.keys()
+
+
+def test_documentation_has_every_scope_and_endpoint() -> None:
+    scopes = dict(re.findall(r"^\| `([a-z]+:[a-z]+)` \| ([^|]+) \|$", PAGE, re.M))
+    assert scopes == SCOPES
+    rows = re.findall(r"^\|[^|]*\| `([A-Z]+) (/\S*)` \| ?`?([a-z:]*)`? ?\|$", PAGE, re.M)
+    assert sorted(rows) == sorted((one.method, one.path.removeprefix(BASE), one.scope) for one in ADMIN_ENDPOINTS)
+
+
+def test_every_operator_command_has_its_twin() -> None:
+    table = PAGE.partition("## Endpoints")[2].partition("\n\n`payres init`")
+    twins = re.findall(r"`(payres [a-z -]+)`", table[0])
+    needless = re.findall(r"`(payres [a-z -]+)`", "`payres init`" + table[2].partition(":")[0])
+    assert sorted(twins + needless) == sorted(COMMANDS)
+
+
+def test_nothing_undocumented_is_found(payres: Instance, program: Program, record_property: Any) -> None:
+    """A few cases of each operation: none gets a 5xx, a status or a body that the document does not have."""
+    schema = schemathesis.openapi.from_dict(DOCUMENT, config=SchemathesisConfig(seed=1))
+    schema.config.base_url = payres.base_url
+    schema.config.generation.max_examples = 4
+    schema.config.headers = {"Authorization": f"Bearer {program.key}"}
+    schema.config.phases.stateful.enabled = False
+    # There are rules that no schema tells: wallets must exist, amounts fit their assets.
+    schema.config.checks.positive_data_acceptance.enabled = False
+    cases, faults = 0, []
+    for event in from_schema(schema).execute():
+        if isinstance(event, events.ScenarioFinished):
+            cases += len(event.recorder.cases)
+            faults += [
+                f"{node.name} on {event.recorder.interactions[case_id].request.method} "
+                f"{event.recorder.interactions[case_id].request.uri}: {node.failure_info.failure.message}"
+                for case_id, nodes in event.recorder.checks.items()
+                for node in nodes
+                if node.failure_info is not None
+            ]
+        elif isinstance(event, events.FatalError):
+            faults.append(repr(event.exception))
+    record_property("cases", cases)
+    assert not faults, "\n".join(faults)
+    assert cases >= 4 * len([one for one in ADMIN_ENDPOINTS if one.scope])
+    payres.check_ledger()
