@@ -13,6 +13,7 @@ from payres.store import (
     assets,
     audit,
     clients,
+    events,
     grants,
     idempotency,
     incoming,
@@ -26,6 +27,7 @@ from payres.store import (
     sessions,
     tokens,
     wallets,
+    webhooks,
 )
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
@@ -67,6 +69,15 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.client_keys": lambda tx: clients.client_keys(tx, "client"),
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
+    "events.events_after": lambda tx: events.events_after(tx, 1, 5),
+    "incoming.expired_untold": lambda tx: incoming.expired_untold(tx, 1, 5),
+    "incoming.set_expiry_event": lambda tx: incoming.set_expiry_event(tx, "1", 1),
+    "peers.peer_with_account": lambda tx: peers.peer_with_account(tx, 1),
+    "webhooks.find_webhook": lambda tx: webhooks.find_webhook(tx, "1"),
+    "webhooks.due_deliveries": lambda tx: webhooks.due_deliveries(tx, "1", 1, 5),
+    "webhooks.deliveries_of": lambda tx: webhooks.deliveries_of(tx, "1", "failed", 5),
+    "webhooks.set_cursor": lambda tx: webhooks.set_cursor(tx, "1", 1),
+    "webhooks.delete_webhook": lambda tx: webhooks.delete_webhook(tx, "1"),
     "grants.find_grant": lambda tx: grants.find_grant(tx, "1"),
     "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, "issued", NEWEST, 1),
     "grants.page_of_grants, pending": lambda tx: grants.page_of_grants(tx, "pending", NEWEST, 1),
