@@ -57,9 +57,10 @@ def list_all(session: Session) -> None:
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def test(session: Session, webhook_id: str) -> None:
-    """Send the event webhook.test now, and print what the endpoint answers. It fails unless that is a success.
+    """Send an event now, and print the answer.
 
-    A webhook that was disabled, because its endpoint answered 410, goes on if the endpoint takes the test.
+    It is the event webhook.test; the command fails unless the answer is a success. A webhook that was disabled,
+    because its endpoint answered 410, goes on if the endpoint takes the test.
 
     \b
     Example: payres webhook test 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11

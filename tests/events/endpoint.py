@@ -27,7 +27,14 @@ class Received(NamedTuple):
         return found
 
     def verified(self, secret: str) -> Json:
-        """The event, as the official library gives it to a receiver with this secret, at the time of the attempt."""
+        """The event, as the official library gives it to a receiver with this secret."""
+        with self.at_its_time():
+            found: Json = Webhook(secret).verify(self.body, dict(self.headers))
+        return found
+
+    @contextmanager
+    def at_its_time(self) -> Iterator[None]:
+        """As if it were the time of the attempt: the library rejects what is old, and tests move clocks."""
         sent_at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), tz=UTC)
 
         class At(datetime):
@@ -37,8 +44,7 @@ class Received(NamedTuple):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("standardwebhooks.webhooks.datetime", At)
-            found: Json = Webhook(secret).verify(self.body, dict(self.headers))
-        return found
+            yield
 
 
 class Endpoint:
