@@ -7,7 +7,7 @@ PAYRES_DATABASE ?= ./var/payres.db
 PYTEST_WORKERS ?= 4
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
-.PHONY: help run test torture demo bench check format lock pyz clean
+.PHONY: help run test torture demo bench profile check format lock pyz clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -27,8 +27,11 @@ torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hou
 demo: $(VENV)/.runtime ## Narrate one payment from grant to receipt
 	$(BIN)/payres demo
 
-bench: $(VENV)/.dev ## Measure payres beside a bare Starlette app doing the same cryptography and storage
+bench: $(VENV)/.dev ## Measure payres beside a bare Starlette app doing the same cryptography and storage, and against its goals
 	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
+
+profile: $(VENV)/.dev ## Show where the processor time of a request goes, by room and by function
+	$(BIN)/python -m benchmarks.profiler $(PROFILE_FLAGS)
 
 check: $(VENV)/.dev ## Formatter, linter, type checker, dead code
 	$(BIN)/ruff format --check .
@@ -50,7 +53,7 @@ pyz: $(VENV)/.dev ## Pack the program into one file, dist/payres.pyz
 	@$(BIN)/python -m deploy.pyz
 
 clean: ## Remove what make has made, the database in ./var aside
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules
+	rm -rf $(VENV) dist .benchmarks .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules
 
 $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "payres needs Python 3.11 or later: set PYTHON=python3.12, say")'

@@ -35,7 +35,8 @@ create table exchange_rate (
 ) strict, without rowid;
 
 -- Ledger accounts. balance is credits minus debits; held is the part set aside for payments in flight; floor is the
--- lowest that balance minus held may fall, or null for the external account, the world outside.
+-- lowest that balance minus held may fall, or null for the external account, the world outside. An event tells when what
+-- is free falls below warn_below; warned says that it has, and that not twice as much has been free since.
 create table account (
   id integer primary key,
   kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
@@ -43,6 +44,8 @@ create table account (
   balance integer not null default 0,
   held integer not null default 0 check (held >= 0),
   floor integer default 0,
+  warn_below integer,
+  warned integer not null default 0 check (warned in (0, 1)),
   check (floor is null or balance - held >= floor),
   check ((kind = 'external') = (floor is null))
 ) strict;
@@ -177,7 +180,8 @@ create table known_browser (
 create index known_browser_expiry on known_browser (expires_at);
 create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
 
--- Incoming payments. received is the total paid in; `payres ledger check` proves that the transfers agree.
+-- Incoming payments. received is the total paid in; `payres ledger check` proves that the transfers agree. The last two
+-- columns are when an event last told that a part was received, and when one told that the payment has expired.
 create table incoming_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -187,10 +191,14 @@ create table incoming_payment (
   metadata text,
   created_at integer not null,
   expires_at integer not null,
-  completed_at integer
+  completed_at integer,
+  partial_event_at integer,
+  expiry_event_at integer
 ) strict, without rowid;
 create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, id);
 create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
+create index incoming_payment_to_expire on incoming_payment (expires_at)
+  where completed_at is null and expiry_event_at is null;
 
 -- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the way
 -- to it found, as JSON. purge_at is when to see whether a payment was made of it, and to delete it if not; null in one of
@@ -456,3 +464,48 @@ create table idempotency_key (
 ) strict;
 create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
 create index idempotency_key_age on idempotency_key (created_at);
+
+-- The outbox: what has happened, in the order in which it did. A row is written in the transaction of the change that it
+-- tells of, and never changed. subject is the id of the payment, grant, packet or webhook that it is about; data is JSON.
+create table event (
+  sequence integer primary key autoincrement,
+  type text not null,
+  subject text,
+  data blob not null,
+  created_at integer not null
+) strict;
+
+-- Where events are sent. events are the names and patterns asked for, with commas between. cursor is the last event that
+-- was sent for the first time; what is sent again has a row in delivery. Secrets are encrypted; previous_secret signs too
+-- until previous_until. last_status and last_error are of the latest attempt.
+create table webhook (
+  id text primary key,
+  url text not null,
+  events text not null,
+  is_private integer not null check (is_private in (0, 1)),
+  state text not null default 'active' check (state in ('active', 'disabled')),
+  secret blob not null,
+  previous_secret blob,
+  previous_until integer,
+  cursor integer not null,
+  created_at integer not null,
+  last_attempt_at integer,
+  last_status integer,
+  last_error text
+) strict, without rowid;
+
+-- Events that a webhook did not take the first time, or gets again; next_at is when a pending one is due.
+create table delivery (
+  sequence integer not null references event,
+  webhook_id text not null references webhook,
+  state text not null check (state in ('pending', 'delivered', 'failed')),
+  attempts integer not null,
+  next_at integer,
+  last_attempt_at integer,
+  last_status integer,
+  last_error text,
+  primary key (sequence, webhook_id),
+  check ((state = 'pending') = (next_at is not null))
+) strict, without rowid;
+create index delivery_due on delivery (webhook_id, next_at) where next_at is not null;
+create index delivery_of_webhook on delivery (webhook_id, state, sequence);

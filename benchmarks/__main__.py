@@ -2,37 +2,79 @@
 
 import os
 import platform
+import shutil
+import signal
 import sqlite3
+import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
 import click
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks import CannotMeasure
-from benchmarks.measures import FULL, QUICK, measure
+from benchmarks.figures import Figures, last_before, load, store
+from benchmarks.measures import FEW_PAYMENTS, FULL, QUICK, Measurement
 from benchmarks.replay import require_wrk
-from benchmarks.report import Report
+from benchmarks.report import Report, write_page
 
-# Unlike /tmp, which may lie in memory, this directory lies on a disk: durable commits shall cost what they cost.
-DIRECTORY = "/var/tmp"
+ROOT = Path(__file__).parents[1]
+CACHE = ROOT / ".benchmarks"
+BYTES_OF_A_PAYMENT = 400  # with its indexes, in the database that is kept and in the run's copy
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="One short round: shows that everything runs, and judges nothing.")
-@click.option("--directory", default=DIRECTORY, show_default=True, help="Where the databases are made, for the time.")
-def main(quick: bool, directory: str) -> None:
-    """Measure payres against a bare application and against its own growth. Takes about seven minutes."""
+@click.option("--quick", is_flag=True, help="Three short rounds, which judge nothing.")
+@click.option("--payments", type=click.IntRange(min=FEW_PAYMENTS), help="Incoming payments in the large database.")
+@click.option(
+    "--cache", type=click.Path(path_type=Path), default=CACHE, help="Where databases and figures are, on a disk."
+)
+@click.option(
+    "--compare", type=click.Path(path_type=Path, exists=True), help="A file of figures, instead of the last run's."
+)
+@click.option(
+    "--write-page", "writes_page", is_flag=True, help="Puts the tables into docs/performance.md and README.md."
+)
+def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, writes_page: bool) -> None:
+    """Measure payres against a bare application and against its own growth."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # and not at once: the servers must be stopped
     extent = QUICK if quick else FULL
+    if payments is not None:
+        extent = msgspec.structs.replace(extent, payments=payments)
     try:
         require_wrk()
-        with tempfile.TemporaryDirectory(prefix="payres-benchmarks-", dir=directory) as temporary:
-            click.echo(_machine(Path(temporary)), err=True)
-            figures = measure(Path(temporary), extent, lambda progress: click.echo(progress, err=True))
-    except (CannotMeasure, OSError) as error:
+        cache.mkdir(parents=True, exist_ok=True)
+        _require_space(cache, extent.payments * BYTES_OF_A_PAYMENT)
+        before = load(compare) if compare is not None else None
+        with tempfile.TemporaryDirectory(prefix="run-", dir=cache) as temporary:
+            figures = Figures(
+                f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+                platform.node(),
+                _machine(Path(temporary)),
+                quick,
+                extent.payments,
+            )
+            Measurement(Path(temporary), cache, extent, figures, lambda progress: click.echo(progress, err=True)).run()
+    except (CannotMeasure, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(Report(figures, extent, judged=not quick).text())
+    file = store(cache, figures)
+    before = before or last_before(cache, figures)
+    click.echo(Report(figures, before).text())
+    if before is not None:
+        click.echo(f"\nThe changes are those since the run of {before.taken}.")
+    click.echo(f"\nThe figures are in {file}.")
+    if writes_page:
+        write_page(ROOT / "docs" / "performance.md", Report(figures).text())
+        write_page(ROOT / "README.md", Report(figures).beside_rafiki())
+
+
+def _require_space(cache: Path, needed: int) -> None:
+    """Raises CannotMeasure."""
+    if shutil.disk_usage(cache).free < needed:
+        raise CannotMeasure(f"{cache} has not the {needed / 1e9:.1f} GB free that this takes; --payments takes less")
 
 
 def _machine(directory: Path) -> str:

@@ -1,36 +1,39 @@
 """The measurements: which server is measured at what, interleaved over several rounds."""
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Literal, TypeVar
+from statistics import median, quantiles
+from typing import TypeVar
 
 import msgspec
 
+from benchmarks import CannotMeasure
+from benchmarks.figures import Figures, Measure, Replayed, Side
 from benchmarks.packets import PacketSource
-from benchmarks.paying import payments_per_second
-from benchmarks.population import Population, populate
+from benchmarks.paying import payment_milliseconds, payments
+from benchmarks.population import Population, populate, populate_from
 from benchmarks.remote import running_pair
-from benchmarks.replay import replay, write_requests
+from benchmarks.replay import CONNECTIONS, replay, write_requests
 from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, running
-from benchmarks.signed import creations, lists, reads
+from benchmarks.signed import creations, lists, quotes, reads
 
 T = TypeVar("T")
-Side = Literal["payres", "bare", "grown"]
-Replayed = Literal["read", "create", "list"]
-# What is measured in each replay besides requests per second: processor time, and how late the slowest answers are.
-Beside = Literal["read processor", "create processor", "list processor", "read tail", "create tail", "list tail"]
-Measure = Replayed | Beside | Literal["packet", "pay", "pay processor", "remote", "start", "memory"]
 
-FEW_PAYMENTS = 2000
-REPLAYED: Sequence[Replayed] = ("read", "create", "list")
-PROCESSOR: Mapping[Replayed, Beside] = {
-    "read": "read processor",
-    "create": "create processor",
-    "list": "list processor",
+FEW_PAYMENTS = 10_000  # with fewer, a client has not a whole page of them in the busiest wallet
+MANY_CONNECTIONS = 256
+# More than any of the servers takes.
+MOST_PACKETS_PER_SECOND = 8000
+MOST_PAYMENTS_PER_SECOND = 2000
+REPLAYED: Mapping[Replayed, Callable[[Population], Iterator[bytes]]] = {
+    "read": reads,
+    "create": creations,
+    "list": lists,
+    "quote": quotes,
 }
-TAIL: Mapping[Replayed, Beside] = {"read": "read tail", "create": "create tail", "list": "list tail"}
+OF_BARE: Sequence[Replayed] = ("read", "create")
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -46,8 +49,8 @@ class Extent(msgspec.Struct, frozen=True):
     requests_before_weighing: int
 
 
-FULL = Extent(rounds=7, seconds=3, payments=1_000_000, remote_payments=200, requests_before_weighing=10_000)
-QUICK = Extent(rounds=1, seconds=1, payments=20_000, remote_payments=40, requests_before_weighing=1)
+FULL = Extent(rounds=5, seconds=3, payments=10_000_000, remote_payments=200, requests_before_weighing=100_000)
+QUICK = Extent(rounds=3, seconds=1, payments=100_000, remote_payments=40, requests_before_weighing=1000)
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -62,97 +65,148 @@ class Subject(msgspec.Struct, frozen=True):
     def running(self) -> AbstractContextManager[Server]:
         port = free_port()
         command = bare_command if self.side == "bare" else payres_command
-        return running(command(str(self.database), port), port, self.database.with_suffix(".log"))
+        return running(command(self.database, port), port, self.database.with_suffix(".log"))
 
 
-# One figure for each round: requests or payments per second, seconds, microseconds, megabytes, or a ratio.
-Figures = Mapping[tuple[Measure, Side], Sequence[float]]
+Running = tuple[Subject, Server]
 
 
-def measure(directory: Path, extent: Extent, tell: Callable[[str], None]) -> Figures:
-    """Measures everything, with databases and logs in `directory`; `tell` hears how far it is.
+class Measurement:
+    """Measures everything, with databases and logs in `directory`; `tell` hears how far it is."""
 
-    Raises CannotMeasure.
-    """
-    figures: dict[tuple[Measure, Side], list[float]] = defaultdict(list)
-    tell(f"preparing databases with {FEW_PAYMENTS:,} and {extent.payments:,} incoming payments")
-    subjects = _prepare(directory, extent)
-    for turn in range(extent.rounds):
-        tell(f"start-up, round {turn + 1} of {extent.rounds}")
-        for subject in _in_turn(subjects, turn):
-            with subject.running() as server:
-                figures["start", subject.side].append(server.start_seconds)
-    for subject in subjects:
-        tell(f"memory of {subject.side}")
-        figures["memory", subject.side].append(_weigh(subject, extent.requests_before_weighing))
-    with ExitStack() as stack:
-        servers = [(subject, stack.enter_context(subject.running())) for subject in subjects]
-        for turn in range(extent.rounds):
-            tell(f"throughput, round {turn + 1} of {extent.rounds}")
-            _measure_throughput(_in_turn(servers, turn), extent.seconds, figures)
-    with running_pair(directory, FEW_PAYMENTS) as pair:
-        for turn in range(extent.rounds):
-            tell(f"payments to another server, round {turn + 1} of {extent.rounds}")
-            figures["remote", "payres"].append(pair.payments_per_second(extent.remote_payments))
-    return figures
+    def __init__(
+        self, directory: Path, cache: Path, extent: Extent, figures: Figures, tell: Callable[[str], None]
+    ) -> None:
+        self._directory = directory
+        self._cache = cache
+        self._extent = extent
+        self._figures = figures
+        self._tell = tell
 
+    def run(self) -> None:
+        """Adds to the figures. Raises CannotMeasure."""
+        few, grown = self._prepare()
+        # The bare application is sent the very same requests.
+        bare = msgspec.structs.replace(few, side="bare", database=self._directory / "bare.db")
+        for turn in self._rounds("start-up, cold reads"):
+            for subject in _in_turn((few, grown), turn):
+                with subject.running() as server:
+                    self._figures.add("start", subject.side, "start", server.start_seconds)
+            self._measure_cold(grown, "read", "cold read")
+            self._measure_cold(grown, "list", "cold list")
+        with ExitStack() as stack:
+            servers = [(subject, stack.enter_context(subject.running())) for subject in (few, bare, grown)]
+            for turn in self._rounds("throughput"):
+                self._measure_side_by_side(_in_turn(servers, turn))
+                self._measure_beside_readers(*servers[0])
+        for subject in (few, grown):
+            self._tell(f"memory of {subject.side}")
+            self._weigh(subject)
+        self._measure_remote()
 
-def _prepare(directory: Path, extent: Extent) -> Sequence[Subject]:
-    few = _populated("payres", directory, FEW_PAYMENTS)
-    grown = _populated("grown", directory, extent.payments)
-    bare = msgspec.structs.replace(few, side="bare", database=directory / "bare.db")  # sent the very same requests
-    return [few, bare, grown]
+    def _rounds(self, title: str) -> Iterator[int]:
+        for turn in range(self._extent.rounds):
+            self._tell(f"{title}, round {turn + 1} of {self._extent.rounds}")
+            yield turn
 
+    def _prepare(self) -> tuple[Subject, Subject]:
+        few = self._subject("payres", populate(self._directory / "payres.db", BASE_URL, FEW_PAYMENTS))
+        path, payments = self._directory / "grown.db", self._extent.payments
+        grown = self._subject("grown", populate_from(self._cache, path, BASE_URL, payments, self._tell))
+        return few, grown
 
-def _populated(side: Side, directory: Path, payments: int) -> Subject:
-    database = directory / f"{side}.db"
-    population = populate(str(database), BASE_URL, payments)
-    files: dict[Replayed, Path] = {}
-    for kind, requests in zip(REPLAYED, (reads, creations, lists), strict=True):
-        files[kind] = directory / f"{side}-{kind}.requests"
-        write_requests(files[kind], requests(population))
-    return Subject(side, database, population, files, PacketSource(population))
+    def _subject(self, side: Side, population: Population) -> Subject:
+        files: dict[Replayed, Path] = {}
+        for kind, requests in REPLAYED.items():
+            files[kind] = self._directory / f"{side}-{kind}.requests"
+            write_requests(files[kind], requests(population))
+        return Subject(side, population.path, population, files, PacketSource(population))
 
+    def _measure_cold(self, subject: Subject, kind: Replayed, measure: Measure) -> None:
+        """The first second of a server of whose database nothing is in memory."""
+        with subject.database.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with subject.running() as server:
+            self._load(measure, subject.side, server, subject.requests[kind], seconds=1)
 
-def _weigh(subject: Subject, requests: int) -> float:
-    """Resident megabytes after so many requests, reads and creations in turn."""
-    with subject.running() as server:
-        sent = 0
-        while sent < requests:
-            for kind in ("read", "create"):
-                sent += replay(server.port, subject.requests[kind], 1).requests
-        return server.memory()
-
-
-def _measure_throughput(
-    servers: Sequence[tuple[Subject, Server]], seconds: int, figures: dict[tuple[Measure, Side], list[float]]
-) -> None:
-    for kind in REPLAYED:
+    def _measure_side_by_side(self, servers: Sequence[Running]) -> None:
+        for kind in REPLAYED:
+            for subject, server in servers:
+                if subject.side != "bare" or kind in OF_BARE:
+                    self._load(kind, subject.side, server, subject.requests[kind])
+                if (subject.side, kind) == ("payres", "read"):
+                    self._load("wide", subject.side, server, subject.requests[kind], connections=MANY_CONNECTIONS)
         for subject, server in servers:
-            if (kind, subject.side) != ("list", "bare"):
-                before = server.processor_seconds()
-                found = replay(server.port, subject.requests[kind], seconds)
-                used = (server.processor_seconds() - before) / found.requests * 1e6
-                figures[kind, subject.side].append(found.per_second)
-                figures[PROCESSOR[kind], subject.side].append(used)
-                figures[TAIL[kind], subject.side].append(found.slowest_hundredth / found.median)
-    for subject, server in servers:
-        figures["packet", subject.side].append(_packets_per_second(subject, server, seconds))
-    for subject, server in servers:
-        if subject.side != "bare":
-            before = server.processor_seconds()
-            paid = payments_per_second(subject.population, server.port, seconds)
-            used = (server.processor_seconds() - before) / (paid * seconds) * 1e6
-            figures["pay", subject.side].append(paid)
-            figures["pay processor", subject.side].append(used)
+            self._measure_packets(subject, server)
+        for subject, server in servers:
+            if subject.side != "bare":
+                self._load("pay", subject.side, server, self._payments(subject), requests_each=2)
+                milliseconds = payment_milliseconds(subject.population, server.port, self._extent.seconds / 2)
+                self._figures.add("pay alone", subject.side, "p50", median(milliseconds))
+                self._figures.add("pay alone", subject.side, "p99", quantiles(milliseconds, n=100)[-1])
 
+    def _measure_beside_readers(self, subject: Subject, server: Server) -> None:
+        payments = self._payments(subject)
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            readers = beside.submit(replay, server.port, subject.requests["read"], self._extent.seconds)
+            found = replay(server.port, payments, self._extent.seconds)
+            readers.result()
+        self._figures.add("pay beside", subject.side, "rate", found.per_second / 2)
 
-def _packets_per_second(subject: Subject, server: Server, seconds: int) -> float:
-    file = subject.database.with_suffix(".packets")
-    subject.packets.write(file, seconds)
-    if subject.side == "bare":
-        return replay(server.port, file, seconds).per_second
-    return subject.packets.packets_per_second(server.port, file, seconds)
+    def _payments(self, subject: Subject) -> Path:
+        file = subject.database.with_suffix(".payments")
+        write_requests(file, payments(subject.population, self._extent.seconds * MOST_PAYMENTS_PER_SECOND))
+        return file
+
+    def _measure_packets(self, subject: Subject, server: Server) -> None:
+        file = subject.database.with_suffix(".packets")
+        write_requests(file, subject.packets.requests(self._extent.seconds * MOST_PACKETS_PER_SECOND))
+        before = subject.packets.fulfilled()
+        sent = self._load("packet", subject.side, server, file)
+        fulfilled = subject.packets.fulfilled() - before
+        if subject.side != "bare" and fulfilled < sent:
+            raise CannotMeasure(f"of {sent} packets only {fulfilled} were new and fulfilled")
+
+    def _weigh(self, subject: Subject) -> None:
+        """Memory after so many requests of all kinds, while no other server runs that would share it."""
+        with subject.running() as server:
+            sent = 0
+            while sent < self._extent.requests_before_weighing:
+                for file in subject.requests.values():
+                    sent += replay(server.port, file, self._extent.seconds).requests
+            self._figures.add("memory", subject.side, "memory", server.memory())
+
+    def _measure_remote(self) -> None:
+        with running_pair(self._directory, FEW_PAYMENTS) as pair:
+            for _ in self._rounds("payments to another server"):
+                paid = pair.pay(self._extent.remote_payments)
+                self._figures.add("remote", "payres", "rate", paid.rate)
+                self._figures.add("remote", "payres", "processor", paid.processor)
+
+    def _load(
+        self,
+        measure: Measure,
+        side: Side,
+        server: Server,
+        file: Path,
+        requests_each: int = 1,
+        seconds: int | None = None,
+        connections: int = CONNECTIONS,
+    ) -> int:
+        """Replays the file; adds the rate, the processor time and the latencies. Returns how many answers came.
+
+        With two requests for each payment, latencies of the one and the other would be mixed, and are left out.
+        """
+        before = server.processor_seconds()
+        found = replay(server.port, file, seconds or self._extent.seconds, connections)
+        used = server.processor_seconds() - before
+        self._figures.add(measure, side, "rate", found.per_second / requests_each)
+        self._figures.add(measure, side, "processor", used / found.requests * requests_each * 1e6)
+        if requests_each == 1:
+            self._figures.add(measure, side, "p50", found.median / 1e3)
+            self._figures.add(measure, side, "p99", found.slowest_hundredth / 1e3)
+        return found.requests
 
 
 def _in_turn(items: Sequence[T], turn: int) -> Sequence[T]:

@@ -4,12 +4,11 @@ import base64
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
-from benchmarks import CannotMeasure
 from benchmarks.peering import Node, add_peer
 from benchmarks.population import Population
-from benchmarks.replay import replay, write_requests
 from payres.amounts import Asset
 from payres.clock import DAY, SystemClock
 from payres.identifiers import SystemIdentifiers
@@ -22,7 +21,6 @@ from payres.store.connections import connect_writer
 from payres.store.secrets import ensure_secret
 
 AMOUNT = 100
-MOST_PER_SECOND = 8000  # more than any of the servers takes
 
 _identifiers = SystemIdentifiers()
 
@@ -33,34 +31,18 @@ class PacketSource:
     def __init__(self, population: Population) -> None:
         self._database = population.path
         own_address = Settings().ilp_address
-        self._peer = Node("", f"{own_address}-peer", "https://peer.example/ilp", _identifiers.secret())
+        self._peer = Node(Path(), f"{own_address}-peer", "https://peer.example/ilp", _identifiers.secret())
         add_peer(Node(population.path, own_address, "", "unused"), self._peer)
-        connection = connect_writer(population.path)
-        try:
+        with closing(connect_writer(str(population.path))) as connection:
             secret = ensure_secret(connection, "stream")
-        finally:
-            connection.close()
         payment_id, _ = population.payments[-1]
         found = CredentialSource(secret, own_address).for_payment(payment_id, Asset("USD", 2))
         self._destination = found.ilp_address
         self._secret = SharedSecret(base64.urlsafe_b64decode(found.shared_secret + "="))
         self._sequence = 0
 
-    def write(self, file: Path, seconds: int) -> None:
-        """Writes packets that were never sent, enough for so long a replay."""
-        write_requests(file, self._packets(seconds * MOST_PER_SECOND))
-
-    def packets_per_second(self, port: int, file: Path, seconds: int) -> float:
-        """Packets fulfilled per second. Raises CannotMeasure when one was not, or the file was too short."""
-        before = self._fulfilled()
-        counted = replay(port, file, seconds)
-        if self._fulfilled() - before < counted.requests:
-            raise CannotMeasure(
-                f"of {counted.requests} packets only {self._fulfilled() - before} were new and fulfilled"
-            )
-        return counted.per_second
-
-    def _packets(self, count: int) -> Iterator[bytes]:
+    def requests(self, count: int) -> Iterator[bytes]:
+        """So many packets that were never sent."""
         expires_at = SystemClock().now() + DAY
         for _ in range(count):
             self._sequence += 1
@@ -69,6 +51,12 @@ class PacketSource:
             condition = self._secret.condition(data)
             yield self._request(encode(Prepare(AMOUNT, expires_at, condition, self._destination, data)))
 
+    def fulfilled(self) -> int:
+        """How many were new to the server and brought their money."""
+        with closing(sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)) as reader:
+            found: int = reader.execute("SELECT sum(packets_received) FROM peer").fetchone()[0]
+            return found
+
     def _request(self, prepare: bytes) -> bytes:
         head = (
             f"POST /ilp HTTP/1.1\r\nhost: benchmark\r\nauthorization: Bearer {self._peer.token}\r\n"
@@ -76,11 +64,3 @@ class PacketSource:
             f"request-id: {_identifiers.resource()}\r\ncontent-length: {len(prepare)}\r\n\r\n"
         )
         return head.encode() + prepare
-
-    def _fulfilled(self) -> int:
-        reader = sqlite3.connect(f"file:{self._database}?mode=ro", uri=True)
-        try:
-            found: int = reader.execute("SELECT sum(packets_received) FROM peer").fetchone()[0]
-            return found
-        finally:
-            reader.close()

@@ -1,21 +1,25 @@
-"""Local payments: clients that quote and pay, one payment after the other."""
+"""Local payments: each is a quote and an outgoing payment, whose money has arrived with the answer."""
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
-from itertools import count
-from time import monotonic
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import cycle
+from time import monotonic, perf_counter
+from typing import NamedTuple
 
 import msgspec
 import uvloop
 
 from benchmarks import CannotMeasure
-from benchmarks.population import Caller, Population
-from benchmarks.signed import signed_request
+from benchmarks.population import Population
+from benchmarks.signed import payment, quote, quotes
 
-PAYERS = 32
-
-_numbers = count()  # over all runs, so that each payment goes to another receiver than the last
+UNPAID = """
+SELECT id, client_id FROM quote
+WHERE incoming_payment_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)
+ORDER BY id DESC LIMIT ?
+"""
 
 
 class Made(msgspec.Struct):
@@ -24,82 +28,63 @@ class Made(msgspec.Struct):
     id: str
 
 
-def payments_per_second(population: Population, port: int, seconds: float) -> float:
-    """Payments per second: a quote and an outgoing payment each, whose money has arrived with the answer.
+def payments(population: Population, most: int) -> Iterator[bytes]:
+    """Quotes and payments in turn, so many of each at most.
 
-    They are counted in the database, over the time from the first request to the last answer.
+    A payment's body names its quote and is signed, so it cannot be of the quote before it: it is of one that an earlier
+    replay has made. Each is good once.
     """
-    reader = sqlite3.connect(f"file:{population.path}?mode=ro", uri=True)
-    try:
-        before = count_payments(reader)
-        began = monotonic()
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_pay(population, port, began + seconds))
-        elapsed = monotonic() - began
-        return (count_payments(reader) - before) / elapsed
-    finally:
-        reader.close()
+    callers = {caller.client_id: caller for caller in population.callers}
+    with closing(sqlite3.connect(f"file:{population.path}?mode=ro", uri=True)) as database:
+        unpaid = database.execute(UNPAID, (most,)).fetchall()
+    for asked, (quote_id, client_id) in zip(cycle(list(quotes(population))), unpaid, strict=False):
+        yield asked
+        yield payment(population, callers[client_id], population.urls.resource("quotes", quote_id))
 
 
-async def _pay(population: Population, port: int, until: float) -> None:
-    async with asyncio.TaskGroup() as group:
-        for number in range(PAYERS):
-            caller = population.callers[number % len(population.callers)]
-            group.create_task(_pay_one_by_one(population, caller, port, until))
+def payment_milliseconds(population: Population, port: int, seconds: float) -> Sequence[float]:
+    """How long payments take that are made one after the other over one connection, with nothing else going on.
+
+    A payment's time is that of its two requests. Signing them is the client's own, and is not counted.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_pay_one_by_one(population, port, monotonic() + seconds))
 
 
-async def _pay_one_by_one(population: Population, caller: Caller, port: int, until: float) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for receiver in receivers(population):
+class Connection(NamedTuple):
+    """An open connection to the server."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def create(self, request: bytes) -> str:
+        """Sends the request; the id of what it made. Raises CannotMeasure unless that is answered 201."""
+        self.writer.write(request)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
+        body = await self.reader.readexactly(int(lines[b"content-length"]))
+        if not head.startswith(b"HTTP/1.1 201"):
+            raise CannotMeasure(body.decode())
+        return msgspec.json.decode(body, type=Made).id
+
+
+async def connect(port: int) -> Connection:
+    return Connection(*await asyncio.open_connection("127.0.0.1", port))
+
+
+async def _pay_one_by_one(population: Population, port: int, until: float) -> Sequence[float]:
+    connection = await connect(port)
+    milliseconds: list[float] = []
+    for payment_id, caller in cycle(population.payments):
         if monotonic() > until:
             break
-        writer.write(quote_request(population, caller, receiver))
-        quote = await made(reader)
-        writer.write(payment_request(population, caller, quote.id))
-        await made(reader)
-    writer.close()
-    await writer.wait_closed()
-
-
-def quote_request(population: Population, caller: Caller, receiver: str) -> bytes:
-    """POST /quotes, of one amount for any receiver."""
-    asked = {
-        "walletAddress": population.paying_wallet_address,
-        "receiver": receiver,
-        "method": "ilp",
-        "debitAmount": {"value": "125", "assetCode": "USD", "assetScale": 2},
-    }
-    return signed_request(population.urls.base, "POST", "/quotes", caller, asked)
-
-
-def payment_request(population: Population, caller: Caller, quote_id: str) -> bytes:
-    """POST /outgoing-payments, for a quote."""
-    body = {
-        "walletAddress": population.paying_wallet_address,
-        "quoteId": quote_id,
-        "metadata": {"description": "Order"},
-    }
-    return signed_request(population.urls.base, "POST", "/outgoing-payments", caller, body)
-
-
-def receivers(population: Population) -> Iterator[str]:
-    """Incoming payments to pay, one after another and over again."""
-    for number in _numbers:
-        payment_id, _ = population.payments[number % len(population.payments)]
-        yield population.urls.resource("incoming-payments", payment_id)
-
-
-async def made(reader: asyncio.StreamReader) -> Made:
-    """The body of the next answer, which must be 201."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    lines = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
-    body = await reader.readexactly(int(lines[b"content-length"]))
-    if not head.startswith(b"HTTP/1.1 201"):
-        raise CannotMeasure(body.decode())
-    return msgspec.json.decode(body, type=Made)
-
-
-def count_payments(reader: sqlite3.Connection) -> int:
-    """How many outgoing payments have arrived."""
-    found: int = reader.execute("SELECT count(*) FROM outgoing_payment WHERE state = 'completed'").fetchone()[0]
-    return found
+        asked = quote(population, caller, population.urls.resource("incoming-payments", payment_id))
+        began = perf_counter()
+        quote_id = await connection.create(asked)
+        quoted = perf_counter()
+        paid = payment(population, caller, quote_id)
+        signed = perf_counter()
+        await connection.create(paid)
+        milliseconds.append((perf_counter() - signed + quoted - began) * 1e3)
+    connection.writer.close()
+    return milliseconds

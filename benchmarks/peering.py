@@ -1,5 +1,7 @@
 """Peers in the databases to measure on, in the one asset that the wallets there have."""
 
+from pathlib import Path
+
 import msgspec
 
 from payres.operator import peers
@@ -14,7 +16,7 @@ CREDIT_LIMIT = 10**15
 class Node(msgspec.Struct, frozen=True):
     """A server as its peers see it. `token` is what it shows them."""
 
-    database: str
+    database: Path
     ilp_address: str
     url: str
     token: str
@@ -32,7 +34,7 @@ def add_peer(node: Node, peer: Node) -> None:
         incoming_token=peer.token,
         credit_limit=CREDIT_LIMIT,
     )
-    connection = connect_writer(node.database)
+    connection = connect_writer(str(node.database))
     try:
         connection.execute("BEGIN")
         peers.add_peer(Work(connection, world(Settings(ilp_address=node.ilp_address))), new)

@@ -1,10 +1,12 @@
 """A database to measure on: wallets, clients with keys and tokens, and any number of incoming payments."""
 
-import random
-from collections.abc import Iterator, Sequence
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 
 import msgspec
-import uuid_utils
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -19,19 +21,39 @@ from payres.operator.wallets import create_wallet, deposit
 from payres.settings import Settings
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import grants
+from payres.store.clients import ClientRecord
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
-from payres.store.incoming import INCOMING
+from payres.store.migrations import schema
 from payres.store.work import Transaction, Work, world
 from payres.urls import Urls, canonical
 from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 
 WALLETS = 100
 CLIENTS = 50
-BUSY_WALLET_SHARE = 5  # every fifth payment is into the first wallet
 SAMPLE = 2000  # payments that the requests read and pay
 KID = "bench"
 LIFETIME_SECONDS = 86400  # of tokens
+CHUNK = 1_000_000
+START = 1_735_689_600_000_000  # 2025-01-01, when the first payment was made; the last one 20 days later
+SPAN = 20 * DAY
+
+# Every fifth payment is into the first wallet, the others into all but the last, by any client. The ids are UUIDv7.
+INSERTION = """
+INSERT INTO incoming_payment (id, wallet_address_id, client_id, created_at, expires_at)
+WITH RECURSIVE
+  numbers (n) AS (VALUES (:first) UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < :last),
+  drawn (n, created_at, one, other) AS (
+    SELECT n, :start + n * :step, n * 2654435761 & 0xffffffff, n * 2246822519 & 0xffffffff FROM numbers)
+SELECT
+  printf('%08x-%04x-7%03x-8%03x-%012x', created_at / 1000 >> 16, created_at / 1000 & 0xffff, one >> 20, other >> 20, n),
+  :wallet + iif(n % 5 = 0, 0, 1 + (one >> 8) % (:wallets - 2)),
+  :client + (other >> 8) % :clients,
+  created_at,
+  created_at + :lifetime
+FROM drawn
+"""
+INDEXES = "SELECT name, sql FROM sqlite_master WHERE tbl_name = 'incoming_payment' AND type = 'index' AND sql <> ''"
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -45,7 +67,7 @@ class Caller(msgspec.Struct, frozen=True):
 class Population(msgspec.Struct, frozen=True):
     """What requests are made of. `payments` are pairs of an incoming payment's id and the caller that made it."""
 
-    path: str
+    path: Path
     urls: Urls
     callers: Sequence[Caller]
     wallet_addresses: Sequence[str]
@@ -62,26 +84,84 @@ class Population(msgspec.Struct, frozen=True):
         return self.wallet_addresses[-1]
 
 
-def populate(path: str, base_url: str, payments: int) -> Population:
+def populate(path: Path, base_url: str, payments: int) -> Population:
     """A new database at `path` with this many open incoming payments, spread over wallets and clients."""
-    around = world(Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS))
-    urls = around.urls
-    connection = connect_writer(path)
-    work = Work(connection, around)
-    try:
-        connection.execute("PRAGMA synchronous = OFF")  # the file is thrown away when making it is interrupted
+    _build(path, base_url, payments, lambda progress: None)
+    return _introduced(path, base_url)
+
+
+def populate_from(cache: Path, path: Path, base_url: str, payments: int, tell: Callable[[str], None]) -> Population:
+    """As `populate`, by a copy of a database that is kept in `cache`: 10,000,000 payments take minutes to insert.
+
+    It is made anew when the schema or this module has changed, and replaces the one of before.
+    """
+    made_by = schema().encode() + Path(__file__).read_bytes()
+    kept = cache / f"{payments}-{hashlib.sha256(made_by).hexdigest()[:12]}.db"
+    if not kept.exists():
+        for outdated in cache.glob(f"{payments}-*.db"):
+            outdated.unlink()
+        _build(path, base_url, payments, tell)
+        path.rename(kept)
+    tell(f"copying {kept}")
+    shutil.copyfile(kept, path)
+    return _introduced(path, base_url)
+
+
+def _build(path: Path, base_url: str, payments: int, tell: Callable[[str], None]) -> None:
+    """Makes the file, with everything in it but what clients sign and authorize with."""
+    with closing(connect_writer(str(path))) as connection:
+        # A file that is not finished is thrown away: it need not be durable, and what refers to what is known here.
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", "foreign_keys = OFF", "temp_store = FILE"):
+            connection.execute(f"PRAGMA {pragma}")
+        work = Work(connection, world(Settings(base_url=base_url)))
         connection.execute("BEGIN")
         wallet_ids = [_open_wallet(work, number) for number in range(WALLETS)]
-        callers = [_introduce(work, number) for number in range(CLIENTS)]
-        client_ids = [caller.client_id for caller in callers]
-        ids = _insert_payments(connection, wallet_ids, client_ids, payments, work.now)
+        client_ids = [_client(work, number).id for number in range(CLIENTS)]
+        _insert_payments(work, wallet_ids, client_ids, payments, tell)
         connection.execute("COMMIT")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    finally:
-        connection.close()
-    wallet_addresses = [urls.wallet(_wallet_path(number)) for number in range(WALLETS)]
-    made_by = [(payment_id, callers[client]) for payment_id, client in ids]
-    return Population(path, urls, callers, wallet_addresses, made_by)
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _insert_payments(
+    tx: Transaction, wallet_ids: Sequence[int], client_ids: Sequence[int], count: int, tell: Callable[[str], None]
+) -> None:
+    """Inserts payments made evenly over 20 days, the same ones each time; sorting them into indexes comes last."""
+    indexes = tx.execute(INDEXES).fetchall()
+    for name, _ in indexes:
+        tx.execute(f"DROP INDEX {name}")
+    values = {"wallet": wallet_ids[0], "wallets": len(wallet_ids), "client": client_ids[0], "clients": len(client_ids)}
+    values |= {"start": START, "step": SPAN // count, "lifetime": 36500 * DAY}
+    for first in range(0, count, CHUNK):
+        last = min(first + CHUNK, count)
+        tx.execute(INSERTION, values | {"first": first, "last": last})
+        tell(f"inserted {last:,} of {count:,} incoming payments")
+    for name, definition in indexes:
+        tell(f"making the index {name}")
+        tx.execute(definition)
+
+
+def _introduced(path: Path, base_url: str) -> Population:
+    """What requests are made of; gives the clients keys and tokens that are good from now on."""
+    around = world(Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS))
+    with closing(connect_writer(str(path))) as connection:
+        work = Work(connection, around)
+        connection.execute("BEGIN")
+        callers = [_introduce(work, number) for number in range(CLIENTS)]
+        connection.execute("COMMIT")
+        payments = _sample(connection, {caller.client_id: caller for caller in callers})
+    wallet_addresses = [around.urls.wallet(_wallet_path(number)) for number in range(WALLETS)]
+    return Population(path, around.urls, callers, wallet_addresses, payments)
+
+
+def _sample(tx: Transaction, callers: Mapping[int, Caller]) -> Sequence[tuple[str, Caller]]:
+    """Payments from all over the table, each with the caller that made it."""
+    found: list[tuple[str, Caller]] = []
+    for number in range(SAMPLE):
+        made_at = f"{(START + number * SPAN // SAMPLE) // 1000:012x}"
+        query = "SELECT id, client_id FROM incoming_payment WHERE id >= ? ORDER BY id LIMIT 1"
+        payment_id, client_id = tx.execute(query, (f"{made_at[:8]}-{made_at[8:]}",)).fetchone()
+        found.append((payment_id, callers[client_id]))
+    return found
 
 
 def _wallet_path(number: int) -> str:
@@ -94,13 +174,17 @@ def _open_wallet(work: Work, number: int) -> int:
     return wallet.id
 
 
+def _client(work: Work, number: int) -> ClientRecord:
+    wallet_address = work.urls.wallet(_wallet_path(number))
+    return clients.remember(work, Client(canonical(wallet_address), wallet_address, None))
+
+
 def _introduce(work: Work, number: int) -> Caller:
     """A client with a key at one of the wallet addresses, and a grant that its owner need not consent to any more."""
     private_key = Ed25519PrivateKey.generate()
     raw = private_key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
     add_key(work, _wallet_path(number), jwk_from_public_bytes(KID, raw))
-    wallet_address = work.urls.wallet(_wallet_path(number))
-    record = clients.remember(work, Client(canonical(wallet_address), wallet_address, None))
+    record = _client(work, number)
     access: list[Access] = [
         IncomingPaymentAccess(actions=["create", "read", "list"]),
         QuoteAccess(actions=["create"]),
@@ -122,27 +206,3 @@ def _introduce(work: Work, number: int) -> Caller:
     grants.insert_grant(work, grant)
     token = issue_token(work, grant)
     return Caller(record.id, private_key, token.value)
-
-
-def _insert_payments(
-    tx: Transaction, wallet_ids: Sequence[int], client_ids: Sequence[int], count: int, now: int
-) -> Sequence[tuple[str, int]]:
-    """Inserts payments made evenly over the last 20 days; returns some of their ids, each with its client's place."""
-    sampled: list[tuple[str, int]] = []
-    pick_every = max(count // SAMPLE, 1)
-
-    def rows() -> Iterator[tuple[object, ...]]:
-        chance = random.Random(1)
-        step = 20 * DAY // count
-        for number in range(count):
-            created_at = now - (count - number) * step
-            payment_id = str(uuid_utils.uuid7(nanoseconds=created_at * 1000))
-            wallet = 0 if number % BUSY_WALLET_SHARE == 0 else chance.randrange(1, len(wallet_ids) - 1)
-            client = chance.randrange(len(client_ids))
-            if number % pick_every == 0:
-                sampled.append((payment_id, client))
-            row = (payment_id, wallet_ids[wallet], client_ids[client], None, 0, None)
-            yield (*row, created_at, created_at + 30 * DAY, None)
-
-    tx.executemany(f"INSERT {INCOMING.into}", rows())
-    return sampled

@@ -2,9 +2,9 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from time import monotonic
 
@@ -12,10 +12,11 @@ import msgspec
 import uvloop
 
 from benchmarks import CannotMeasure
-from benchmarks.paying import made, payment_request, quote_request, receivers
+from benchmarks.paying import connect
 from benchmarks.peering import Node, add_peer
-from benchmarks.population import Population, populate
-from benchmarks.servers import free_port, payres_command, running
+from benchmarks.population import Caller, Population, populate
+from benchmarks.servers import Server, free_port, payres_command, running
+from benchmarks.signed import payment, quote
 from payres.identifiers import SystemIdentifiers
 
 # One server reads from another at four places at a time, with a short queue: more payers than that would be told so.
@@ -25,46 +26,56 @@ POLL_SECONDS = 0.005
 _identifiers = SystemIdentifiers()
 
 
+class Paid(msgspec.Struct, frozen=True):
+    """Payments completed per second, and microseconds of both servers' processor time for each."""
+
+    rate: float
+    processor: float
+
+
 class Pair(msgspec.Struct, frozen=True):
-    """Two servers that are peers, and the port of the one that pays."""
+    """Two servers that are peers: the one that pays, and the other."""
 
     payer: Population
     payee: Population
-    port: int
+    servers: Sequence[Server]
 
-    def payments_per_second(self, payments: int) -> float:
-        """Payments completed per second, eight at a time; their quotes are made before the time begins to count.
+    def pay(self, payments: int) -> Paid:
+        """So many payments, eight at a time; their quotes are made before anything begins to count.
 
         Raises CannotMeasure when not all of them arrive.
         """
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(self._measure(payments))
 
-    async def _measure(self, payments: int) -> float:
-        unquoted, quote_ids = islice(receivers(self.payee), payments), list[str]()
+    async def _measure(self, payments: int) -> Paid:
+        unquoted, quote_ids = islice(cycle(self.payee.payments), payments), list[str]()
         await _together(lambda: self._quote(unquoted, quote_ids))
         unpaid = iter(quote_ids)
-        began = monotonic()
+        began, before = monotonic(), self._processor_seconds()
         await _together(lambda: self._pay(unpaid))
-        return payments / (monotonic() - began)
+        used = self._processor_seconds() - before
+        return Paid(payments / (monotonic() - began), used / payments * 1e6)
 
-    async def _quote(self, unquoted: Iterator[str], quote_ids: list[str]) -> None:
+    def _processor_seconds(self) -> float:
+        return sum(server.processor_seconds() for server in self.servers)
+
+    async def _quote(self, unquoted: Iterator[tuple[str, Caller]], quote_ids: list[str]) -> None:
         """Makes a quote for one receiver after the other."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        for receiver in unquoted:
-            writer.write(quote_request(self.payer, self.payer.callers[0], receiver))
-            quote_ids.append((await made(reader)).id)
-        writer.close()
+        connection = await connect(self.servers[0].port)
+        for payment_id, _ in unquoted:
+            receiver = self.payee.urls.resource("incoming-payments", payment_id)
+            quote_ids.append(await connection.create(quote(self.payer, self.payer.callers[0], receiver)))
+        connection.writer.close()
 
     async def _pay(self, unpaid: Iterator[str]) -> None:
         """Makes a payment from one quote after the other, each when the one before has arrived."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        database = sqlite3.connect(f"file:{self.payer.path}?mode=ro", uri=True)
-        for quote_id in unpaid:
-            writer.write(payment_request(self.payer, self.payer.callers[0], quote_id))
-            await _arrival(database, (await made(reader)).id.rpartition("/")[2])
-        database.close()
-        writer.close()
+        connection = await connect(self.servers[0].port)
+        with closing(sqlite3.connect(f"file:{self.payer.path}?mode=ro", uri=True)) as database:
+            for quote_id in unpaid:
+                made = await connection.create(payment(self.payer, self.payer.callers[0], quote_id))
+                await _arrival(database, made.rpartition("/")[2])
+        connection.writer.close()
 
 
 @contextmanager
@@ -74,13 +85,9 @@ def running_pair(directory: Path, payments: int) -> Iterator[Pair]:
     add_peer(payer.node, payee.node)
     add_peer(payee.node, payer.node)
     with ExitStack() as stack:
-        for side in (payer, payee):
-            settings = {"PAYRES_ILP_ADDRESS": side.node.ilp_address, "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
-            command = payres_command(side.node.database, side.port, side.population.urls.base)
-            log = Path(side.node.database).with_suffix(".log")
-            stack.enter_context(running(command, side.port, log, settings))
-        pair = Pair(payer.population, payee.population, payer.port)
-        pair.payments_per_second(1)  # the first one fetches keys and a token, and imports the HTTP client on both sides
+        servers = [stack.enter_context(side.running()) for side in (payer, payee)]
+        pair = Pair(payer.population, payee.population, servers)
+        pair.pay(1)  # the first one fetches keys and a token, and imports the HTTP client on both sides
         yield pair
 
 
@@ -89,11 +96,16 @@ class _Side(msgspec.Struct, frozen=True):
     node: Node
     port: int
 
+    def running(self) -> AbstractContextManager[Server]:
+        settings = {"PAYRES_ILP_ADDRESS": self.node.ilp_address, "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
+        command = payres_command(self.node.database, self.port, self.population.urls.base)
+        return running(command, self.port, self.node.database.with_suffix(".log"), settings)
+
 
 def _prepared(name: str, directory: Path, payments: int) -> _Side:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    population = populate(str(directory / f"{name}.db"), url, payments)
+    population = populate(directory / f"{name}.db", url, payments)
     return _Side(population, Node(population.path, f"test.{name}", f"{url}/ilp", _identifiers.secret()), port)
 
 

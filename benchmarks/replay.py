@@ -11,6 +11,7 @@ from benchmarks import CannotMeasure
 
 SCRIPT = Path(__file__).with_name("replay.lua")
 CONNECTIONS = 32
+TIMEOUT = "30s"  # an answer that comes late is late, and not broken
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -39,9 +40,19 @@ def write_requests(file: Path, requests: Iterable[bytes]) -> None:
     file.write_bytes(b"".join(b"%d\n%b" % (len(request), request) for request in requests))
 
 
-def replay(port: int, requests: Path, seconds: int) -> Replay:
-    """Replays the file for whole seconds, over 32 connections. Raises CannotMeasure unless every answer was 2xx."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(SCRIPT), f"http://127.0.0.1:{port}"]
+def replay(port: int, requests: Path, seconds: int, connections: int = CONNECTIONS) -> Replay:
+    """Replays the file for whole seconds. Raises CannotMeasure unless every answer was 2xx."""
+    command = [
+        "wrk",
+        "-t1",
+        f"-c{connections}",
+        f"-d{seconds}s",
+        "--timeout",
+        TIMEOUT,
+        "-s",
+        str(SCRIPT),
+        f"http://127.0.0.1:{port}",
+    ]
     finished = subprocess.run([*command, "--", str(requests)], capture_output=True, text=True, check=False)
     last = finished.stdout.strip().rpartition("\n")[2]
     if finished.returncode != 0 or not last.startswith("{"):

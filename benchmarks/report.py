@@ -1,102 +1,124 @@
-"""The figures as Markdown tables, with the bounds that they are held against."""
+"""The figures as Markdown tables, in the form of docs/performance.md and README.md."""
 
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from statistics import median
 
-import msgspec
+from benchmarks.figures import Figures, Measure, Quantity, Series, Side
+from benchmarks.goals import GOALS, GROWTH, Goal
 
-from benchmarks.measures import Extent, Figures, Measure
-
-MOST_GROWTH = 1.2
-
-
-class Line(msgspec.Struct, frozen=True):
-    """One measure: how its figures are written, and what they must be."""
-
-    measure: Measure
-    title: str
-    form: str
-    more_is_better: bool = False
-    least_ratio: float | None = None  # of payres to the bare application; of times, the other way round
-    most: float | None = None  # of payres itself
-
-
-LINES = (
-    Line("read", "signed GET of an incoming payment", "{:,.0f} /s", more_is_better=True, least_ratio=0.75),
-    Line("create", "signed creation of an incoming payment", "{:,.0f} /s", more_is_better=True, least_ratio=0.62),
-    Line("list", "signed list, a page of 20", "{:,.0f} /s", more_is_better=True),
-    Line("read processor", "processor time of a signed GET", "{:,.0f} µs", least_ratio=0.75),
-    Line("create processor", "processor time of a signed creation", "{:,.0f} µs", least_ratio=0.62),
-    Line("list processor", "processor time of a signed list", "{:,.0f} µs"),
-    Line("read tail", "p99 / p50 of signed GETs", "{:.1f}", most=3),
-    Line("create tail", "p99 / p50 of signed creations", "{:.1f}", most=3),
-    Line("packet", "packets of a peer, delivered", "{:,.0f} /s", more_is_better=True, least_ratio=0.40),
-    Line("pay", "local payments, quoted and made", "{:,.0f} /s", more_is_better=True),
-    Line("pay processor", "processor time of a local payment", "{:,.0f} µs"),
-    Line("remote", "payments to another server, made and delivered", "{:,.0f} /s", more_is_better=True),
-    Line("start", "start-up to the first answer", "{:.2f} s", most=0.6),
-    Line("memory", "memory after the signed requests", "{:.0f} MB", most=80),
+LOADS: Sequence[tuple[str, Measure]] = (
+    ("signed GET", "read"),
+    ("signed GET, 256 connections", "wide"),
+    ("signed GET, cold", "cold read"),
+    ("signed creation", "create"),
+    ("signed quote", "quote"),
+    ("signed list of 20", "list"),
+    ("signed list of 20, cold", "cold list"),
+    ("local payment", "pay"),
+    ("local payment beside 32 readers", "pay beside"),
+    ("packet", "packet"),
+    ("one local payment alone", "pay alone"),
+    ("payment to another server", "remote"),
 )
+FORMS: dict[Quantity, str] = {"rate": "{:,.0f} /s", "processor": "{:,.0f} µs", "p50": "{:.1f} ms", "p99": "{:.1f} ms"}
+
+# Measured once, by the same requests and on a machine of the same kind.
+RAFIKI = {"read": "141 /s", "create": "92 /s", "list": "73 /s", "pay": "12 /s"}
+RAFIKI_MEMORY = "684 MB in 31 processes"
 
 
 class Report:
-    """Writes figures down. Bounds are named always, and said to be met or missed when `judged`."""
+    """Writes a run down, with its changes since an earlier one if there is one to compare with."""
 
-    def __init__(self, figures: Figures, extent: Extent, judged: bool) -> None:
+    def __init__(self, figures: Figures, before: Figures | None = None) -> None:
         self._figures = figures
-        self._extent = extent
-        self._judged = judged
+        self._before = before
 
     def text(self) -> str:
-        """Two tables: payres against the bare application, and the grown database against the small one."""
-        grown = f"{self._extent.payments:,} payments"
-        bare_rows = [self._against_bare(line) for line in LINES]
-        growth_rows = [self._growth(line) for line in LINES if (line.measure, "grown") in self._figures]
-        return "\n".join(
+        """The goals, the same on the large database, and what was measured."""
+        large = f"on {self._figures.payments:,} payments / on 10,000"
+        changed = () if self._before is None else ("change",)
+        return "\n\n".join(
             [
-                *_table(("measure", "payres", "bare", "ratio", "bound"), bare_rows),
-                "",
-                *_table(("measure", "payres", grown, "times", "bound"), growth_rows),
+                f"The machine of these tables: {self._figures.machine}.",
+                table(("figure", "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GOALS]),
+                table((large, "goal", "now", "by rate", "", *changed), [self._judged(goal) for goal in GROWTH]),
+                table(("", "server", "rate", "processor time", "p50", "p99"), list(self._measured())),
             ]
         )
 
-    def _against_bare(self, line: Line) -> Sequence[str]:
-        payres, bare = self._figures[line.measure, "payres"], self._figures.get((line.measure, "bare"), [])
-        pairs = list(zip(payres, bare, strict=True)) if bare else []
-        is_time = line.least_ratio is not None and not line.more_is_better
-        ratios = [theirs / ours if is_time else ours / theirs for ours, theirs in pairs]
-        bound = ""
-        if line.least_ratio is not None:
-            bound = f"at least {line.least_ratio:.2f}{self._verdict(median(ratios) >= line.least_ratio)}"
-        elif line.most is not None:
-            bound = f"under {line.form.format(line.most)}{self._verdict(median(payres) < line.most)}"
-        return line.title, _figure(line, payres), _figure(line, bare), _spread(ratios), bound
+    def beside_rafiki(self) -> str:
+        """The small table of the README."""
+        rows = [
+            (title, RAFIKI[measure], self._figure(Series(measure, "payres", "rate")))
+            for title, measure in LOADS
+            if measure in RAFIKI
+        ]
+        memory = median(self._figures.of(Series("memory", "payres", "memory")))
+        rows.append(("memory", RAFIKI_MEMORY, f"{memory:.0f} MB in one process"))
+        return table(("", "Rafiki", "payres"), rows)
 
-    def _growth(self, line: Line) -> Sequence[str]:
-        small, grown = self._figures[line.measure, "payres"], self._figures[line.measure, "grown"]
-        pairs = list(zip(small, grown, strict=True))
-        times = [before / after if line.more_is_better else after / before for before, after in pairs]
-        bound = f"at most {MOST_GROWTH}{self._verdict(median(times) <= MOST_GROWTH)}"
-        return line.title, _figure(line, small), _figure(line, grown), _spread(times), bound
+    def _judged(self, goal: Goal) -> Sequence[str]:
+        figures = _of_rounds(self._figures, goal)
+        now = median(figures)
+        spread = f" ({min(figures):.2f} to {max(figures):.2f})" if goal.over is not None and len(figures) > 1 else ""
+        bound = (
+            f"at least {goal.form.format(goal.least)}"
+            if goal.most is None
+            else f"at most {goal.form.format(goal.most)}"
+        )
+        rates = "" if goal.rates is None else f"{median(self._figures.ratios(*goal.rates)):.2f}"
+        verdict = "" if self._figures.quick else "met" if goal.is_met(now) else "MISSED"
+        row = (goal.title, bound, goal.form.format(now) + spread, rates, verdict)
+        if self._before is None:
+            return row
+        earlier = _of_rounds(self._before, goal)
+        return (*row, _change(now, median(earlier)) if earlier else "")
 
-    def _verdict(self, met: bool) -> str:
-        return (": met" if met else ": MISSED") if self._judged else ""
+    def _measured(self) -> Iterator[Sequence[str]]:
+        servers: dict[Side, str] = {
+            "payres": "payres",
+            "bare": "bare",
+            "grown": f"payres, {self._figures.payments:,} payments",
+        }
+        for title, measure in LOADS:
+            for side in self._figures.rounds[measure]:
+                cells = [self._figure(Series(measure, side, quantity)) for quantity in FORMS]
+                yield title, servers[side], *cells
+
+    def _figure(self, series: Series) -> str:
+        figures = self._figures.of(series)
+        if not figures:
+            return ""
+        now = FORMS[series.quantity].format(median(figures))
+        before = self._before.of(series) if self._before is not None else []
+        return f"{now} ({_change(median(figures), median(before))})" if before else now
 
 
-def _figure(line: Line, figures: Sequence[float]) -> str:
-    return line.form.format(median(figures)) if figures else ""
+def write_page(file: Path, text: str) -> None:
+    """Puts the text where the page has its figures: between two comments."""
+    page, count = re.subn(
+        r"(?s)(<!-- figures -->\n).*?(<!-- end of figures -->)",
+        lambda marks: f"{marks[1]}{text}\n{marks[2]}",
+        file.read_text(encoding="utf-8"),
+    )
+    if count != 1:
+        raise ValueError(f"{file} has no place for figures")
+    file.write_text(page, encoding="utf-8")
 
 
-def _spread(ratios: Sequence[float]) -> str:
-    """The median of the rounds' ratios, and in brackets the lowest and the highest."""
-    if not ratios:
-        return ""
-    spread = f" ({min(ratios):.2f} to {max(ratios):.2f})" if len(ratios) > 1 else ""
-    return f"{median(ratios):.2f}{spread}"
+def _of_rounds(figures: Figures, goal: Goal) -> Sequence[float]:
+    return figures.of(goal.of) if goal.over is None else figures.ratios(goal.of, goal.over)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _change(now: float, before: float) -> str:
+    return f"{now / before - 1:+.0%}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, ["-" * width for width in widths], *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"| {' | '.join(cells)} |"
+    lines = [head, ["-" * width for width in widths], *rows]
+    cells = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from random import Random
 from time import time
-from urllib.parse import quote
+from urllib.parse import quote as percent_encoded
 
 import msgspec
 
@@ -36,9 +36,37 @@ def creations(population: Population) -> Iterator[bytes]:
 
 def lists(population: Population) -> Iterator[bytes]:
     """GET /incoming-payments of the busiest wallet address: the newest page of each client's own."""
-    target = f"/incoming-payments?wallet-address={quote(population.busy_wallet_address, safe='')}"
+    target = f"/incoming-payments?wallet-address={percent_encoded(population.busy_wallet_address, safe='')}"
     for caller in population.callers:
         yield signed_request(population.urls.base, "GET", target, caller)
+
+
+def quotes(population: Population) -> Iterator[bytes]:
+    """POST /quotes, for one receiver after the other, and by every client in turn."""
+    for number, (payment_id, _) in enumerate(population.payments[:CREATIONS]):
+        receiver = population.urls.resource("incoming-payments", payment_id)
+        yield quote(population, population.callers[number % len(population.callers)], receiver)
+
+
+def quote(population: Population, caller: Caller, receiver: str) -> bytes:
+    """POST /quotes, of one amount for any receiver."""
+    body = {
+        "walletAddress": population.paying_wallet_address,
+        "receiver": receiver,
+        "method": "ilp",
+        "debitAmount": {"value": "125", "assetCode": "USD", "assetScale": 2},
+    }
+    return signed_request(population.urls.base, "POST", "/quotes", caller, body)
+
+
+def payment(population: Population, caller: Caller, quote_id: str) -> bytes:
+    """POST /outgoing-payments, for a quote."""
+    body = {
+        "walletAddress": population.paying_wallet_address,
+        "quoteId": quote_id,
+        "metadata": {"description": "Order"},
+    }
+    return signed_request(population.urls.base, "POST", "/outgoing-payments", caller, body)
 
 
 def signed_request(base_url: str, method: str, target: str, caller: Caller, body: object = None) -> bytes:

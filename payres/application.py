@@ -13,6 +13,11 @@ from starlette.types import ASGIApp
 from payres.admin.serving import admin_routes
 from payres.clock import Clock
 from payres.errors import Unavailable
+from payres.events.changes import Changes
+from payres.events.deliveries import Deliveries
+from payres.events.lookout import Lookout
+from payres.events.purge import Purge
+from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -33,11 +38,13 @@ from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
+from payres.limits import MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
 from payres.logs import RequestLog
 from payres.operator import operators
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
 from payres.pages.serving import page_routes
+from payres.payments.expiry import Expiry
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -101,6 +108,8 @@ class _Application(Starlette):
 async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
     """The context, with what it holds opened. The stack closes workers first, then links to others, then storage."""
     database = await _open_storage(around, stack)
+    changes = Changes()
+    database.notify(changes.tell)
     identity = OwnIdentity(
         around.urls.wallet(ROOT_WALLET_PATH),
         await database.write(partial(ensure_secret, name="client_key")),
@@ -109,6 +118,10 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
     node = await _open_interledger(around, database, identity, rate_limits, stack)
     await _start_workers(around, database, node, stack)
+    sender = Sender(around.clock, around.settings.allow_private_hosts)
+    stack.push_async_callback(sender.aclose)
+    _start(Deliveries(database, changes, sender).run(), stack)
+    _start(Lookout(database, changes).run(), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,
@@ -127,6 +140,9 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         operator_sign_in=SignInGuard(operators.WHAT),
         rate_limits=rate_limits,
         idempotency_slots=Slots(None, None, 1),
+        changes=changes,
+        sender=sender,
+        waiting_slots=Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT),
     )
 
 
@@ -181,6 +197,8 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
+    _start(Expiry(database).run(), stack)
+    _start(Purge(database).run(), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 
 

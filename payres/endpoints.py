@@ -39,6 +39,7 @@ class Endpoint(NamedTuple):
     is_public: bool = False  # in part: for a request without an Authorization header
     scope: str = ""  # what an API key must be allowed; empty where none is needed
     shows_secret: bool = False  # once: no answer is kept under an Idempotency-Key
+    streams: str = ""  # the media type of a stream that answers who names it in Accept, in place of JSON
 
 
 ADMIN_PATH: Final = "/admin/v1"
@@ -89,6 +90,17 @@ ADMIN_ENDPOINTS: Final = (
     _admin("GET", "/payments", "payments:read", "payments.list_page"),
     _admin("GET", "/payments/{id}", "payments:read", "payments.show"),
     _admin("POST", "/payments/{id}/refunds", "payments:refund", "payments.send_back"),
+    Endpoint(
+        "GET", f"{ADMIN_PATH}/events", "events.read", Kind.ADMIN, scope="events:read", streams="text/event-stream"
+    ),
+    _admin("GET", "/webhooks", "webhooks:read", "webhooks.list_all"),
+    _admin("POST", "/webhooks", "webhooks:write", "webhooks.add", shows_secret=True),
+    _admin("GET", "/webhooks/{id}", "webhooks:read", "webhooks.show"),
+    _admin("DELETE", "/webhooks/{id}", "webhooks:write", "webhooks.remove"),
+    _admin("POST", "/webhooks/{id}/secrets", "webhooks:write", "webhooks.rotate", shows_secret=True),
+    _admin("POST", "/webhooks/{id}/tests", "webhooks:write", "webhooks.test"),
+    _admin("GET", "/deliveries", "webhooks:read", "webhooks.list_page"),
+    _admin("POST", "/replays", "webhooks:write", "webhooks.replay"),
     _admin("GET", "/ledger/entries", "ledger:read", "ledger.list_page"),
     _admin("GET", "/ledger/check", "ledger:read", "ledger.check"),
     _admin("POST", "/backups", "backup:write", "backups.make"),

@@ -2,11 +2,13 @@
 
 import hashlib
 import secrets
+import uuid
 from typing import Protocol
 
 import uuid_utils
 
 TOKEN_BYTES = 32
+EVENT_ID = "evt_"
 
 
 class Identifiers(Protocol):
@@ -40,6 +42,22 @@ def first_identifier(moment: int) -> str:
 def moment_of(identifier: str) -> int:
     """The time in a UUIDv7 (microseconds since 1970), to the millisecond."""
     return int(identifier.replace("-", "")[:12], 16) * 1000
+
+
+def event_id(time: int, sequence: int) -> str:
+    """The id of an event: a UUIDv7 (RFC 9562) of its time (microseconds) and its sequence, which leads to its row."""
+    milliseconds, rest = divmod(time, 1000)
+    number = milliseconds << 80 | 0x7 << 76 | rest << 64 | 0b10 << 62 | sequence
+    return f"{EVENT_ID}{uuid.UUID(int=number)}"
+
+
+def sequence_of(text: str) -> int | None:
+    """The sequence in the id of an event; None for what is no such id."""
+    try:
+        number = uuid.UUID(text.removeprefix(EVENT_ID)).int
+    except ValueError:
+        return None
+    return number & ((1 << 62) - 1)
 
 
 def hash_secret(secret: str) -> bytes:

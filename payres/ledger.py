@@ -9,17 +9,22 @@ external account has none. At any moment the balances of all accounts of one ass
 import sqlite3
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
+from payres import representations
 from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
-from payres.store import accounts
+from payres.event_types import LiquidityEvent, PeerEvent
+from payres.store import accounts, assets, peers
 from payres.store.accounts import AccountRecord
 from payres.store.fail_stop import FailStop
 from payres.store.work import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# A tenth of what there was, or may be, is little.
+LOW_PART: Final = 10
 
 
 class LedgerBroken(FailStop):
@@ -54,7 +59,10 @@ def movement(function: Callable[P, T]) -> Callable[P, T]:
 
 def open_account(work: Work, kind: str, asset_id: int, floor: int | None = 0) -> int:
     """A new account with a balance of zero; returns its id. The external account alone has no floor (None)."""
-    return accounts.insert_account(work, kind, asset_id, floor)
+    account_id = accounts.insert_account(work, kind, asset_id, floor)
+    if kind == "peer":
+        watch(work, account_id)
+    return account_id
 
 
 def operator_account(work: Work, asset_id: int, kind: str) -> int:
@@ -85,6 +93,17 @@ def set_floor(work: Work, account_id: int, floor: int) -> None:
     if account.balance - account.held < floor:
         raise NotEnough(account, free_balance(account))
     accounts.change_floor(work, account_id, floor)
+    watch(work, account_id)
+
+
+def watch(work: Work, account_id: int) -> None:
+    """From now on an event tells, once, when less is free than a tenth of a peer's credit limit, or of what a liquidity
+    account has free now. It tells so again after twice as much has been free, or after this was called again.
+    """
+    account = accounts.account_by_id(work, account_id)
+    assert account.floor is not None, "the external account has no bound"
+    whole = -account.floor if account.kind == "peer" else free_balance(account)
+    accounts.set_warning(work, account_id, whole // LOW_PART or None)
 
 
 @movement
@@ -143,7 +162,7 @@ def hold(
         raise NotEnough(account, free_balance(account))
     if account.held + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
         raise InvalidAmount(f"The account cannot hold back more than {MAX_LEDGER} minor units")
-    accounts.change_account(work, account_id, 0, amount)
+    _change(work, account_id, 0, amount)
     return accounts.insert_hold(work, account_id, outgoing_payment_id, packet_id, amount, work.now)
 
 
@@ -191,7 +210,7 @@ def void(work: Work, hold_id: int) -> int:
         account = _sound_account(work, held.account_id)
         if account.held < held.remaining:
             raise LedgerBroken(f"{_shown(account)} lacks the {held.remaining} of hold {hold_id}")
-        accounts.change_account(work, held.account_id, 0, -held.remaining)
+        _change(work, held.account_id, 0, -held.remaining)
         accounts.reduce_hold(work, hold_id, held.remaining)
     return held.remaining
 
@@ -207,8 +226,8 @@ def _move(work: Work, source: AccountRecord, target: AccountRecord, amount: int,
         raise LedgerBroken(f"accounts {source.id} and {target.id} cannot be the two sides of one transfer")
     if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
         raise InvalidAmount(f"The account cannot hold more than {MAX_LEDGER} minor units")
-    source_after = _sound(accounts.change_account(work, source.id, -amount, -from_held))
-    target_after = _sound(accounts.change_account(work, target.id, amount, 0))
+    source_after = _change(work, source.id, -amount, -from_held)
+    target_after = _change(work, target.id, amount, 0)
     if (
         source_after.balance != source.balance - amount
         or source_after.held != source.held - from_held
@@ -217,6 +236,30 @@ def _move(work: Work, source: AccountRecord, target: AccountRecord, amount: int,
     ):
         change = f"from {_shown(source)} and {_shown(target)} to {_shown(source_after)} and {_shown(target_after)}"
         raise LedgerBroken(f"a transfer of {amount} changed more or less than that: {change}")
+
+
+def _change(work: Work, account_id: int, balance: int, held: int) -> AccountRecord:
+    """The account after its balance and what it holds have changed by so much."""
+    account = _sound(accounts.change_account(work, account_id, balance, held))
+    if account.warn_below is not None:
+        _warn(work, account, account.warn_below)
+    return account
+
+
+def _warn(work: Work, account: AccountRecord, below: int) -> None:
+    free = free_balance(account)
+    if account.warned and free >= 2 * below:
+        accounts.set_warned(work, account.id, False)
+    elif not account.warned and free < below:
+        accounts.set_warned(work, account.id, True)
+        asset = assets.asset_by_id(work, account.asset_id).asset
+        left = representations.amount(free, asset)
+        peer = peers.peer_with_account(work, account.id)
+        if peer is None:
+            work.emit("liquidity.low", None, LiquidityEvent(left=left))
+        else:
+            limit = representations.amount(-peer.floor, asset)
+            work.emit("peer.credit_low", None, PeerEvent(peer=peer.name, left=left, credit_limit=limit))
 
 
 def _sound_account(work: Work, account_id: int) -> AccountRecord:

@@ -27,6 +27,12 @@ BODY_SECONDS: Final = 30
 UNREAD_SECONDS: Final = 30
 # Seconds that a connection stays open between requests: more than proxies keep one that they may use again.
 KEEP_ALIVE_SECONDS: Final = 75
+# Seconds that a request for a payment may wait for a change (`Prefer: wait`). Proxies give up after 60, mostly.
+MAX_WAIT_SECONDS: Final = 30
+# Requests that wait at a time; the next is answered at once. They are not among those of MAX_REQUESTS_PER_ADDRESS.
+MAX_WAITING_REQUESTS: Final = 8000
+# Those among them of one client, or of one address without an access token.
+MAX_WAITING_REQUESTS_OF_CLIENT: Final = 2000
 # Seconds that requests under way get when the server stops.
 GRACE_SECONDS: Final = 10
 # Bytes of the request line and the headers together. A signed request has about 1 KiB of them.
@@ -130,6 +136,19 @@ MAX_EXCHANGES_OF_CLIENT: Final = 16
 MAX_EXCHANGES_OF_KEY: Final = 8
 # Seconds for which requests do not ask a server again that could not be reached, or has not answered the same client.
 FAILED_SERVER_SECONDS: Final = 5
+
+# Webhooks.
+
+# Endpoints that events are sent to.
+MAX_WEBHOOKS: Final = 16
+# Events that are on their way to one endpoint at a time; all endpoints together never wait for each other.
+MAX_DELIVERIES_OF_WEBHOOK: Final = 4
+# Seconds in which an endpoint answers.
+DELIVERY_SECONDS: Final = 15
+# Seconds that a `Retry-After` of an endpoint can put off the next attempt.
+MAX_RETRY_AFTER_SECONDS: Final = 24 * 3600
+# Hours for which the secret before a new one signs too.
+ROTATION_HOURS: Final = 24
 
 # Interledger.
 

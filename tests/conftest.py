@@ -34,6 +34,7 @@ FIGURES = {
     "flips_refused": "of these refused",
     "kills": "kills under load",
     "acknowledged": "answers held against what was there afterwards",
+    "events": "events held against what a webhook got",
     "power_cuts": "power cuts under load",
 }
 

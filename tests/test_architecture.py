@@ -15,20 +15,8 @@ MAX_FUNCTION_LINES = 60
 
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
-    *(
-        "amounts",
-        "clock",
-        "encoding",
-        "endpoints",
-        "errors",
-        "identifiers",
-        "limits",
-        "logs",
-        "metrics",
-        "settings",
-        "slots",
-    ),
-    *("rate_limiter", "requester", "terms", "urls", "wire", "worker"),
+    *("amounts", "clock", "encoding", "endpoints", "errors", "event_types", "identifiers", "limits", "logs", "metrics"),
+    *("rate_limiter", "requester", "settings", "slots", "terms", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -51,16 +39,34 @@ ROOMS: dict[str, set[str]] = {
     "urls": {"endpoints", "errors", "limits"},
     "settings": {"errors", "limits", "logs", "urls"},
     "wire": {"amounts", "errors", "limits", "member_names", "urls"},
-    "store": {"amounts", "clock", "errors", "identifiers", "limits", "metrics", "settings", "terms", "urls"},
-    "ledger": VALUES | {"store"},
-    "grants": VALUES | {"signatures", "store"},
-    "payments": VALUES | {"grants", "ledger", "store"},
-    "operator": VALUES | {"grants", "ledger", "payments", "signatures", "store"},
+    "event_types": {"wire"},
+    "store": {
+        *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "metrics"),
+        *("settings", "terms", "urls", "wire"),
+    },
+    "representations": {"amounts", "clock", "event_types", "store", "urls", "wire"},
+    "ledger": VALUES | {"representations", "store"},
+    "grants": VALUES | {"representations", "signatures", "store"},
+    "payments": VALUES | {"grants", "ledger", "representations", "store"},
+    "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
-    "interledger": VALUES | {"federation", "ledger", "payments", "store"},
+    "events": VALUES | {"federation", "operator", "representations", "store"},
+    "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
-    "routes": VALUES | {"federation", "grants", "http", "interledger", "operator", "payments", "signatures", "store"},
-    "admin": VALUES | {"grants", "http", "ledger", "operator", "payments", "routes", "signatures", "store"},
+    "routes": VALUES
+    | {
+        "events",
+        "federation",
+        "grants",
+        "http",
+        "interledger",
+        "operator",
+        "payments",
+        "representations",
+        "signatures",
+        "store",
+    },
+    "admin": VALUES | {"events", "grants", "http", "ledger", "operator", "payments", "routes", "signatures", "store"},
     "pages": VALUES | {"admin", "grants", "http", "operator", "routes", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.

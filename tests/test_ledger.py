@@ -107,7 +107,7 @@ def changes_nothing(books: Books, expected: type[Exception], act: Callable[[], o
 
 def test_new_account_is_empty(books: Books) -> None:
     opened = ledger.open_account(books.work, "peer", books.euro, floor=-500)
-    assert books.account(opened) == AccountRecord(opened, "peer", books.euro, 0, 0, -500)
+    assert books.account(opened) == AccountRecord(opened, "peer", books.euro, 0, 0, -500, warn_below=50)
     assert ledger.free_balance(books.account(opened)) == 500
 
 

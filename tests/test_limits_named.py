@@ -84,6 +84,18 @@ ELSEWHERE = {
     "tests/http/test_connections.py": {
         "MAX_BUFFERED_BYTES": "test_buffers_of_all_are_limited_and_the_oldest_is_cut",
     },
+    "tests/routes/test_waiting.py": {
+        "MAX_WAIT_SECONDS": "test_preference_is_read_as_rfc_7240_says",
+        "MAX_WAITING_REQUESTS": "test_one_too_many_is_answered_at_once",
+        "MAX_WAITING_REQUESTS_OF_CLIENT": "test_one_too_many_is_answered_at_once",
+    },
+    "tests/events/test_webhooks.py": {
+        "MAX_WEBHOOKS": "test_webhooks_are_limited",
+        "MAX_DELIVERIES_OF_WEBHOOK": "test_slow_endpoint_delays_no_other",
+        "DELIVERY_SECONDS": "test_endpoint_that_does_not_answer_is_given_up",
+        "MAX_RETRY_AFTER_SECONDS": "test_retry_after_is_read_and_bounded",
+        "ROTATION_HOURS": "test_two_secrets_sign_for_a_day_after_a_rotation",
+    },
     "tests/routes/test_health.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
     "tests/http/test_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
     "tests/http/test_timing.py": {

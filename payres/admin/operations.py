@@ -8,12 +8,13 @@ return annotation is the struct of the answer. From these follow how it is serve
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
+from starlette.responses import Response
 
 from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
 
@@ -30,6 +31,7 @@ class Operation(NamedTuple):
     is_paged: bool
     takes_caller: bool
     is_async: bool
+    stream: Callable[..., Awaitable[Response]] | None  # what answers who accepts the media type that it streams
 
     @property
     def status(self) -> int:
@@ -45,7 +47,8 @@ def operations() -> tuple[Operation, ...]:
 
 def _read(endpoint: Endpoint) -> Operation:
     module, _, name = endpoint.handler.partition(".")
-    function = getattr(import_module(f"payres.admin.{module}"), name)
+    found = import_module(f"payres.admin.{module}")
+    function = getattr(found, name)
     hints = get_type_hints(function, include_extras=True)
     return Operation(
         endpoint=endpoint,
@@ -57,4 +60,5 @@ def _read(endpoint: Endpoint) -> Operation:
         is_paged="page" in hints,
         takes_caller="caller" in hints,
         is_async=inspect.iscoroutinefunction(function),
+        stream=found.stream if endpoint.streams else None,
     )

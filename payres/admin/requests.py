@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from payres.amounts import MAX_LEDGER
+from payres.limits import MAX_WAIT_SECONDS
 from payres.signatures.jwk import JWK
 from payres.store.grants import State
 from payres.store.payments import Direction
@@ -165,3 +166,40 @@ class NewRefund(Body, frozen=True, kw_only=True):
 
     reference: Reference
     amount: Decimal | None = None
+
+
+class EventQuery(Query, frozen=True, kw_only=True):
+    """`after` is the sequence of the last event that is known, `wait` so many seconds."""
+
+    after: Annotated[int, Meta(ge=0, le=MAX_LEDGER)] = 0
+    wait: Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
+
+
+class NewWebhook(Body, frozen=True, kw_only=True):
+    """All events unless some are named, such as `incoming_payment.*`. `private` lets it be in your own network."""
+
+    url: Text
+    events: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
+    private: bool = False
+
+
+class NewSecret(Body, frozen=True, kw_only=True):
+    """There is nothing to say: the server makes it."""
+
+
+class NewTest(Body, frozen=True, kw_only=True):
+    """There is nothing to say."""
+
+
+class DeliveryQuery(Query, frozen=True, kw_only=True):
+    webhook: Name | UnsetType = UNSET
+    state: Literal["pending", "failed", "delivered"] | UnsetType = UNSET
+
+
+class NewReplay(Body, frozen=True, kw_only=True):
+    """An event by its id, or all that has `failed`, of which `since` takes those last tried at that time or later."""
+
+    event: Name | None = None
+    webhook: Name | None = None
+    failed: bool = False
+    since: Time | None = None

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from payres.admin.operations import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
+from payres.http.accept import takes
 from payres.http.error_responses import ErrorResponse, error_response, invalid_token
 from payres.http.responses import json_response
 from payres.operator import api_keys
@@ -42,17 +43,26 @@ class Call(msgspec.Struct, frozen=True):
     context: Context
     key_text: str
     key: ApiKey
+    request: Request
+
+    @property
+    def actor(self) -> str:
+        """The key, as the audit log names it."""
+        return f"api:{self.key.id}"
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
-        return await self.context.database.examine(partial(self._run, unit=unit))
+        return await self.context.database.examine(self.unit(unit))
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its work is committed."""
-        return await self.context.database.write(partial(self._run, unit=unit))
+        return await self.context.database.write(self.unit(unit))
+
+    def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
+        """The unit as the key runs it. Raises TokenInvalid for a key that has ended meanwhile."""
+        return partial(self._run, unit=unit)
 
     def _run(self, work: Work, unit: Callable[[Work], T]) -> T:
-        """Raises TokenInvalid for a key that has ended meanwhile."""
         work.actor = f"api:{api_keys.authenticate(work, self.key_text).id}"
         return unit(work)
 
@@ -73,6 +83,8 @@ async def _serve(request: Request, operation: Operation) -> Response:
         arguments, body = await _arguments(request, operation)
         if operation.takes_caller:
             arguments["caller"] = call.key
+        if operation.stream is not None and takes(request.scope["headers"], operation.endpoint.streams):
+            return await operation.stream(call, **arguments)
         keyed = _keyed(request, operation, call, body)
         return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)
     except TokenInvalid as error:
@@ -93,7 +105,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
             await context.database.write(partial(api_keys.note_use, key=key))
-    return Call(context, text, key)
+    return Call(context, text, key, request)
 
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:

@@ -367,3 +367,18 @@ class PaymentStory(Resource, frozen=True, kw_only=True):
     has_earlier_entries: bool
     packets: list[Packet]
     refunds: list[Refund]
+
+
+class WebhookTest(Resource, frozen=True, kw_only=True):
+    """`status` is what the endpoint answered, `error` why that is no success; null where it is one."""
+
+    event: str
+    webhook: str
+    status: int | None
+    error: str | None
+
+
+class Replayed(Resource, frozen=True, kw_only=True):
+    """How many deliveries are due again."""
+
+    deliveries: int

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rate": ("assets", "Set exchange rates."),
     "fee": ("assets", "Set what sending costs; take collected fees out."),
     "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
+    "webhook": ("webhook", "Send events to your programs, and see what became of them."),
     "ledger": ("ledger", "Check the ledger."),
     "export": ("export", "Export payments, the ledger and statements."),
     "api-key": ("api_key", "Let programs use the operator's API."),

@@ -14,6 +14,7 @@ import msgspec
 from payres.clock import MINUTE, SECOND
 from payres.errors import InsufficientAccess, InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
 from payres.grants.sign_in import wrong_password
+from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.store import clients, grants, sessions, wallets
@@ -190,6 +191,8 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     assert changed
     grants.set_purge_at(work, grant.id, work.now + DECIDED_GRANT_RETENTION)
     grants.decide_interaction(work, interaction.id, reference, work.now)
+    if not approve:
+        emit(work, "denied", grant)
     return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
 
 

@@ -7,7 +7,7 @@ import msgspec
 from payres.clock import SECOND
 from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, TooEarly
 from payres.grants.consent import has_lapsed
-from payres.grants.tokens import issue_token, revoke_grant
+from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret
 from payres.store import grants
 from payres.store.grants import GrantRecord, InteractionRecord
@@ -90,6 +90,7 @@ def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token
     assert changed
     grants.use_reference(work, interaction.id)
     grants.keep_grant(work, grant.id)
+    emit(work, "issued", grant)
     access_token: AccessToken | msgspec.UnsetType = msgspec.UNSET
     if grant.access != "[]":
         access_token = issue_token(work, grant)

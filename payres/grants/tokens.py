@@ -2,11 +2,12 @@
 
 import msgspec
 
+from payres import representations
 from payres.clock import SECOND
 from payres.errors import NotFound, RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
 from payres.identifiers import hash_secret
-from payres.store import grants, tokens
+from payres.store import grants, tokens, wallets
 from payres.store.grants import GrantRecord
 from payres.store.retention import GRANT_RETENTION, purge_ended_tokens
 from payres.store.tokens import TokenRecord
@@ -50,7 +51,16 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
     if grant.state not in {"denied", "revoked"}:
         grants.change_state(work, grant_id, grant.state, "revoked", work.now)
         tokens.revoke_tokens_of_grant(work, grant_id, work.now)
+        if grant.state != "pending":
+            emit(work, "revoked", grant)
     return grants.find_grant(work, grant_id) or grant
+
+
+def emit(work: Work, kind: str, grant: GrantRecord) -> None:
+    """Writes the event `grant.{kind}`, but not of a grant that needed nobody's consent: anyone can make those."""
+    if grant.wallet_address_id is not None:
+        wallet = wallets.wallet_by_id(work, grant.wallet_address_id)
+        work.emit(f"grant.{kind}", grant.id, representations.grant_event(work.urls, wallet, grant))
 
 
 def require_valid_token(work: Work, caller: Caller) -> None:

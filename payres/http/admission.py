@@ -6,6 +6,7 @@ carries an API key, a peer's token or a client's signature is looked at all the 
 others may have made its address guess.
 """
 
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
@@ -32,6 +33,8 @@ FAILED: Final = (400, 401, 404, 406, 431)
 # In the scope of a request: that it has proven who sent it; and with what it is refused for its address unless it does.
 PROVEN: Final = "payres.proven"
 REFUSAL: Final = "payres.refusal"
+# In the scope of a request: gives back the slot that it has among those in progress of its address.
+LEAVE: Final = "payres.leave"
 UNAUTHENTICATED: Final = (
     "Too many grant requests of this client, or requests from this address of clients that are known by a key alone."
     " Wait as Retry-After says"
@@ -102,6 +105,13 @@ def rate_limits_of(request: Request) -> RateLimits:
     return limits
 
 
+def leave(scope: Scope) -> None:
+    """From now on the request does nothing, and no longer counts as one in progress."""
+    release = scope.pop(LEAVE, None)
+    if release is not None:
+        release()
+
+
 class Admission:
     """Middleware: requests that are too long, too frequent or too many at a time go no further."""
 
@@ -122,6 +132,8 @@ class Admission:
             observation_of(scope).error = error_response(error)
             await error_response_of(error)(scope, receive, send)
             return
+        if slot is not None:
+            scope[LEAVE] = partial(self._in_progress.release, slot)
         try:
             # Servers other than ours have no such limit, or another.
             if EXTENSION in scope.get("extensions", ()) or _section_bytes(scope) <= MAX_HEADER_BYTES:
@@ -131,8 +143,7 @@ class Admission:
                 observation_of(scope).error = too_long()
                 await error_response_of(too_long())(scope, receive, send)
         finally:
-            if slot is not None:
-                self._in_progress.release(slot)
+            leave(scope)
 
     def _check_address(self, scope: Scope, address: str | None) -> None:
         """Raises TooManyRequests, unless the request may yet prove who sent it: then it has the error with it."""

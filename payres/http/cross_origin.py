@@ -23,7 +23,7 @@ CLOSED: Final = tuple(
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
 ANSWER: Final[Mapping[str, str]] = {
     **ANY_ORIGIN,
-    "Access-Control-Expose-Headers": "WWW-Authenticate, Location, Retry-After",
+    "Access-Control-Expose-Headers": "WWW-Authenticate, Location, Retry-After, Preference-Applied",
 }
 PREFLIGHT: Final[Mapping[str, str]] = {
     **ANY_ORIGIN,
@@ -31,7 +31,7 @@ PREFLIGHT: Final[Mapping[str, str]] = {
     # Authorization must be named: the wildcard does not include it.
     "Access-Control-Allow-Headers": (
         "Authorization, Content-Type, Content-Digest, Content-Length, Signature, Signature-Input, Accept,"
-        " Idempotency-Key"
+        " Idempotency-Key, Prefer"
     ),
     "Access-Control-Max-Age": "86400",
 }

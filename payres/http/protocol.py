@@ -122,9 +122,7 @@ class HttpProtocol(HttpToolsProtocol):
         most = most_connections()
         most_of_address = most_of_one_address(most)
         if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
-            self.state = (
-                END  # without an answer, which would hold the connection for a while: there are too many for that
-            )
+            self.state = END  # without an answer, which would hold the connection for a while: there are too many
             transport.abort()
         elif len(self.connections) > most and not self._server.close_idle():
             self._reject(Unavailable("The server has as many connections as it takes. Try again shortly"))
@@ -152,6 +150,7 @@ class HttpProtocol(HttpToolsProtocol):
         """The client sends no more. What it has asked for is answered; then the connection is closed."""
         if self.state is ANSWER and self.scheme != "https":
             self.state = LAST_ANSWER
+            self.cycle.message_event.set()  # a request that waits for a change waits no longer
             return True  # keeps the transport open
         self._close()
         return False
@@ -209,6 +208,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._drop_deadline()
         if self._is_answered() or self.state not in WANTS_ANSWER:
             self._go_on()
+
+    def shutdown(self) -> None:
+        """The server stops: an idle connection is closed, and a request that waits for a change waits no longer."""
+        super().shutdown()
+        if self.state is ANSWER:
+            self.cycle.message_event.set()
 
     def buffered_bytes(self) -> int:
         """How many bytes are buffered: answers that are not sent, and what is not parsed."""

@@ -1,6 +1,6 @@
 """What every JSON answer looks like, errors among them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -13,9 +13,9 @@ from payres.wire import encode
 JSON: Final = "application/json"
 
 
-def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer with the struct as JSON; it is for the caller alone unless the headers say otherwise."""
-    return Response(encode(content), status, {"Cache-Control": "no-store"} | (headers or {}), media_type=JSON)
+    return Response(encode(content), status, {"Cache-Control": "no-store", **(headers or {})}, media_type=JSON)
 
 
 def error_response_of(error: DomainError) -> Response:

@@ -11,9 +11,10 @@ which `payres.operator.peers` describes.
 
 from typing import Final
 
-from payres import ledger
+from payres import ledger, representations
 from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
+from payres.event_types import PacketEvent
 from payres.interledger.packets import Code, Rejected
 from payres.ledger import NotEnough
 from payres.payments.settlement import count_unresolved, payment_hold
@@ -74,6 +75,7 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     if packet.outgoing_payment_id is not None:
         # The receiver says so, and STREAM can express more than a row can hold.
         outgoing.add_sent(work, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
+        work.changed.append(packet.outgoing_payment_id)
     peers.count_sent(work, packet.to_peer_id)
     return True
 
@@ -91,6 +93,7 @@ def leave_unresolved(work: Work, packet_id: str) -> bool:
     for hold in accounts.holds_of_packet(work, packet_id):
         ledger.void(work, hold.id)
     count_unresolved(work, packet)
+    _emit_unresolved(work, packet)
     return True
 
 
@@ -101,6 +104,16 @@ def reject(work: Work, packet_id: str) -> bool:
     for hold in accounts.holds_of_packet(work, packet_id):
         ledger.void(work, hold.id)
     return True
+
+
+def _emit_unresolved(work: Work, packet: PacketRecord) -> None:
+    assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
+    peer = peers.peer_by_id(work, packet.to_peer_id)
+    if peer is not None:  # else it was removed, and there is nobody to resolve it with
+        payment = work.urls.resource("outgoing-payments", packet.outgoing_payment_id)
+        owed = representations.amount(packet.amount, peer.asset)
+        data = PacketEvent(id=packet.id, peer=peer.name, outgoing_payment=payment, amount=owed)
+        work.emit("peer.packet_unresolved", packet.id, data)
 
 
 def _check_payment(work: Work, payment_id: str) -> int:

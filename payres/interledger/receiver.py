@@ -165,7 +165,7 @@ def deliver(work: Work, arrival: Arrival) -> bool:
     try:
         _move(work, arrival, wallet, payment.id if payment else None)
         if payment is not None:
-            credit(work, payment, arrival.arrived)
+            credit(work, wallet, payment, arrival.arrived)
     except NotEnough as lack:
         raise insufficient(lack, "the receiver's asset") from lack
     except InvalidAmount as error:  # a total that one figure does not hold

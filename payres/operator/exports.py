@@ -167,6 +167,7 @@ class Payments:
         self._directions = ["incoming", "outgoing"]
         self._after = self._first = first_identifier(since - SLACK)
         self._now: int | None = None
+        self._begins_at: int | None = None
 
     def step(self, work: Work) -> Sequence[Row]:
         """Raises NotFound, InvalidRequest for a wallet that does not exist."""
@@ -178,10 +179,12 @@ class Payments:
         found = exports.payments(work, direction, query, BATCH_PAYMENTS, self._now)
         if len(found) == BATCH_PAYMENTS:
             self._after = found[-1].id
+            self._begins_at = self._begins_at or found[0].created_at
+            come = (found[-1].created_at - self._begins_at) / max(until - self._begins_at, 1)
         else:
             self._directions.pop(0)
-            self._after, self.done = self._first, not self._directions
-        self.part = 1 - len(self._directions) / 2
+            self._after, self.done, come = self._first, not self._directions, 0
+        self.part = 1 - (len(self._directions) - come) / 2
         return [self._row(work, direction, one) for one in found]
 
     def _row(self, work: Work, direction: str, one: PaymentLine) -> Row:

@@ -8,18 +8,21 @@ asked for.
 from typing import Final
 
 import msgspec
+from msgspec import UNSET
 
-from payres import ledger
+from payres import ledger, representations
 from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
+from payres.event_types import WalletEvent
 from payres.operator import audit
-from payres.store import movements
+from payres.store import accounts, movements
 from payres.store.assets import AssetRecord
 from payres.store.movements import MovementRecord
 from payres.store.work import Work
 
 MAX_REFERENCE_LENGTH: Final = 100
 ACTIONS: Final = {"deposit": "deposit", "withdrawal": "withdraw"}
+EVENTS: Final = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -109,4 +112,19 @@ def _record(
     movements.insert_movement(work, movement_id, place.account_id, transfer_id, reference, work.now)
     shown = f"{format_decimal(amount, place.asset.asset)} {place.asset.code}"
     audit.record(work, f"{place.kind}.{ACTIONS[kind]}", place.name, amount=shown, reference=reference)
+    if place.kind == "wallet":
+        _emit(work, place, kind, amount, reference)
+    elif place.kind == "liquidity":
+        ledger.watch(work, place.account_id)
     return MovementRecord(movement_id, place.account_id, transfer_id, reference, work.now, kind, amount)
+
+
+def _emit(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> None:
+    balance, asset = accounts.account_by_id(work, place.account_id).balance, place.asset.asset
+    data = WalletEvent(
+        wallet_address=work.urls.wallet(place.name),
+        amount=representations.amount(amount, asset),
+        balance=representations.amount(balance, asset),
+        reference=UNSET if reference is None else reference,
+    )
+    work.emit(EVENTS[kind], None, data)

@@ -1,16 +1,22 @@
 """Rules of incoming payments. Specification 2.3, 3, 4.4 to 4.6."""
 
+from typing import Final
+
 import msgspec
 
+from payres import representations
 from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, WrongState
 from payres.grants.access import Caller
-from payres.store import incoming
+from payres.store import incoming, wallets
 from payres.store.incoming import IncomingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest, metadata_text, value_in
+
+# Microseconds between two events that tell of a part: packets come by the hundred.
+PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
 
 
 def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[WalletRecord, IncomingRecord]:
@@ -32,10 +38,11 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[W
         completed_at=None,
     )
     incoming.insert_incoming(work, payment)
+    _emit(work, "created", wallet, payment)
     return wallet, payment
 
 
-def complete(work: Work, payment: IncomingRecord) -> IncomingRecord:
+def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingRecord:
     """The payment, completed; a completed one stays as it is. Specification 4.6.
 
     Raises WrongState for an expired one.
@@ -45,7 +52,16 @@ def complete(work: Work, payment: IncomingRecord) -> IncomingRecord:
     if not payment.open_at(work.now):
         raise WrongState("The incoming payment has expired and can no longer be completed")
     incoming.complete_incoming(work, payment.id, work.now)
-    return msgspec.structs.replace(payment, completed_at=work.now)
+    completed = msgspec.structs.replace(payment, completed_at=work.now)
+    _emit(work, "completed", wallet, completed)
+    return completed
+
+
+def expire_due(work: Work, most: int) -> None:
+    """Writes the events of payments that have expired, of so many at most."""
+    for payment in incoming.expired_untold(work, work.now, most):
+        incoming.set_expiry_event(work, payment.id, work.now)
+        _emit(work, "expired", wallets.wallet_by_id(work, payment.wallet_address_id), payment)
 
 
 def fits(remaining: int | None, amount: int) -> bool:
@@ -74,14 +90,28 @@ def check_countable(payment: IncomingRecord, amount: int) -> None:
         )
 
 
-def credit(work: Work, payment: IncomingRecord, amount: int) -> None:
+def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: int) -> None:
     """Counts an amount that the ledger has credited in this same unit, and completes a payment that has all it wants.
 
     Raises InvalidAmount for a total past 2^63-1.
     """
     check_countable(payment, amount)
     reached = payment.remaining is not None and amount >= payment.remaining
-    incoming.add_received(work, payment.id, amount, work.now if reached else None)
+    completed_at, told_at = work.now if reached else None, payment.partial_event_at
+    is_told = reached or told_at is None or not 0 <= work.now - told_at < PARTIAL_EVENT_PAUSE
+    told_at = work.now if is_told else told_at
+    incoming.add_received(work, payment.id, amount, completed_at, told_at)
+    if is_told:
+        received = payment.received + amount
+        credited = msgspec.structs.replace(payment, received=received, completed_at=completed_at)
+        _emit(work, "completed" if reached else "partial_payment_received", wallet, credited)
+    else:
+        work.changed.append(payment.id)
+
+
+def _emit(work: Work, kind: str, wallet: WalletRecord, payment: IncomingRecord) -> None:
+    shown = representations.incoming_payment(work.urls, wallet, payment)
+    work.emit(f"incoming_payment.{kind}", payment.id, shown)
 
 
 def _expiry(work: Work, text: str | None) -> int:

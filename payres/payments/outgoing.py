@@ -14,7 +14,7 @@ from payres.ledger import NotEnough
 from payres.payments.incoming import fits
 from payres.payments.pricing import local_terms, short_of_liquidity
 from payres.payments.receivers import LocalReceiver, open_receiver
-from payres.payments.settlement import pay_locally
+from payres.payments.settlement import emit, pay_locally
 from payres.store import grants, outgoing, quotes
 from payres.store.outgoing import OutgoingRecord
 from payres.store.wallets import WalletRecord, active_wallet
@@ -74,6 +74,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
             ledger.hold(work, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment.id)
     except NotEnough as lack:  # of liquidity
         raise short_of_liquidity(terms.receive, terms.asset) from lack
+    emit(work, wallet, payment, "created", *(["completed"] if is_local else []))
     return Created(wallet, payment, spent)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres import ledger
+from payres import ledger, representations
 from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.ledger import NotEnough
@@ -41,7 +41,14 @@ def pay_locally(
         given = ledger.operator_account(work, target.asset_id, "liquidity")
         ledger.transfer(work, wallet.account_id, taken, net, "exchange", outgoing_payment_id=payment.id)
         ledger.transfer(work, given, target.account_id, payment.terms.receive, "payment", **cause)
-    credit(work, receiver, payment.terms.receive)
+    credit(work, target, receiver, payment.terms.receive)
+
+
+def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *kinds: str) -> None:
+    """Writes events of these kinds, such as `completed`, that show the payment as it is."""
+    shown = representations.outgoing_payment_event(work.urls, wallet, payment)
+    for kind in kinds:
+        work.emit(f"outgoing_payment.{kind}", payment.id, shown)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
@@ -78,8 +85,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     _void_holds(work, payment)
     unused = terms.debit - sent - payment.unresolved_debit
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)
-    failure = None if sent == terms.debit else failure
-    outgoing.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+    _end(work, payment, sent, payment.delivered, None if sent == terms.debit else failure)
 
 
 def count_unresolved(work: Work, packet: PacketRecord) -> None:
@@ -126,7 +132,7 @@ def settle_interrupted(work: Work) -> int:
         if failure is not None:
             _give_back(work, payment, payment.terms.debit, payment.terms.receive)
         sent, delivered = (payment.terms.debit, payment.terms.receive) if failure is None else (0, 0)
-        outgoing.end_outgoing(work, payment.id, sent, delivered, failure, work.now)
+        _end(work, payment, sent, delivered, failure)
     return len(found)
 
 
@@ -145,6 +151,14 @@ def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
     except (NotEnough, DomainError) as error:
         return str(error)
     return None
+
+
+def _end(work: Work, payment: OutgoingRecord, sent: int, delivered: int, failure: str | None) -> None:
+    """Ends a payment in flight, and tells of it."""
+    outgoing.end_outgoing(work, payment.id, sent, delivered, failure, work.now)
+    state = "completed" if failure is None else "failed"
+    ended = msgspec.structs.replace(payment, sent=sent, delivered=delivered, state=state, failure=failure)
+    emit(work, wallets.wallet_by_id(work, payment.wallet_address_id), ended, state)
 
 
 def _void_holds(work: Work, payment: OutgoingRecord) -> None:

@@ -4,6 +4,8 @@ import msgspec
 from starlette.requests import Request
 
 from payres.clock import Clock
+from payres.events.changes import Changes
+from payres.events.sender import Sender
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
@@ -41,6 +43,9 @@ class Context(msgspec.Struct, frozen=True):
     operator_sign_in: SignInGuard
     rate_limits: RateLimits
     idempotency_slots: Slots  # one for each key of a client, so that copies of a request wait for its answer
+    changes: Changes
+    sender: Sender
+    waiting_slots: Slots  # of requests that wait for a change
 
 
 def context_of(request: Request) -> Context:

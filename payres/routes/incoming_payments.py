@@ -6,18 +6,29 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres import representations
 from payres.grants.access import Caller
 from payres.grants.tokens import require_valid_token
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
-from payres.routes import representations, resources
+from payres.rate_limiter import origin_of
+from payres.routes import resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
-from payres.routes.requests import read_json_body
+from payres.routes.requests import read_body, read_json_body
 from payres.store import incoming
+from payres.store.incoming import IncomingRecord
+from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer
-from payres.wire import CompletionRequest, IncomingPayment, IncomingPaymentRequest, PublicIncomingPayment, decode
+from payres.wire import (
+    CompletionRequest,
+    IncomingPayment,
+    IncomingPaymentRequest,
+    PaymentMethod,
+    PublicIncomingPayment,
+    decode,
+)
 
 COMPLETION_REQUEST = msgspec.json.Decoder(CompletionRequest)
 
@@ -32,11 +43,10 @@ async def read(request: Request) -> Response:
     """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form."""
     context = context_of(request)
     if "authorization" not in request.headers:
-        return await _read_public(context, request.path_params["id"])
-    wallet, payment = await resources.find_visible(request, INCOMING_PAYMENTS)
-    return json_response(
-        representations.payable(context.urls, context.credentials, wallet, payment, context.clock.now())
-    )
+        return await _read_public(request)
+    found = await resources.find_visible(request, INCOMING_PAYMENTS)
+    shown = _payable(context, context.clock.now(), found.wallet, found.record)
+    return json_response(shown, headers=found.headers)
 
 
 async def complete(request: Request) -> Response:
@@ -57,20 +67,36 @@ async def list_page(request: Request) -> Response:
 def _create(
     work: Work, context: Context, caller: Caller, asked: IncomingPaymentRequest, _: Offer | None
 ) -> IncomingPayment:
-    wallet, payment = rules.create(work, caller, asked)
-    return representations.payable(work.urls, context.credentials, wallet, payment, work.now)
+    return _payable(context, work.now, *rules.create(work, caller, asked))
+
+
+def _payable(context: Context, now: int, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
+    """An incoming payment with its methods: the ways to pay it, none when it takes no more money."""
+    methods: list[PaymentMethod] = []
+    if payment.open_at(now):
+        found = context.credentials.for_payment(payment.id, wallet.asset)
+        methods = [PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)]
+    return representations.incoming_payment(context.urls, wallet, payment, methods)
 
 
 def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
     require_valid_token(work, caller)
     wallet, payment = resources.require_visible(work, INCOMING_PAYMENTS, caller, payment_id)
-    return representations.incoming_payment(work.urls, wallet, rules.complete(work, payment))
+    return representations.incoming_payment(work.urls, wallet, rules.complete(work, wallet, payment))
 
 
-async def _read_public(context: Context, payment_id: str) -> Response:
-    wallet, payment = await context.database.read(partial(resources.find, kind=INCOMING_PAYMENTS, record_id=payment_id))
-    received = representations.amount(payment.received, wallet.asset)
-    return json_response(PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server))
+async def _read_public(request: Request) -> Response:
+    context = context_of(request)
+    await read_body(request)  # what comes after it says that the client has gone
+    unit = partial(resources.find, kind=INCOMING_PAYMENTS, record_id=request.path_params["id"])
+    found = await resources.find_changed(request, INCOMING_PAYMENTS, origin_of(request.scope), unit, unit)
+    received = representations.amount(found.record.received, found.wallet.asset)
+    shown = PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server)
+    return json_response(shown, headers=found.headers)
+
+
+def _is_final(payment: IncomingRecord, now: int) -> bool:
+    return not payment.open_at(now)
 
 
 INCOMING_PAYMENTS = resources.Kind(
@@ -79,4 +105,5 @@ INCOMING_PAYMENTS = resources.Kind(
     show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
     create=_create,
+    is_final=_is_final,
 )

@@ -6,13 +6,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres import representations
 from payres.amounts import Asset
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, current_window, spent_in_window
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments import outgoing as rules
-from payres.routes import representations, resources
+from payres.routes import resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
 from payres.routes.requests import read_body
@@ -61,7 +62,12 @@ def _create(
     work: Work, _: Context, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None
 ) -> OutgoingPayment:
     created = rules.create(work, caller, asked, offer)
-    return representations.outgoing_payment(work.urls, created.wallet, created.payment, created.spent)
+    spent, asset = created.spent, created.wallet.asset
+    return msgspec.structs.replace(
+        representations.outgoing_payment(work.urls, created.wallet, created.payment),
+        grant_spent_debit_amount=representations.amount(spent.debit, asset),
+        grant_spent_receive_amount=representations.amount(spent.receive, spent.receive_asset),
+    )
 
 
 def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
@@ -83,4 +89,5 @@ OUTGOING_PAYMENTS = resources.Kind(
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,
     find_offer=RemoteQuotes.offer_for_payment,
+    is_final=lambda payment, _: payment.state != "sending",
 )

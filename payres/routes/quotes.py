@@ -4,10 +4,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres import representations
 from payres.grants.access import Caller
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments import quotes as rules
-from payres.routes import representations, resources
+from payres.routes import resources
 from payres.routes.context import Context
 from payres.store import quotes
 from payres.store.work import Work

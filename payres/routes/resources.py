@@ -1,6 +1,6 @@
 """Resources: how incoming payments, quotes and outgoing payments are created, read and listed alike."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Generic, Protocol, TypeVar
@@ -20,6 +20,7 @@ from payres.payments.idempotency import KeyedRequest, cache_response, find_respo
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
 from payres.routes.requests import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
+from payres.routes.waiting import preferred_wait, wait_for_change
 from payres.store import wallets
 from payres.store.grants import keep_grant
 from payres.store.pages import PageBounds, PageQuery
@@ -59,7 +60,8 @@ class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
     """What the resources differ in: access type, how a row is found and shown, and how one is created.
 
     `create` is part of a unit of work: it makes the resource and returns what the answer shows. `find_offer` asks other
-    servers before it, where a request may be about a receiver of theirs.
+    servers before it, where a request may be about a receiver of theirs. `is_final` says of what may change whether it
+    still can at a time.
     """
 
     type: AccessType
@@ -68,6 +70,15 @@ class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
     decoder: msgspec.json.Decoder[A]
     create: Callable[[Work, Context, Caller, A, Offer | None], B]
     find_offer: Callable[[RemoteQuotes, A], Awaitable[Offer | None]] | None = None
+    is_final: Callable[[R, int], bool] | None = None
+
+
+class Found(msgspec.Struct, Generic[R], frozen=True):
+    """A resource with its wallet, and headers of the answer that shows it."""
+
+    wallet: WalletRecord
+    record: R
+    headers: Mapping[str, str] = {}
 
 
 async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Response]:
@@ -98,8 +109,9 @@ async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Respo
 
 async def read(request: Request, kind: Kind[A, R, B]) -> Response:
     """The resource that the path names. Raises NotFound, InsufficientAccess."""
-    wallet, record = await find_visible(request, kind)
-    return json_response(kind.show(context_of(request).urls, wallet, record))
+    found = await find_visible(request, kind)
+    shown = kind.show(context_of(request).urls, found.wallet, found.record)
+    return json_response(shown, headers=found.headers)
 
 
 async def list_page(
@@ -129,12 +141,43 @@ async def list_page(
     return json_response(await context_of(request).database.read(unit))
 
 
-async def find_visible(request: Request, kind: Kind[A, R, B]) -> tuple[WalletRecord, R]:
-    """The resource that the path names, with its wallet. Raises NotFound, InsufficientAccess."""
+async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:
+    """The resource that the path names, once it has changed if the request prefers to wait for that.
+
+    Raises NotFound, InsufficientAccess; TokenInvalid for a token that has ended meanwhile.
+    """
     body = await read_body(request)
     caller = await authorize(request, body, kind.type, "read")
-    unit = partial(require_visible, kind=kind, caller=caller, record_id=request.path_params["id"])
-    return await context_of(request).database.read(unit)
+
+    def find_again(work: Work) -> tuple[WalletRecord, R]:
+        require_valid_token(work, caller)
+        return require_visible(work, kind, caller, record_id)
+
+    record_id = request.path_params["id"]
+    unit = partial(require_visible, kind=kind, caller=caller, record_id=record_id)
+    return await find_changed(request, kind, caller.client_id, unit, find_again)
+
+
+async def find_changed(
+    request: Request,
+    kind: Kind[A, R, B],
+    who: Hashable,
+    find_now: Callable[[Work], tuple[WalletRecord, R]],
+    find_again: Callable[[Work], tuple[WalletRecord, R]],
+) -> Found[R]:
+    """What `find_now` finds; for a request that prefers to wait, what `find_again` finds when that has changed."""
+    context = context_of(request)
+    before = await context.database.read(find_now)
+    seconds = preferred_wait(request.scope["headers"])
+    is_final = kind.is_final
+    if seconds is None or is_final is None:
+        return Found(*before)
+
+    def ends(found: tuple[WalletRecord, R]) -> bool:
+        return found != before or is_final(found[1], context.clock.now())
+
+    found, headers = await wait_for_change(request, seconds, who, before[1].id, find_again, ends)
+    return Found(*found, headers)
 
 
 def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: str) -> tuple[WalletRecord, R]:

@@ -31,12 +31,13 @@ class Route:
     method: a page explains the error to a person, and a path without a wallet is 404 for all methods.
     """
 
-    def __init__(self, path: str, kind: Kind, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, path: str, kind: Kind, handlers: Mapping[str, Handler], streams: Sequence[str] = ()) -> None:
         self.path = path
         self.pattern = path_pattern(path, WALLET)
         self.handlers = dict(handlers)
         if "GET" in self.handlers:
             self.handlers["HEAD"] = self.handlers["GET"]
+        self.streams = streams
         self.is_json = kind in {Kind.API, Kind.ADMIN}
         self._takes_all = kind in {Kind.PAGE, Kind.ADMIN_PAGE, Kind.WALLET}
         self._allowed = {"Allow": ", ".join(sorted({"OPTIONS", *self.handlers}))}  # RFC 9110 section 10.2.1
@@ -81,7 +82,7 @@ class Router:
         observation_of(scope).route = route.path
         handler = route.handler(scope["method"])
         if route.is_json:
-            check_accept(scope["headers"])
+            check_accept(scope["headers"], route.streams)
         return handler(request)
 
     def _admin_route(self, scope: Scope) -> Route:
@@ -100,7 +101,12 @@ def build_routes(endpoints: Iterable[Endpoint], handler: Callable[[Endpoint], Ha
     for one in endpoints:
         by_path.setdefault(one.path, {})[one.method] = one
     return [
-        Route(path, next(iter(found.values())).kind, {method: handler(one) for method, one in found.items()})
+        Route(
+            path,
+            next(iter(found.values())).kind,
+            {method: handler(one) for method, one in found.items()},
+            [one.streams for one in found.values() if one.streams],
+        )
         for path, found in by_path.items()
     ]
 

@@ -10,7 +10,7 @@ from payres.store.work import Transaction
 
 
 class AccountRecord(msgspec.Struct, frozen=True):
-    """A row of `account`. floor is None for the external account."""
+    """A row of `account`. floor is None for the external account, warn_below for no warnings; warned is 0 or 1."""
 
     id: int
     kind: str
@@ -18,6 +18,8 @@ class AccountRecord(msgspec.Struct, frozen=True):
     balance: int
     held: int
     floor: int | None
+    warn_below: int | None = None
+    warned: int = 0
 
 
 class HoldRecord(msgspec.Struct, frozen=True):
@@ -60,6 +62,15 @@ def change_account(tx: Transaction, account_id: int, balance_change: int, held_c
 
 def change_floor(tx: Transaction, account_id: int, floor: int) -> None:
     tx.execute("UPDATE account SET floor = ? WHERE id = ?", (floor, account_id))
+
+
+def set_warning(tx: Transaction, account_id: int, warn_below: int | None) -> None:
+    """Sets below which free balance to warn, None for never; a warning given before counts no more."""
+    tx.execute("UPDATE account SET warn_below = ?, warned = 0 WHERE id = ?", (warn_below, account_id))
+
+
+def set_warned(tx: Transaction, account_id: int, warned: bool) -> None:
+    tx.execute("UPDATE account SET warned = ? WHERE id = ?", (warned, account_id))
 
 
 def insert_transfer(

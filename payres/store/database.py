@@ -5,7 +5,7 @@ inside one SQLite transaction and share one durable commit. Nobody is answered b
 has the queues and says what runs on which thread, `payres.store.units` the transactions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TypeVar
 
@@ -37,6 +37,10 @@ class Database:
     def waiting(self) -> int:
         """How many units wait for the writer."""
         return self._writer.waiting
+
+    def notify(self, on_change: Callable[[Collection[str]], None]) -> None:
+        """From now on calls this after each commit with what `Work.changed` names, which at least may have changed."""
+        self._writer.on_change = on_change
 
     def fail_stop(self, cause: FailStop) -> None:
         """Writes nothing from now on: every unit gets Unavailable, and the file stays as it is. Reading goes on."""

@@ -10,7 +10,10 @@ from payres.store.work import Transaction
 
 
 class IncomingRecord(msgspec.Struct, frozen=True):
-    """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None."""
+    """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
+
+    partial_event_at is when an event last told that a part was received.
+    """
 
     id: str
     wallet_address_id: int
@@ -21,6 +24,7 @@ class IncomingRecord(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int
     completed_at: int | None
+    partial_event_at: int | None = None
 
     @property
     def completed(self) -> bool:
@@ -54,13 +58,26 @@ def page_of_incoming(
     return select_page(tx, INCOMING, query, of_client(wallet_id, client_id))
 
 
-def add_received(tx: Transaction, payment_id: str, amount: int, completed_at: int | None) -> None:
+def add_received(
+    tx: Transaction, payment_id: str, amount: int, completed_at: int | None, partial_event_at: int | None
+) -> None:
     """Counts what the ledger has just credited; completed_at when that was the last of it."""
     tx.execute(
-        "UPDATE incoming_payment SET received = received + ?, completed_at = ? WHERE id = ? AND completed_at IS NULL",
-        (amount, completed_at, payment_id),
+        "UPDATE incoming_payment SET received = received + ?, completed_at = ?, partial_event_at = ?"
+        " WHERE id = ? AND completed_at IS NULL",
+        (amount, completed_at, partial_event_at, payment_id),
     )
 
 
 def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
     tx.execute("UPDATE incoming_payment SET completed_at = ? WHERE id = ? AND completed_at IS NULL", (now, payment_id))
+
+
+def expired_untold(tx: Transaction, now: int, limit: int) -> Sequence[IncomingRecord]:
+    """Payments that have expired and of which no event has told so, the earliest first."""
+    where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    return INCOMING.list(tx, where, now, limit)
+
+
+def set_expiry_event(tx: Transaction, payment_id: str, now: int) -> None:
+    tx.execute("UPDATE incoming_payment SET expiry_event_at = ? WHERE id = ?", (now, payment_id))

@@ -7,7 +7,7 @@ costs more than the work. What waits for a lock, or for the disk to confirm a co
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -206,28 +206,34 @@ class WriteLane(LoopLane):
     def __init__(self, connection: OwnedConnection, around: World, presence: Presence) -> None:
         super().__init__(connection, around)
         self._presence = presence
+        self.on_change: Callable[[Collection[str]], None] = lambda changed: None
 
     async def run_together(self, batch: list[Waiting]) -> list[Any]:
         started = perf_counter()
+        changed: list[str] = []
         try:
-            return await self._run_and_commit(batch)
+            outcomes = await self._run_and_commit(batch, changed)
         finally:
             metrics = self._around.metrics
             metrics.batch_sizes.observe(len(batch))
             metrics.transaction_seconds.observe(perf_counter() - started)
+        if changed:
+            self.on_change(frozenset(changed))
+        return outcomes
 
-    async def _run_and_commit(self, batch: list[Waiting]) -> list[Any]:
+    async def _run_and_commit(self, batch: list[Waiting], changed: list[str]) -> list[Any]:
+        """`changed` gets what may have changed: a unit among them may have been undone."""
         connection = self._connection.raw
         try:
             connection.execute("BEGIN IMMEDIATE")
             outcomes: list[Any] = []
             while len(outcomes) < len(batch):
-                outcomes += attempt(units_of(batch[len(outcomes) :]), connection, self._around)
+                outcomes += attempt(units_of(batch[len(outcomes) :]), connection, self._around, changed)
                 await asyncio.sleep(0)  # what comes in the same turn of the loop shares the commit
                 batch += self.take(MAX_UNITS_PER_COMMIT - len(batch))
         except (Unfinished, sqlite3.Error):
             roll_back(connection)
-            run = partial(run_units, units_of(batch), around=self._around, presence=self._presence)
+            run = partial(run_units, units_of(batch), around=self._around, presence=self._presence, changed=changed)
             return await self.run_waiting_for_locks(run)
         except FailStop:
             roll_back(connection)

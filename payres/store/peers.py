@@ -120,6 +120,10 @@ def account_of_peer(tx: Transaction, peer_id: int) -> int:
     return account_id
 
 
+def peer_with_account(tx: Transaction, account_id: int) -> PeerRecord | None:
+    return PEERS.find(tx, f"WHERE p.account_id = ? AND {ACTIVE}", account_id)
+
+
 def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
     return PEERS.list(tx, f"WHERE {ACTIVE} ORDER BY p.name")
 

@@ -42,8 +42,12 @@ class Raised:
         self.error = error
 
 
-def attempt(units: Sequence[Unit], connection: sqlite3.Connection, around: World) -> list[Any]:
+def attempt(
+    units: Sequence[Unit], connection: sqlite3.Connection, around: World, changed: list[str] | None = None
+) -> list[Any]:
     """Runs the units inside the open transaction, without savepoints. Each outcome is a result or Raised.
+
+    `changed` gets what they say has changed.
 
     A unit that raises with nothing changed needs no undoing. Raises Unfinished when one raises with something changed,
     or storage fails it; FailStop when a unit does.
@@ -52,7 +56,7 @@ def attempt(units: Sequence[Unit], connection: sqlite3.Connection, around: World
     for unit in units:
         changes = connection.total_changes
         try:
-            outcomes.append(_checked(unit(Work(connection, around))))
+            outcomes.append(_checked(unit(Work(connection, around, changed))))
         except BaseException as error:
             _empty_frames(error)
             if isinstance(error, FailStop):
@@ -64,7 +68,11 @@ def attempt(units: Sequence[Unit], connection: sqlite3.Connection, around: World
 
 
 def run_units(
-    units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence | None = None
+    units: Sequence[Unit],
+    connection: sqlite3.Connection,
+    around: World,
+    presence: Presence | None = None,
+    changed: list[str] | None = None,
 ) -> list[Any]:
     """Runs the units in one transaction, a savepoint each, and commits once. Each outcome is a result or Raised.
 
@@ -77,7 +85,11 @@ def run_units(
     except sqlite3.Error as error:
         log.error("no transaction could begin: %s", error)  # noqa: TRY400
         raise damage(error) or NotBegun() from error
-    return _committed(lambda: [_run_unit(unit, connection, around) for unit in units], len(units), connection, presence)
+
+    def run() -> list[Any]:
+        return [_run_unit(unit, connection, around, changed) for unit in units]
+
+    return _committed(run, len(units), connection, presence)
 
 
 def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence | None = None) -> list[Any]:
@@ -123,10 +135,10 @@ def _overwrite(connection: sqlite3.Connection) -> None:
         roll_back(connection)
 
 
-def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World) -> Any:
+def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World, changed: list[str] | None) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
-        outcome = _checked(unit(Work(connection, around)))
+        outcome = _checked(unit(Work(connection, around, changed)))
     except FailStop:
         raise
     except BaseException as error:  # even what would end a program must not end the thread with the work half done

@@ -2,17 +2,23 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from payres.clock import Clock, SystemClock
+from payres.event_types import EVENT_TYPES
 from payres.identifiers import Identifiers, SystemIdentifiers
 from payres.metrics import Metrics
 from payres.settings import Settings
 from payres.urls import Urls
+from payres.wire import encode
 
 Values = Sequence[Any] | Mapping[str, Any]
+
+# In `Work.changed`: there are new events.
+EVENTS: Final = "events"
+INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at) VALUES (?, ?, ?, ?)"
 
 
 class Transaction(Protocol):
@@ -52,15 +58,16 @@ class Work:
     """One open transaction, which runs statements, and what a rule may ask for: the time, new ids, URLs, settings.
 
     It is made when the unit runs, so `now` (microseconds UTC) is the one time of all that the unit decides. `actor` is
-    who acts, as the audit log names it.
+    who acts, as the audit log names it. `changed` names what waits for a change may be about: it is told of once the
+    unit is committed.
     """
 
-    __slots__ = ("actor", "execute", "executemany", "new_id", "new_secret", "now", "settings", "urls")
+    __slots__ = ("actor", "changed", "execute", "executemany", "new_id", "new_secret", "now", "settings", "urls")
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
 
-    def __init__(self, connection: Transaction, world: World) -> None:
+    def __init__(self, connection: Transaction, world: World, changed: list[str] | None = None) -> None:
         # The connection's own methods, because every statement of every unit goes through them.
         self.execute = connection.execute
         self.executemany = connection.executemany
@@ -70,3 +77,15 @@ class Work:
         self.new_secret = world.identifiers.secret
         self.urls = world.urls
         self.settings = world.settings
+        self.changed = [] if changed is None else changed
+
+    def emit(self, kind: str, subject: str | None, data: msgspec.Struct) -> None:
+        """Writes an event into the outbox: it is there if what it tells of is.
+
+        `kind` is one of EVENT_TYPES, `subject` the id of what it is about.
+        """
+        assert kind in EVENT_TYPES, kind
+        self.execute(INSERT_EVENT, (kind, subject, encode(data), self.now))
+        self.changed.append(EVENTS)
+        if subject is not None:
+            self.changed.append(subject)

@@ -12,6 +12,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
+from payres import representations
 from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
@@ -19,7 +20,6 @@ from payres.grants import consent
 from payres.http.server import CONNECTIONS
 from payres.interledger.remote_payments import Backoff
 from payres.operator import invariants, keys, wallets
-from payres.routes import representations
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes

@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
+from payres.identifiers import event_id
 from tests.crash import load, serve_hurried
 from tests.crash.load import Load
 from tests.crash.server import UNLIMITED, Server
+from tests.events.endpoint import Endpoint
+from tests.helpers import wait_until
 
 KILLS = int(os.environ.get("CRASH_KILLS", "2"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
@@ -60,10 +63,19 @@ def open_receivers(server: Server) -> list[str]:
         return [shop.create_incoming_payment(server.wallet("till"))["id"] for _ in range(RECEIVERS)]
 
 
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """A webhook's, which takes everything."""
+    with Endpoint().running() as running:
+        yield running
+
+
 def test_kill_under_load_at_random_moments_keeps_every_answer(
-    pair: tuple[Server, Server], record_property: Any
+    pair: tuple[Server, Server], endpoint: Endpoint, record_property: Any
 ) -> None:
     a, b = pair
+    before = last_sequence(a)
+    a.command("webhook", "add", endpoint.url, "--private")
     chance = Random(SEED)
     try:
         for server in pair:
@@ -90,6 +102,7 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
             at_work.wait_until_ended()
             at_work.check()
             check_both(a, b)
+            record_property("events", check_told(a, endpoint, before))
         for server in pair:
             server.signal(signal.SIGTERM)
             assert server.wait() == 0
@@ -100,6 +113,28 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
     record_property("kills", KILLS)
     record_property("acknowledged", at_work.figures.total())
     print(f"CRASH_SEED={SEED}", dict(at_work.figures), "cut off:", dict(at_work.cut_off))  # noqa: T201 - pytest -s shows what a long series has done
+
+
+def last_sequence(server: Server) -> int:
+    ((last,),) = server.select("SELECT coalesce(max(sequence), 0) FROM event")
+    return int(last)
+
+
+def check_told(server: Server, endpoint: Endpoint, before: int) -> int:
+    """Every event of a committed change was sent, and no other ever; returns how many there are.
+
+    An event that was lost before its commit had another id: its time was another.
+    """
+    rows = server.select("SELECT created_at, sequence FROM event WHERE sequence > ?", before)
+    committed = {event_id(*row) for row in rows}
+
+    def told() -> set[str]:
+        return {one.headers["webhook-id"] for one in list(endpoint.received)}
+
+    wait_until(lambda: told() >= committed, lambda: f"{len(committed - told())} of {len(committed)} were not sent")
+    assert told() <= committed
+    assert server.select("SELECT count(*) FROM delivery WHERE state = 'failed'") == [(0,)]
+    return len(committed)
 
 
 def check_both(a: Server, b: Server) -> None:

@@ -59,7 +59,8 @@ def test_answers_and_refusals_are_open_to_scripts(
     answer = stranger.request(method, shared.base_url + path, headers={"origin": origin})
     shown = cors_headers(answer)
     assert answer.headers.get_list("access-control-allow-origin") == ["*"]
-    assert words(shown.pop("access-control-expose-headers")) == {"www-authenticate", "location", "retry-after"}
+    exposed = {"www-authenticate", "location", "retry-after", "preference-applied"}
+    assert words(shown.pop("access-control-expose-headers")) == exposed
     assert shown.keys() == {"access-control-allow-origin"}, "no credentials, and nothing else"
 
 

@@ -108,7 +108,7 @@ def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver:
         incoming_payment_id=payment.terms.incoming_payment_id,
     )
     assert payment.terms.incoming_payment_id
-    incoming.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive, None)
+    incoming.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive, None, None)
     outgoing.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
 
 
@@ -302,7 +302,7 @@ def test_check_holds_after_a_payment_and_after_one_that_was_refused(
     address = tx.urls.wallet
     receiving = Caller(1, "grant", "token", "create", (IncomingPaymentAccess(actions=["create"]),))
     asked = IncomingPaymentRequest(wallet_address=address(receiver))
-    _, target = incoming_rules.create(tx, receiving, asked)
+    wallet, target = incoming_rules.create(tx, receiving, asked)
     request = OutgoingPaymentRequest(
         wallet_address=address("alice"),
         incoming_payment=tx.urls.resource("incoming-payments", target.id),
@@ -311,7 +311,7 @@ def test_check_holds_after_a_payment_and_after_one_that_was_refused(
     item = OutgoingPaymentAccess(actions=["create"], identifier=address("alice"))
     paying = Caller(1, "grant", "token", "create", (item,))
     if is_completed_first:
-        incoming_rules.complete(tx, target)
+        incoming_rules.complete(tx, wallet, target)
         with pytest.raises(InvalidReceiver), savepoint(tx):
             outgoing_rules.create(tx, paying, request, None)
     else:

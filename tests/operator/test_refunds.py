@@ -144,7 +144,7 @@ def test_what_came_from_other_servers_does_not_go_back(tx: Work) -> None:
     shop = wallets.require_wallet(tx, "shop")
     outside = ledger.operator_account(tx, shop.asset_id, "external")
     ledger.transfer(tx, outside, shop.account_id, 200, "payment", incoming_payment_id="bill")
-    incoming.add_received(tx, "bill", 200, None)
+    incoming.add_received(tx, "bill", 200, None, None)
     with pytest.raises(WrongState, match=r"2\.00 USD of this came from other servers"), savepoint(tx):
         refund(tx, "bill", "r-1")
     refund(tx, "bill", "r-2", "5.00")

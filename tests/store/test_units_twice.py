@@ -21,8 +21,10 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
     """The units that were run to their end and rolled back, to be run once more."""
     found: list[Unit] = []
 
-    def give_up(units: Sequence[Unit], connection: sqlite3.Connection, around: World) -> list[Any]:
-        attempt(units, connection, around)
+    def give_up(
+        units: Sequence[Unit], connection: sqlite3.Connection, around: World, changed: list[str] | None = None
+    ) -> list[Any]:
+        attempt(units, connection, around, changed)
         found.extend(units)
         raise Unfinished
 

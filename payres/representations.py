@@ -1,11 +1,13 @@
-"""Resources as the wire shows them: records of the store turned into the structs of `payres.wire`."""
+"""Records of the store as the wire shows them: the structs of `payres.wire`, and the data of events."""
+
+from typing import Any
 
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import Asset
 from payres.clock import format_time
-from payres.grants.limits import Spent
-from payres.interledger.credentials import CredentialSource
+from payres.event_types import GrantEvent, OutgoingPaymentEvent
+from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.quotes import QuoteRecord
@@ -36,17 +38,6 @@ def incoming_payment(
     )
 
 
-def payable(
-    urls: Urls, credentials: CredentialSource, wallet: WalletRecord, payment: IncomingRecord, now: int
-) -> IncomingPayment:
-    """An incoming payment with its methods: the ways to pay it, none when it takes no more money."""
-    methods: list[PaymentMethod] = []
-    if payment.open_at(now):
-        found = credentials.for_payment(payment.id, wallet.asset)
-        methods = [PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)]
-    return incoming_payment(urls, wallet, payment, methods)
-
-
 def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
     terms = record.terms
     return Quote(
@@ -60,25 +51,42 @@ def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
     )
 
 
-def outgoing_payment(
-    urls: Urls, wallet: WalletRecord, payment: OutgoingRecord, spent: Spent | None = None
-) -> OutgoingPayment:
-    """What its grant has spent belongs to the answer to creation alone."""
-    asset = wallet.asset
-    return OutgoingPayment(
-        id=urls.resource("outgoing-payments", payment.id),
-        wallet_address=urls.wallet(wallet.path),
-        quote_id=UNSET if payment.quote_id is None else urls.resource("quotes", payment.quote_id),
-        failed=payment.failed,
-        receiver=payment.terms.receiver,
-        receive_amount=amount(payment.terms.receive, payment.terms.asset),
-        debit_amount=amount(payment.terms.debit, asset),
-        sent_amount=amount(payment.sent, asset),
-        grant_spent_debit_amount=UNSET if spent is None else amount(spent.debit, asset),
-        grant_spent_receive_amount=UNSET if spent is None else amount(spent.receive, spent.receive_asset),
-        metadata=_metadata(payment.metadata),
-        created_at=format_time(payment.created_at),
+def outgoing_payment(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> OutgoingPayment:
+    """Without what its grant has spent, which belongs to the answer to creation alone."""
+    return OutgoingPayment(**_members(urls, wallet, payment))
+
+
+def outgoing_payment_event(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> OutgoingPaymentEvent:
+    return OutgoingPaymentEvent(
+        **_members(urls, wallet, payment),
+        grant=payment.grant_id or UNSET,
+        failure=payment.failure or UNSET,
     )
+
+
+def grant_event(urls: Urls, wallet: WalletRecord, grant: GrantRecord) -> GrantEvent:
+    return GrantEvent(
+        id=grant.id,
+        client=grant.client_name,
+        wallet_address=urls.wallet(wallet.path),
+        access=Raw(grant.access.encode()),
+    )
+
+
+def _members(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> dict[str, Any]:
+    asset = wallet.asset
+    return {
+        "id": urls.resource("outgoing-payments", payment.id),
+        "wallet_address": urls.wallet(wallet.path),
+        "quote_id": UNSET if payment.quote_id is None else urls.resource("quotes", payment.quote_id),
+        "failed": payment.failed,
+        "receiver": payment.terms.receiver,
+        "receive_amount": amount(payment.terms.receive, payment.terms.asset),
+        "debit_amount": amount(payment.terms.debit, asset),
+        "sent_amount": amount(payment.sent, asset),
+        "metadata": _metadata(payment.metadata),
+        "created_at": format_time(payment.created_at),
+    }
 
 
 def _metadata(text: str | None) -> Raw | UnsetType:

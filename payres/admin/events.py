@@ -1,0 +1,84 @@
+"""Events in their order: what there is, or as soon as there is some, or as a stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Final
+
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from payres.admin.requests import EventQuery
+from payres.admin.serving import Call
+from payres.admin.wire import List
+from payres.errors import TokenInvalid
+from payres.events.views import EventView, event_view
+from payres.http.admission import leave
+from payres.limits import MAX_PAGE
+from payres.routes.requests import read_body
+from payres.routes.waiting import wait_for_change
+from payres.store import events
+from payres.store.work import EVENTS, Work
+from payres.wire import encode
+
+EVENT_STREAM: Final = "text/event-stream"
+# Seconds after which a stream says something, so that nobody on the way takes it for dead.
+HEARTBEAT_SECONDS: Final = 15.0
+
+
+async def read(call: Call, query: EventQuery) -> List[EventView]:
+    """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
+    unit = call.unit(partial(_after, sequence=query.after))
+    if not query.wait:
+        return List(result=await call.context.database.read(unit))
+    await read_body(call.request)  # what comes after it says that the client has gone
+    found, _ = await wait_for_change(call.request, query.wait, call.actor, EVENTS, unit, bool)
+    return List(result=found)
+
+
+async def stream(call: Call, query: EventQuery) -> Response:
+    """The same as server-sent events, without end; `Last-Event-ID` is where a client was before it lost the stream."""
+    await read_body(call.request)
+    last = call.request.headers.get("last-event-id", "")
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else query.after
+    return _Stream(_parts(call, after), headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
+
+
+class _Stream(StreamingResponse):
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Starlette would listen for the client to go, which the parts do."""
+        await self.stream_response(send)
+
+
+async def _parts(call: Call, after: int) -> AsyncIterator[bytes]:
+    """Ends when the client has gone, the server stops, or the key has ended; or at once when too many requests wait."""
+    context = call.context
+    if not context.waiting_slots.try_take(call.actor):
+        return
+    leave(call.request.scope)
+    listening = asyncio.ensure_future(call.request.receive())
+    try:
+        with context.changes.watch(EVENTS) as news:
+            listening.add_done_callback(lambda _: news.set())
+            yield b":\n\n"
+            while not listening.done():
+                news.clear()
+                found = await context.database.read(call.unit(partial(_after, sequence=after)))
+                for event in found:
+                    after = event.sequence
+                    yield b"id: %d\nevent: %b\ndata: %b\n\n" % (after, event.type.encode(), encode(event))
+                if not found:
+                    try:
+                        async with asyncio.timeout(HEARTBEAT_SECONDS):
+                            await news.wait()
+                    except TimeoutError:
+                        yield b":\n\n"
+    except TokenInvalid:
+        return
+    finally:
+        listening.cancel()
+        context.waiting_slots.release(call.actor)
+
+
+def _after(work: Work, sequence: int) -> Sequence[EventView]:
+    return [event_view(event) for event in events.events_after(work, sequence, MAX_PAGE)]

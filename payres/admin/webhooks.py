@@ -1,0 +1,71 @@
+"""Webhooks, and what became of the events that they did not take at once."""
+
+from payres.admin.requests import DeliveryQuery, NewReplay, NewSecret, NewTest, NewWebhook
+from payres.admin.serving import Call
+from payres.admin.wire import List, Replayed, WebhookTest
+from payres.errors import InvalidRequest
+from payres.events import webhooks
+from payres.events.sender import Target, target_of
+from payres.events.views import DeliveryView, WebhookView, list_deliveries, webhook_view
+from payres.limits import MAX_PAGE
+from payres.operator.times import require_time
+from payres.store import webhooks as store
+from payres.store.events import EventRecord
+from payres.store.work import Work
+
+
+def list_all(work: Work) -> List[WebhookView]:
+    """List webhooks, each with its latest attempt."""
+    return List(result=[webhook_view(work, one) for one in store.list_webhooks(work)])
+
+
+def add(work: Work, body: NewWebhook) -> WebhookView:
+    """Send what happens from now on to a URL. The secret is shown this once."""
+    added = webhooks.add_webhook(work, body.url, body.events, body.private)
+    return webhook_view(work, added.webhook, added.secret)
+
+
+def show(work: Work, id: str) -> WebhookView:  # noqa: A002 - the name in the path
+    """Read a webhook with its latest attempt."""
+    return webhook_view(work, webhooks.require_webhook(work, id))
+
+
+def remove(work: Work, id: str) -> WebhookView:  # noqa: A002 - the name in the path
+    """Send nothing more to a webhook, and forget its deliveries."""
+    found = show(work, id)
+    webhooks.remove_webhook(work, id)
+    return found
+
+
+def rotate(work: Work, id: str, body: NewSecret) -> WebhookView:  # noqa: A002 - the name in the path
+    """Make a new secret, which is shown this once. For 24 hours the one before signs too."""
+    added = webhooks.rotate_secret(work, id)
+    return webhook_view(work, added.webhook, added.secret)
+
+
+async def test(call: Call, id: str, body: NewTest) -> WebhookTest:  # noqa: A002 - the name in the path
+    """Send the event webhook.test now, and tell what the endpoint answers."""
+
+    def unit(work: Work) -> tuple[EventRecord, Target]:
+        return webhooks.make_test(work, id), target_of(work, webhooks.require_webhook(work, id))
+
+    event, target = await call.write(unit)
+    made = await call.context.sender.send(target, event)
+    await call.write(lambda work: webhooks.record_test(work, id, made.at, made.status, made.error))
+    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
+
+
+def list_page(work: Work, query: DeliveryQuery) -> List[DeliveryView]:
+    """List events that were not taken at once, or are sent again, newest first; a hundred at most."""
+    webhook = webhooks.require_webhook(work, query.webhook) if query.webhook else None
+    return List(result=list_deliveries(work, webhook, query.state or None, MAX_PAGE))
+
+
+def replay(work: Work, body: NewReplay) -> Replayed:
+    """Send an event again, or all that has failed."""
+    if bool(body.event) == body.failed or (body.since and not body.failed):
+        raise InvalidRequest("Name either an event, or failed, which since is for", field="event")
+    if body.event:
+        return Replayed(deliveries=len(webhooks.replay_event(work, body.event, body.webhook)))
+    since = require_time(body.since, "since") if body.since else 0
+    return Replayed(deliveries=webhooks.replay_failed(work, body.webhook, since))

@@ -1,0 +1,208 @@
+"""`payres webhook`: where events are sent, and what became of them."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import click
+import msgspec
+
+from payres.cli.groups import Group
+from payres.cli.session import Resource, Session, labelled, with_session
+from payres.clock import parse_time
+from payres.events import webhooks
+from payres.events.sender import Attempt, Sender, Target, target_of
+from payres.events.views import STATES, list_deliveries, webhook_view
+from payres.events.webhooks import Added, record_test
+from payres.store import webhooks as store
+from payres.store.events import EventRecord
+from payres.store.webhooks import WebhookRecord
+from payres.store.work import Work
+
+
+@click.group(cls=Group)
+def webhook() -> None:
+    """ID is what `payres webhook add` printed. docs/events.md has the events, and how to verify their signatures."""
+
+
+@webhook.command()
+@click.argument("url")
+@click.option("--events", "patterns", multiple=True, metavar="NAMES", help="Only these, such as 'incoming_payment.*'.")
+@click.option("--private", "is_private", is_flag=True, help="It is on this machine or in your network; http will do.")
+@with_session
+def add(session: Session, url: str, patterns: tuple[str, ...], is_private: bool) -> None:
+    """Send what happens from now on to a URL. Prints the secret that receivers verify signatures with, once.
+
+    NAMES are events, or the beginning of some with a * behind it, with commas between; the option may be repeated.
+
+    \b
+    Example: payres webhook add https://shop.example/payres --events 'incoming_payment.*'
+    """
+    _show_added(session, lambda work: webhooks.add_webhook(work, url, patterns, is_private))
+
+
+@webhook.command("list")
+@with_session
+def list_all(session: Session) -> None:
+    """List webhooks, each with its latest attempt.
+
+    \b
+    Example: payres webhook list
+    """
+    found = session.read(lambda work: [_describe(work, one) for one in store.list_webhooks(work)])
+    session.show_list("webhooks", found, _line, "There are no webhooks; `payres webhook add` adds one")
+
+
+@webhook.command()
+@click.argument("webhook_id", metavar="ID")
+@with_session
+def test(session: Session, webhook_id: str) -> None:
+    """Send an event now, and print the answer.
+
+    It is the event webhook.test; the command fails unless the answer is a success. A webhook that was disabled,
+    because its endpoint answered 410, goes on if the endpoint takes the test.
+
+    \b
+    Example: payres webhook test 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
+    """
+
+    def unit(work: Work) -> tuple[EventRecord, Target]:
+        return webhooks.make_test(work, webhook_id), target_of(work, webhooks.require_webhook(work, webhook_id))
+
+    event, target = session.write(unit)
+    attempt = asyncio.run(_send(session, target, event))
+    session.write(
+        partial(record_test, webhook_id=webhook_id, at=attempt.at, status=attempt.status, error=attempt.error)
+    )
+    resource = {"event": event.id, "webhook": webhook_id, "status": attempt.status, "error": attempt.error}
+    if attempt.error is None or session.as_json:
+        session.show(resource, f"{target.webhook.url} took the event: {attempt.status}")
+    if attempt.error is not None:
+        raise click.ClickException(f"{target.webhook.url} did not take the event: {attempt.error}")
+
+
+@webhook.command()
+@click.argument("webhook_id", metavar="[ID]", required=False)
+@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
+)
+@with_session
+def deliveries(session: Session, webhook_id: str | None, state: str | None, limit: int) -> None:
+    """List events that were not taken at once, or are sent again. What was taken the first time is not listed.
+
+    \b
+    Example: payres webhook deliveries --state failed
+    """
+
+    def unit(work: Work) -> list[Resource]:
+        of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
+        return [msgspec.to_builtins(one) for one in list_deliveries(work, of, state, limit)]
+
+    session.show_list("deliveries", session.read(unit), _delivery_line, "There are no such deliveries")
+
+
+@webhook.command()
+@click.argument("event", required=False)
+@click.option("--webhook", "webhook_id", metavar="ID", help="To this webhook only.")
+@click.option("--failed", is_flag=True, help="All that has failed for good.")
+@click.option("--since", metavar="TIME", help="With --failed: last tried at this time (RFC 3339) or later.")
+@with_session
+def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: str | None) -> None:
+    """Send an event again, or all that has failed. EVENT is its id, evt_...
+
+    An event goes to each webhook that wants it, also where it was taken before.
+
+    \b
+    Examples: payres webhook replay evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
+              payres webhook replay --failed --since 2026-11-20T00:00:00Z
+    """
+    if (event is None) != failed or (since is not None and not failed):
+        raise click.UsageError("Name either an event or --failed, and --since only with --failed")
+    if event is not None:
+        count = len(session.write(partial(webhooks.replay_event, event_id=event, webhook_id=webhook_id)))
+    else:
+        time = 0 if since is None else _time(since)
+        count = session.write(partial(webhooks.replay_failed, webhook_id=webhook_id, since=time))
+    session.show({"deliveries": count}, f"{count} deliveries are due again; the server sends them within a second")
+
+
+@webhook.command()
+@click.argument("webhook_id", metavar="ID")
+@with_session
+def rotate(session: Session, webhook_id: str) -> None:
+    """Make a new secret, and print it once. For 24 hours the one before signs too.
+
+    \b
+    Example: payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
+    """
+    _show_added(session, lambda work: webhooks.rotate_secret(work, webhook_id))
+
+
+@webhook.command()
+@click.argument("webhook_id", metavar="ID")
+@with_session
+def remove(session: Session, webhook_id: str) -> None:
+    """Send nothing more to a webhook, and forget its deliveries.
+
+    \b
+    Example: payres webhook remove 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
+    """
+
+    def unit(work: Work) -> Resource:
+        resource = _describe(work, webhooks.require_webhook(work, webhook_id))
+        webhooks.remove_webhook(work, webhook_id)
+        return resource
+
+    resource = session.write(unit)
+    session.show(resource, f"The webhook to {resource['url']} is removed")
+
+
+async def _send(session: Session, target: Target, event: EventRecord) -> Attempt:
+    sender = Sender(session.world.clock, session.settings.allow_private_hosts)
+    try:
+        return await sender.send(target, event)
+    finally:
+        await sender.aclose()
+
+
+def _show_added(session: Session, unit: Any) -> None:
+    def described(work: Work) -> Resource:
+        added: Added = unit(work)
+        return _describe(work, added.webhook, added.secret)
+
+    resource = session.write(described)
+    session.show(resource, _text(resource))
+
+
+def _describe(work: Work, record: WebhookRecord, secret: str | None = None) -> Resource:
+    found: Resource = msgspec.to_builtins(webhook_view(work, record, msgspec.UNSET if secret is None else secret))
+    return found
+
+
+def _text(resource: Resource) -> str:
+    return labelled(
+        ("id", resource["id"]),
+        ("URL", resource["url"]),
+        ("events", ", ".join(resource["events"])),
+        ("secret", f"{resource['secret']} (shown this once)"),
+    )
+
+
+def _line(resource: Resource) -> str:
+    tried = resource["lastAttemptAt"]
+    latest = "nothing sent yet" if tried is None else f"{tried}: {resource['lastError'] or resource['lastStatus']}"
+    return f"{resource['id']}  {resource['state']}  {resource['url']}  {','.join(resource['events'])}  {latest}"
+
+
+def _delivery_line(one: Resource) -> str:
+    due = f"next attempt {one['nextAttemptAt']}" if one["nextAttemptAt"] else f"last {one['lastAttemptAt']}"
+    error = f"  {one['lastError']}" if one["lastError"] else ""
+    return f"{one['event']}  {one['type']}  {one['webhook']}  {one['state']}  {one['attempts']} attempts, {due}{error}"
+
+
+def _time(text: str) -> int:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--since") from error

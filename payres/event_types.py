@@ -1,0 +1,78 @@
+"""Events: the table of their types, and the shapes of their data that no endpoint shows."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import UNSET, Raw, UnsetType
+
+from payres.wire import Amount, OutgoingPayment, Resource
+
+# Every type with when it occurs. A new type is a line here and the call of `Work.emit` that writes it.
+EVENT_TYPES: Final[Mapping[str, str]] = {
+    "incoming_payment.created": "A client has created an incoming payment",
+    "incoming_payment.partial_payment_received": "A part has arrived; at most one in 10 seconds for each payment",
+    "incoming_payment.completed": "All that was asked for has arrived, or the client has completed it",
+    "incoming_payment.expired": "Its time is over, and it was not completed",
+    "outgoing_payment.created": "A client has created an outgoing payment",
+    "outgoing_payment.completed": "All has been sent, or all that was quoted has arrived",
+    "outgoing_payment.failed": "It has ended without that; `failure` says why",
+    "grant.issued": "A client has got what a wallet's owner approved",
+    "grant.denied": "A wallet's owner, or the operator, has denied a grant",
+    "grant.revoked": "A grant that was approved has ended",
+    "wallet.deposited": "The operator has put money into a wallet",
+    "wallet.withdrawn": "The operator has taken money out of a wallet",
+    "liquidity.low": "Less than a tenth of an asset's liquidity is left",
+    "peer.credit_low": "Less than a tenth of a peer's credit limit is left",
+    "peer.packet_unresolved": "Nobody can say what became of a packet, and the operator must resolve it",
+    "webhook.disabled": "An endpoint answered 410 and gets no more events",
+    "webhook.test": "The operator tests an endpoint, which alone gets it",
+}
+
+
+class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
+    """As the client gets it, with the id of its grant, and why it failed."""
+
+    grant: str | UnsetType = UNSET
+    failure: str | UnsetType = UNSET
+
+
+class GrantEvent(Resource, frozen=True, kw_only=True):
+    """A grant with its client, named as the owner saw it, and the access items that were asked for."""
+
+    id: str
+    client: str | None
+    wallet_address: str
+    access: Raw
+
+
+class WalletEvent(Resource, frozen=True, kw_only=True):
+    """Money that came into a wallet or left it, and what the wallet has since."""
+
+    wallet_address: str
+    amount: Amount
+    balance: Amount
+    reference: str | UnsetType = UNSET
+
+
+class LiquidityEvent(Resource, frozen=True, kw_only=True):
+    left: Amount
+
+
+class PeerEvent(Resource, frozen=True, kw_only=True):
+    peer: str
+    left: Amount
+    credit_limit: Amount
+
+
+class PacketEvent(Resource, frozen=True, kw_only=True):
+    """A packet of a payment of ours; `amount` is what the peer would be owed."""
+
+    id: str
+    peer: str
+    outgoing_payment: str
+    amount: Amount
+
+
+class WebhookEvent(Resource, frozen=True, kw_only=True):
+    webhook: str
+    url: str

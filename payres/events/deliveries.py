@@ -1,0 +1,221 @@
+"""Deliveries: every event goes to every webhook that wants it, at least once, and one that fails holds up no other.
+
+A webhook's cursor says up to where it was sent all events; what it did not take has a row with the time of the next
+attempt. So a restart goes on from the rows, and a payment costs no more however many webhooks are told of it. A crash
+after an answer and before its row sends the event again, with the same id.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from secrets import SystemRandom
+from typing import Final
+
+import msgspec
+
+from payres.clock import HOUR, MINUTE, SECOND
+from payres.events.changes import Changes
+from payres.events.sender import GONE, Attempt, Sender, Target, target_of
+from payres.events.webhooks import disable, wants
+from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
+from payres.slots import Slots
+from payres.store import events, webhooks
+from payres.store.database import Database
+from payres.store.events import EventRecord
+from payres.store.webhooks import DeliveryRecord, WebhookRecord
+from payres.store.work import EVENTS, Work
+from payres.worker import retry
+
+# From each attempt to the next one; after the last, the delivery has failed.
+RETRIES: Final = (
+    *(5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR),
+    *(10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR),
+)
+# The part of a pause that chance may add, so that what failed together does not come back together.
+JITTER: Final = 0.1
+CHANCE: Final = SystemRandom()
+# Events that are read at a time for a webhook, which may want few of them.
+READ_AT_ONCE: Final = 256
+# Of what is on its way to a webhook, so much may have failed before: it must not keep back what was never sent.
+AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
+# Seconds between two looks at what other processes have written, and at which retries are due.
+LOOK_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 5.0
+# The event loop is busy when it wakes somebody so many seconds late. Then there is a pause after each attempt: payments
+# go first.
+BUSY_LATENESS: Final = 0.005
+PROBE_SECONDS: Final = 0.005
+BUSY_PAUSE_SECONDS: Final = 0.1
+
+log = logging.getLogger("payres.events")
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """An event that a webhook is sent, for the first time unless there is a delivery of it."""
+
+    event: EventRecord
+    delivery: DeliveryRecord | None = None
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a webhook is to be sent next, and the last event that was looked at for it."""
+
+    target: Target
+    outgoing: Sequence[Outgoing]
+    looked_at: int
+
+
+class _Queue:
+    """What is on its way to a webhook, by sequence: what it never got, and what it gets again."""
+
+    def __init__(self, cursor: int) -> None:
+        self.looked_at = cursor
+        self.last_sent = cursor
+        self.new: set[int] = set()
+        self.again: set[int] = set()
+
+    def cursor_without(self, sequence: int) -> int:
+        """Up to where all was sent once this event is recorded."""
+        return min(self.new - {sequence}, default=self.looked_at + 1) - 1
+
+
+class Deliveries:
+    """Sends events to webhooks; `run` until cancelled. `chance` gives numbers from 0 to 1 for the jitter."""
+
+    def __init__(
+        self, database: Database, changes: Changes, sender: Sender, chance: Callable[[], float] = CHANCE.random
+    ) -> None:
+        self._database = database
+        self._changes = changes
+        self._sender = sender
+        self._chance = chance
+        self._slots = Slots(None, MAX_DELIVERIES_OF_WEBHOOK)
+        self._queues: dict[str, _Queue] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Ends when the database is in fail-stop."""
+        try:
+            with self._changes.watch(EVENTS) as news:
+                while not self._database.stopped:
+                    news.clear()
+                    if await retry("the search for events to send", self._database, self._look, RETRY_SECONDS):
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(LOOK_SECONDS):
+                                await news.wait()
+                    else:
+                        await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _look(self) -> bool:
+        """Begins to send each webhook what there is for it and it has places for; whether any is active."""
+        active = [webhook for webhook in await self._database.read(webhooks.list_webhooks) if webhook.active]
+        # What is forgotten of one that is disabled is in its rows.
+        self._queues = {one.id: self._queues.get(one.id) or _Queue(one.cursor) for one in active}
+        for webhook in active:
+            queue = self._queues[webhook.id]
+            if len(queue.new) + len(queue.again) < MAX_DELIVERIES_OF_WEBHOOK:
+                unit = partial(_find_next, webhook=webhook, after=queue.looked_at, new=queue.new, again=queue.again)
+                found = await self._database.read(unit)
+                queue.looked_at = found.looked_at
+                for outgoing in found.outgoing:
+                    self._begin(queue, found.target, outgoing)
+                await self._move_cursor(webhook, queue)
+        return bool(active)
+
+    async def _move_cursor(self, webhook: WebhookRecord, queue: _Queue) -> None:
+        """Stores how far a webhook has come: attempts that ended together have not, nor what it does not want."""
+        is_behind = webhook.cursor < queue.last_sent or webhook.cursor + READ_AT_ONCE <= queue.looked_at
+        if is_behind and not queue.new:
+            await self._database.write(partial(webhooks.set_cursor, webhook_id=webhook.id, cursor=queue.looked_at))
+            self._changes.tell((EVENTS,))  # there may be more to look at
+
+    def _begin(self, queue: _Queue, target: Target, outgoing: Outgoing) -> None:
+        (queue.new if outgoing.delivery is None else queue.again).add(outgoing.event.sequence)
+        task = asyncio.create_task(self._deliver(queue, target, outgoing))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, queue: _Queue, target: Target, outgoing: Outgoing) -> None:
+        """Sends an event once, and stores what came of it."""
+        sequence, webhook_id = outgoing.event.sequence, target.webhook.id
+        under_way = queue.new if outgoing.delivery is None else queue.again
+        try:
+            async with self._slots.slot(webhook_id):
+                attempt = await self._sender.send(target, outgoing.event)
+
+            async def store() -> None:
+                cursor = queue.cursor_without(sequence)
+                await self._database.write(
+                    partial(
+                        record, webhook_id=webhook_id, outgoing=outgoing, attempt=attempt, cursor=cursor, chance=chance
+                    )
+                )
+
+            chance = self._chance()
+            await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
+            if await _is_loop_busy():
+                await asyncio.sleep(BUSY_PAUSE_SECONDS)
+        finally:
+            under_way.discard(sequence)
+            queue.last_sent = max(queue.last_sent, sequence)
+            self._changes.tell((EVENTS,))  # there is a place again
+
+
+def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[int], again: Collection[int]) -> Found:
+    """What there is for the webhook, of which these sequences are on their way."""
+    outgoing: list[Outgoing] = []
+    for delivery, event in webhooks.due_deliveries(work, webhook.id, work.now, MAX_DELIVERIES_OF_WEBHOOK):
+        if event.sequence not in again and len(again) + len(outgoing) < AGAIN_AT_ONCE:
+            outgoing.append(Outgoing(event, delivery))
+    for event in events.events_after(work, after, READ_AT_ONCE):
+        if len(new) + len(again) + len(outgoing) >= MAX_DELIVERIES_OF_WEBHOOK:
+            break
+        after = event.sequence
+        if wants(webhook, event):
+            outgoing.append(Outgoing(event))
+    return Found(target_of(work, webhook), outgoing, after)
+
+
+def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cursor: int, chance: float) -> None:
+    """Stores what came of an attempt, and up to where the webhook was sent all; of one that was removed, nothing.
+
+    `chance` is from 0 to 1, and lengthens the pause.
+    """
+    webhook = webhooks.find_webhook(work, webhook_id)
+    if webhook is None:
+        return
+    before, failed = outgoing.delivery, attempt.error is not None
+    made = 1 if before is None else before.attempts + 1
+    if failed or before is not None:
+        state, next_at = "delivered", None
+        if failed:
+            is_last = made > len(RETRIES) or attempt.status == GONE
+            state, next_at = ("failed", None) if is_last else ("pending", _next_attempt(attempt, made, chance))
+        sequence, status, error = outgoing.event.sequence, attempt.status, attempt.error
+        webhooks.put_delivery(
+            work, DeliveryRecord(sequence, webhook_id, state, made, next_at, attempt.at, status, error)
+        )
+    webhooks.note_attempt(work, webhook_id, attempt.at, attempt.status, attempt.error)
+    if cursor > webhook.cursor:
+        webhooks.set_cursor(work, webhook_id, cursor)
+    if webhook.active and attempt.status == GONE:
+        log.warning("webhook %s is gone, as it answers, and is disabled", webhook_id)
+        disable(work, webhook)
+
+
+def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
+    pause = round(RETRIES[made - 1] * (1 + JITTER * chance))
+    return attempt.at + max(pause, attempt.retry_after)
+
+
+async def _is_loop_busy() -> bool:
+    loop = asyncio.get_running_loop()
+    due = loop.time() + PROBE_SECONDS
+    await asyncio.sleep(PROBE_SECONDS)
+    return loop.time() - due > BUSY_LATENESS

@@ -1,0 +1,96 @@
+"""Sending one event to one webhook: a signed POST to a guarded address, and what came of it."""
+
+import logging
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import msgspec
+
+from payres.clock import SECOND, Clock
+from payres.events.signing import signed_headers
+from payres.events.views import event_view
+from payres.federation.failures import FetchFailed
+from payres.federation.http import Bounds, GuardedClient
+from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
+from payres.store import webhooks
+from payres.store.events import EventRecord
+from payres.store.webhooks import WebhookRecord
+from payres.store.work import Work
+from payres.wire import encode
+
+# So many that no delivery waits for another.
+AT_ONCE: Final = MAX_WEBHOOKS * MAX_DELIVERIES_OF_WEBHOOK
+BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
+GONE: Final = 410
+
+log = logging.getLogger("payres.events")
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A webhook with the secrets to sign with."""
+
+    webhook: WebhookRecord
+    secrets: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Target({self.webhook.id})"  # never the secrets
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """What came of sending: the status of the answer if there was one, and why that is no success.
+
+    `retry_after` is microseconds for which the endpoint wants to be left alone.
+    """
+
+    at: int
+    status: int | None
+    error: str | None
+    retry_after: int = 0
+
+
+class Sender:
+    """Sends events. Close it at the end."""
+
+    def __init__(self, clock: Clock, allow_private_hosts: bool) -> None:
+        self._clock = clock
+        self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
+
+    async def send(self, target: Target, event: EventRecord) -> Attempt:
+        """One attempt. Raises nothing: what cannot be built fails by itself."""
+        now, webhook = self._clock.now(), target.webhook
+        try:
+            body = encode(event_view(event))
+            headers = {"content-type": "application/json", "accept": "*/*"}
+            headers |= signed_headers(event.id, now // SECOND, body, target.secrets)
+            answer = await self._clients[bool(webhook.is_private)].request("POST", webhook.url, headers, body)
+        except FetchFailed as error:
+            return Attempt(now, None, error.sentence)
+        except Exception as fault:
+            log.exception("event %s could not be sent to webhook %s", event.id, webhook.id)
+            return Attempt(now, None, f"payres failed to send it: {type(fault).__name__}")
+        if 200 <= answer.status < 300:
+            return Attempt(now, answer.status, None)
+        wait = _retry_after(answer.headers.get("retry-after", ""), now)
+        return Attempt(now, answer.status, f"It was answered with {answer.status}", wait)
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        for client in self._clients.values():
+            await client.aclose()
+
+
+def target_of(work: Work, webhook: WebhookRecord) -> Target:
+    """The webhook as something to send to."""
+    return Target(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
+
+
+def _retry_after(text: str, now: int) -> int:
+    """Microseconds that Retry-After asks for (RFC 9110 section 10.2.3), bounded; 0 for what cannot be read."""
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        wait = int(text) * SECOND
+    else:
+        try:
+            wait = round(parsedate_to_datetime(text).timestamp() * SECOND) - now
+        except (ValueError, OverflowError):
+            return 0
+    return max(min(wait, MAX_RETRY_AFTER_SECONDS * SECOND), 0)

@@ -1,0 +1,169 @@
+"""Webhooks as the operator sets them up: where events go, which of them, and what is sent again."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from payres.clock import HOUR
+from payres.errors import InvalidRequest, NotFound, WrongState
+from payres.event_types import EVENT_TYPES, WebhookEvent
+from payres.events.signing import new_secret
+from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
+from payres.operator import audit
+from payres.store import events, secrets, webhooks
+from payres.store.events import EventRecord
+from payres.store.webhooks import DeliveryRecord, WebhookRecord
+from payres.store.work import EVENTS, Work
+from payres.urls import is_http_url
+
+ALL: Final = "*"
+TEST: Final = "webhook.test"  # goes to its webhook alone, when it is made
+# Deliveries that one call puts back.
+MOST_REPLAYED: Final = 10_000
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A webhook with its secret, which is shown once."""
+
+    webhook: WebhookRecord
+    secret: str
+
+
+def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: bool = False) -> Added:
+    """A webhook that gets what happens from now on: the named events, or all. Raises InvalidRequest, WrongState.
+
+    A private one may be at http, and at loopback and private addresses.
+    """
+    if not is_http_url(url) or not url.isascii() or "#" in url:
+        raise InvalidRequest("The URL must be an absolute URL without user information and fragment", field="url")
+    if not (is_private or work.settings.allow_private_hosts) and not url.lower().startswith("https://"):
+        raise InvalidRequest(
+            "The URL must start with https://; an endpoint on this machine or in your network is private", field="url"
+        )
+    if len(webhooks.list_webhooks(work)) >= MAX_WEBHOOKS:
+        raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
+    secret = new_secret(work)
+    webhook = WebhookRecord(
+        id=work.new_id(),
+        url=url,
+        events=_checked_patterns(patterns),
+        is_private=int(is_private),
+        state="active",
+        secret=secrets.encrypt(work, webhooks.SECRETS, secret),
+        previous_secret=None,
+        previous_until=None,
+        cursor=events.last_sequence(work),
+        created_at=work.now,
+    )
+    webhooks.insert_webhook(work, webhook)
+    audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
+    work.changed.append(EVENTS)
+    return Added(webhook, secret)
+
+
+def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:
+    """Raises NotFound."""
+    webhook = webhooks.find_webhook(work, webhook_id)
+    if webhook is None:
+        raise NotFound(f"There is no webhook {webhook_id!r}; `payres webhook list` shows all")
+    return webhook
+
+
+def remove_webhook(work: Work, webhook_id: str) -> WebhookRecord:
+    """Sends it nothing more, and forgets its deliveries. Raises NotFound."""
+    webhook = require_webhook(work, webhook_id)
+    webhooks.delete_webhook(work, webhook_id)
+    audit.record(work, "webhook.remove", webhook_id, url=webhook.url)
+    return webhook
+
+
+def rotate_secret(work: Work, webhook_id: str) -> Added:
+    """A new secret; for ROTATION_HOURS the one before signs too. Raises NotFound."""
+    webhook = require_webhook(work, webhook_id)
+    secret = new_secret(work)
+    encrypted = secrets.encrypt(work, webhooks.SECRETS, secret)
+    webhooks.set_secret(work, webhook, encrypted, work.now + ROTATION_HOURS * HOUR)
+    audit.record(work, "webhook.rotate", webhook_id)
+    return Added(require_webhook(work, webhook_id), secret)
+
+
+def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Sequence[WebhookRecord]:
+    """Sends an event again, to one webhook or to all active ones that want it; gives these. Raises NotFound."""
+    event = events.find_event(work, event_id)
+    if event is None or event.type == TEST:
+        raise NotFound(f"There is no event {event_id!r}; events are kept for 30 days")
+    if webhook_id is not None:
+        found = [require_webhook(work, webhook_id)]
+    else:
+        found = [one for one in webhooks.list_webhooks(work) if one.active and wants(one, event)]
+    for webhook in found:
+        _put_back(work, event.sequence, webhook.id)
+    audit.record(work, "webhook.replay", event_id, webhooks=len(found))
+    return found
+
+
+def replay_failed(work: Work, webhook_id: str | None = None, since: int = 0) -> int:
+    """Sends again what has failed for good, by its last attempt since a time (microseconds); gives how many.
+
+    Raises NotFound.
+    """
+    found = webhooks.list_webhooks(work) if webhook_id is None else [require_webhook(work, webhook_id)]
+    count = 0
+    for webhook in found:
+        for delivery in webhooks.deliveries_of(work, webhook.id, "failed", MOST_REPLAYED):
+            if (delivery.last_attempt_at or 0) >= since:
+                _put_back(work, delivery.sequence, webhook.id)
+                count += 1
+    audit.record(work, "webhook.replay", "failed", deliveries=count)
+    return count
+
+
+def make_test(work: Work, webhook_id: str) -> EventRecord:
+    """The event of a test of a webhook, which nothing else sends. Raises NotFound."""
+    webhook = require_webhook(work, webhook_id)
+    audit.record(work, "webhook.test", webhook.id)
+    work.emit(TEST, webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
+    [event] = events.events_after(work, events.last_sequence(work) - 1, 1)
+    return event
+
+
+def disable(work: Work, webhook: WebhookRecord) -> None:
+    """Sends it nothing until a test is answered with success, and tells the others."""
+    webhooks.set_state(work, webhook.id, "disabled")
+    work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
+
+
+def record_test(work: Work, webhook_id: str, at: int, status: int | None, error: str | None) -> None:
+    """Stores what came of a test; a webhook that was disabled goes on where it was when it takes the test."""
+    webhooks.note_attempt(work, webhook_id, at, status, error)
+    if error is None:
+        webhooks.set_state(work, webhook_id, "active")
+        work.changed.append(EVENTS)
+
+
+def wants(webhook: WebhookRecord, event: EventRecord) -> bool:
+    """Whether the webhook gets events of this type. None gets tests of others."""
+    return event.type != TEST and any(_matches(pattern, event.type) for pattern in webhook.events.split(","))
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith(ALL) else name == pattern
+
+
+def _checked_patterns(patterns: Iterable[str]) -> str:
+    """Names and patterns such as `incoming_payment.*`, each once; all events when there are none."""
+    named = [name.strip() for text in patterns for name in text.split(",")]
+    for name in named:
+        if not any(_matches(name, known) for known in EVENT_TYPES) or ALL in name[:-1]:
+            raise InvalidRequest(
+                f"{name!r} is no event, nor the beginning of some with a * behind it; there are: "
+                f"{', '.join(EVENT_TYPES)}",
+                field="events",
+            )
+    return ",".join(dict.fromkeys(named)) or ALL
+
+
+def _put_back(work: Work, sequence: int, webhook_id: str) -> None:
+    webhooks.put_delivery(work, DeliveryRecord(sequence, webhook_id, "pending", 0, work.now, None, None, None))
+    work.changed.append(EVENTS)

@@ -1,0 +1,77 @@
+"""`Prefer: wait=20` (RFC 7240): a request for a payment is answered as soon as the payment changes.
+
+It takes no thread and asks the database only when it is woken. It is answered at once, as it stands, when its client
+sends no more, or the server stops.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from starlette.requests import Request
+
+from payres.http.admission import leave
+from payres.limits import MAX_WAIT_SECONDS
+from payres.routes.context import context_of
+from payres.store.work import Work
+
+F = TypeVar("F")
+
+WAIT: Final = re.compile(rb"\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?:;.*)?", re.IGNORECASE | re.DOTALL)
+
+
+def preferred_wait(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
+    """The seconds that a request prefers to wait, no more than MAX_WAIT_SECONDS; None when it does not say.
+
+    The first of several counts, and what cannot be read is ignored (RFC 7240 section 2).
+    """
+    for name, value in headers:
+        if name == b"prefer":
+            for preference in value.split(b","):
+                found = WAIT.fullmatch(preference)
+                if found is not None:
+                    return min(int(found[1]), MAX_WAIT_SECONDS)
+    return None
+
+
+async def wait_for_change(
+    request: Request, seconds: int, who: Hashable, key: str, find: Callable[[Work], F], ends: Callable[[F], bool]
+) -> tuple[F, Mapping[str, str]]:
+    """What `find` finds once `ends` says that it is worth an answer, or after so many seconds; with the headers of it.
+
+    `key` is the id of what changes. Where `who` has too many requests that wait, it is answered at once, and the
+    headers do not say that the preference was applied. Raises what `find` raises.
+    """
+    context = context_of(request)
+    if not context.waiting_slots.try_take(who):
+        return await context.database.read(find), {}
+    try:
+        leave(request.scope)
+        await _watch(request, seconds, key, find, ends)
+    finally:
+        context.waiting_slots.release(who)
+    # As it is now: the time may be over, or the token revoked meanwhile.
+    return await context.database.read(find), {"Preference-Applied": f"wait={seconds}"}
+
+
+async def _watch(
+    request: Request, seconds: int, key: str, find: Callable[[Work], F], ends: Callable[[F], bool]
+) -> None:
+    """Returns when it is time to answer."""
+    context = context_of(request)
+    with context.changes.watch(key) as change:
+        # Nothing more is expected: the client sends no more, has gone, or is to be answered because the server stops.
+        listening = asyncio.ensure_future(request.receive())
+        listening.add_done_callback(lambda _: change.set())
+        try:
+            async with asyncio.timeout(seconds):
+                while not listening.done():
+                    change.clear()
+                    if ends(await context.database.read(find)):
+                        return
+                    await change.wait()
+        except TimeoutError:
+            return
+        finally:
+            listening.cancel()

@@ -1,0 +1,147 @@
+"""SQL of webhooks, and of deliveries: events that a webhook did not take the first time, or gets again."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from payres.store import secrets
+from payres.store.events import EVENT_RETENTION, EVENTS_PER_PURGE, EventRecord, event_at
+from payres.store.rows import Table
+from payres.store.work import Transaction
+
+SECRETS: Final = "webhook_secrets"  # the name of the secret that theirs are encrypted with
+
+
+class WebhookRecord(msgspec.Struct, frozen=True):
+    """A row of `webhook`. events are patterns with commas between; secrets are encrypted; cursor is a sequence."""
+
+    id: str
+    url: str
+    events: str
+    is_private: int
+    state: str
+    secret: bytes
+    previous_secret: bytes | None
+    previous_until: int | None
+    cursor: int
+    created_at: int
+    last_attempt_at: int | None = None
+    last_status: int | None = None
+    last_error: str | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.state == "active"
+
+
+class DeliveryRecord(msgspec.Struct, frozen=True):
+    """A row of `delivery`. attempts counts those since it became pending; next_at is only there while it is."""
+
+    sequence: int
+    webhook_id: str
+    state: str
+    attempts: int
+    next_at: int | None
+    last_attempt_at: int | None
+    last_status: int | None
+    last_error: str | None
+
+
+WEBHOOKS = Table(WebhookRecord, "webhook")
+DELIVERIES = Table(DeliveryRecord, "delivery")
+_NEWEST_FIRST = "ORDER BY sequence DESC LIMIT ?"
+
+
+def insert_webhook(tx: Transaction, webhook: WebhookRecord) -> None:
+    WEBHOOKS.insert(tx, webhook)
+
+
+def find_webhook(tx: Transaction, webhook_id: str) -> WebhookRecord | None:
+    return WEBHOOKS.find(tx, "WHERE id = ?", webhook_id)
+
+
+def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
+    """All, in the order in which they were added."""
+    return WEBHOOKS.list(tx, "ORDER BY id")
+
+
+def delete_webhook(tx: Transaction, webhook_id: str) -> None:
+    """Deletes the webhook with its deliveries."""
+    tx.execute("DELETE FROM delivery WHERE webhook_id = ?", (webhook_id,))
+    tx.execute("DELETE FROM webhook WHERE id = ?", (webhook_id,))
+
+
+def set_state(tx: Transaction, webhook_id: str, state: str) -> None:
+    """state is `active` or `disabled`."""
+    tx.execute("UPDATE webhook SET state = ? WHERE id = ?", (state, webhook_id))
+
+
+def set_secret(tx: Transaction, webhook: WebhookRecord, secret: bytes, previous_until: int) -> None:
+    """Sets a new secret; the one so far signs too until that time."""
+    tx.execute(
+        "UPDATE webhook SET secret = ?, previous_secret = ?, previous_until = ? WHERE id = ?",
+        (secret, webhook.secret, previous_until, webhook.id),
+    )
+
+
+def set_cursor(tx: Transaction, webhook_id: str, cursor: int) -> None:
+    tx.execute("UPDATE webhook SET cursor = ? WHERE id = ?", (cursor, webhook_id))
+
+
+def note_attempt(tx: Transaction, webhook_id: str, time: int, status: int | None, error: str | None) -> None:
+    """The latest attempt; error is None when it was taken."""
+    tx.execute(
+        "UPDATE webhook SET last_attempt_at = ?, last_status = ?, last_error = ? WHERE id = ?",
+        (time, status, error, webhook_id),
+    )
+
+
+def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:
+    """The secrets to sign with, the newest first."""
+    found = [webhook.secret]
+    if webhook.previous_secret is not None and webhook.previous_until is not None and now < webhook.previous_until:
+        found.append(webhook.previous_secret)
+    return [secrets.decrypt(tx, SECRETS, one) for one in found]
+
+
+def put_delivery(tx: Transaction, delivery: DeliveryRecord) -> None:
+    """Stores a delivery in place of what was known of it."""
+    tx.execute(f"INSERT OR REPLACE {DELIVERIES.into}", DELIVERIES.values(delivery))
+
+
+def due_deliveries(
+    tx: Transaction, webhook_id: str, now: int, limit: int
+) -> Sequence[tuple[DeliveryRecord, EventRecord]]:
+    """Those that are due, the longest due first, with their events."""
+    due = "WHERE webhook_id = ? AND next_at <= ? ORDER BY next_at LIMIT ?"
+    return [
+        (delivery, event_at(tx, delivery.sequence)) for delivery in DELIVERIES.list(tx, due, webhook_id, now, limit)
+    ]
+
+
+def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> Sequence[DeliveryRecord]:
+    """The webhook's deliveries in one state, newest first."""
+    return DELIVERIES.list(tx, f"WHERE webhook_id = ? AND state = ? {_NEWEST_FIRST}", webhook_id, state, limit)
+
+
+def has_old_events(tx: Transaction, now: int) -> bool:
+    """Whether an event is old enough to be purged."""
+    oldest = tx.execute("SELECT created_at FROM event ORDER BY sequence LIMIT 1").fetchone()
+    return oldest is not None and oldest[0] < now - EVENT_RETENTION
+
+
+def purge_events(tx: Transaction, now: int) -> bool:
+    """Deletes a few events that are old enough and no longer to be sent to anyone; whether there may be more."""
+    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_PER_PURGE,))
+    sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
+    (cursor,) = sent_to_all.fetchone()
+    old = [(one,) for one, time in oldest.fetchall() if time < now - EVENT_RETENTION and one <= cursor]
+    due = (
+        "SELECT 1 FROM delivery d JOIN webhook w ON w.id = d.webhook_id"
+        " WHERE d.sequence = ? AND d.next_at IS NOT NULL AND w.state = 'active'"
+    )
+    gone = [one for one in old if tx.execute(due, one).fetchone() is None]
+    tx.executemany("DELETE FROM delivery WHERE sequence = ?", gone)
+    tx.executemany("DELETE FROM event WHERE sequence = ?", gone)
+    return len(gone) == EVENTS_PER_PURGE

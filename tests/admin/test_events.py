@@ -1,0 +1,202 @@
+"""Events over the operator's API: what there is, what comes, and webhooks."""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import pytest
+from click.testing import CliRunner
+
+from payres.cli import main
+from payres.events import deliveries
+from payres.operator import wallets
+from payres.operator.api_keys import revoke_api_key
+from payres.store.work import EVENTS
+from payres.testing.instance import Instance
+from tests.admin.conftest import BASE, NewProgram, Program
+from tests.events.endpoint import Endpoint, answering
+from tests.helpers import Json, usd, wait_until
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 0.02)
+
+
+def deposit(payres: Instance) -> None:
+    payres.write(lambda work: wallets.deposit(work, "alice", "1.00"))
+
+
+def latest(program: Program) -> int:
+    """The sequence of the last event there is."""
+    after = 0
+    while found := program.get("/events", after=after)["result"]:
+        after = found[-1]["sequence"]
+    return after
+
+
+def watchers(payres: Instance) -> int:
+    """How many wait for events, the webhooks among them."""
+    return len(payres.context.changes._watchers.get(EVENTS, ()))
+
+
+def test_events_after_a_sequence_are_read_in_their_order(payres: Instance, program: Program) -> None:
+    after = latest(program)
+    assert program.get("/events", after=after)["result"] == []
+    for _ in range(2):
+        deposit(payres)
+    found = program.get("/events", after=after)["result"]
+    assert [(one["sequence"], one["type"]) for one in found] == [
+        (after + 1, "wallet.deposited"),
+        (after + 2, "wallet.deposited"),
+    ]
+    assert found[0]["data"]["amount"] == usd(100)
+    assert program.get("/events", after=after + 1)["result"] == found[1:]
+    assert len(program.get("/events")["result"]) <= 100
+
+
+def test_request_that_waits_is_answered_by_the_next_event(payres: Instance, program: Program) -> None:
+    after, before = latest(program), watchers(payres)
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(program.get, "/events", after=after, wait=30)
+        wait_until(lambda: watchers(payres) > before)
+        deposit(payres)
+        assert [one["sequence"] for one in answer.result()["result"]] == [after + 1]
+    assert program.get("/events", after=after, wait=30)["result"], "what is there is not waited for"
+
+
+def test_event_of_a_command_is_noticed_too(payres: Instance, program: Program) -> None:
+    after, before = latest(program), watchers(payres)
+    command = ["--database", payres.context.settings.database, "wallet", "deposit", "alice", "1.00"]
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(program.get, "/events", after=after, wait=30)
+        wait_until(lambda: watchers(payres) > before)
+        assert CliRunner().invoke(main, command).exit_code == 0
+        assert [one["sequence"] for one in answer.result()["result"]] == [after + 1]
+
+
+@pytest.mark.parametrize("query", [{"wait": 31}, {"wait": -1}, {"after": -1}, {"after": "x"}, {"since": 1}])
+def test_query_that_makes_no_sense_is_refused(program: Program, query: Json) -> None:
+    assert program.ask("GET", "/events", **query).status_code == 400
+
+
+class Stream:
+    """A stream of server-sent events, read in a thread of its own."""
+
+    def __init__(self, program: Program, after: int, last: str | None = None) -> None:
+        self.events: list[Json] = []
+        self.ids: list[str] = []
+        self._headers = {"Authorization": f"Bearer {program.key}", "Accept": "text/event-stream"}
+        if last is not None:
+            self._headers["Last-Event-ID"] = last
+        self._url = f"{program.instance.base_url}{BASE}/events?after={after}"
+        self.content_type: str | None = None
+        self.has_begun, self._stops = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+        assert self.has_begun.wait(60)
+
+    def _read(self) -> None:
+        with httpx2.stream("GET", self._url, headers=self._headers, timeout=60) as answer:
+            self.content_type = answer.headers["content-type"]
+            for line in answer.iter_lines():
+                self.has_begun.set()
+                name, _, value = line.partition(": ")
+                if name == "id":
+                    self.ids.append(value)
+                if name == "data":
+                    self.events.append(json.loads(value))
+                if self._stops.is_set():
+                    return
+
+    def hang_up(self, payres: Instance) -> None:
+        """Ends with the next event."""
+        self._stops.set()
+        deposit(payres)
+        self.thread.join(60)
+
+
+def test_stream_gives_what_there_is_and_then_what_comes(payres: Instance, program: Program) -> None:
+    after = latest(program)
+    deposit(payres)
+    stream = Stream(program, after)
+    wait_until(lambda: len(stream.events) == 1)
+    deposit(payres)
+    wait_until(lambda: len(stream.events) == 2)
+    assert stream.events == program.get("/events", after=after)["result"]
+    assert stream.ids == [str(after + 1), str(after + 2)]
+    assert str(stream.content_type).startswith("text/event-stream")
+    again = Stream(program, 0, last=str(after + 1))
+    wait_until(lambda: len(again.events) == 1)
+    assert again.events == stream.events[1:]
+    before = watchers(payres)
+    stream.hang_up(payres)
+    wait_until(lambda: watchers(payres) < before)
+    again.hang_up(payres)
+
+
+def test_stream_ends_with_its_key(payres: Instance, new_program: NewProgram, program: Program) -> None:
+    reader = new_program("events:read")
+    stream = Stream(reader, latest(program))
+    payres.write(lambda work: revoke_api_key(work, reader.id))
+    deposit(payres)
+    stream.thread.join(60)
+    assert not stream.thread.is_alive()
+    assert stream.events == []
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint().running() as running:
+        yield running
+
+
+def test_webhook_from_its_beginning_to_its_end(payres: Instance, program: Program, endpoint: Endpoint) -> None:
+    body = {"url": endpoint.url, "events": ["wallet.*"], "private": True}
+    made = program.post("/webhooks", body)
+    secret, path = made.pop("secret"), f"/webhooks/{made['id']}"
+    assert program.get(path) == made
+    assert made in program.get("/webhooks")["result"]
+    deposit(payres)
+    assert endpoint.wait_for(1)[0].verified(secret)["type"] == "wallet.deposited"
+    tested = program.post(f"{path}/tests", {})
+    assert (tested["status"], tested["error"]) == (200, None)
+    assert endpoint.wait_for(2)[1].event["id"] == tested["event"]
+    other = program.post(f"{path}/secrets", {})["secret"]
+    assert other != secret
+    program.post("/replays", {"event": endpoint.received[0].event["id"]})
+    assert endpoint.wait_for(3)[2].verified(other) == endpoint.received[2].verified(secret)
+    endpoint.answer = answering(410)
+    deposit(payres)
+    wait_until(lambda: program.get(path)["state"] == "disabled")
+    [failed] = program.get("/deliveries", webhook=made["id"], state="failed")["result"]
+    assert (failed["type"], failed["lastStatus"], failed["attempts"]) == ("wallet.deposited", 410, 1)
+    endpoint.answer = answering(200)
+    assert program.post(f"{path}/tests", {})["status"] == 200
+    assert program.post("/replays", {"failed": True, "since": "2020-01-01T00:00:00Z"}) == {"deliveries": 1}
+    endpoint.wait_for(6)
+    assert program.change("DELETE", path)["id"] == made["id"]
+    assert program.ask("GET", path).status_code == 404
+    audited = [action for _, action, _, _ in program.audited()]
+    assert [one for one in audited if one.startswith("webhook.")][:3] == [
+        "webhook.remove",
+        "webhook.replay",
+        "webhook.test",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"event": "evt_1", "failed": True}, {"since": "2020-01-01T00:00:00Z"}, {"failed": True, "since": "now"}],
+)
+def test_replay_of_nothing_in_particular_is_refused(program: Program, body: Any) -> None:
+    assert program.ask("POST", "/replays", body).status_code == 400
+
+
+def test_stream_needs_no_json_in_accept_and_others_do(program: Program) -> None:
+    headers = {"Authorization": f"Bearer {program.key}", "Accept": "text/event-stream"}
+    answer = program.http.get(f"{program.instance.base_url}{BASE}/webhooks", headers=headers)
+    assert answer.status_code == 406

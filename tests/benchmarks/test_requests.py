@@ -1,0 +1,80 @@
+"""The requests that are measured, sent to servers as they are measured, and sampled while they are answered."""
+
+import http.client
+import os
+import signal
+import socket
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks.packets import PacketSource
+from benchmarks.paying import payment_milliseconds, payments
+from benchmarks.population import SAMPLE, Population, populate
+from benchmarks.profiler import SAMPLER
+from benchmarks.sampler import Sample
+from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, running
+from benchmarks.signed import creations, lists, quotes, reads
+from tests.helpers import TIMEOUT
+
+EACH = 3
+
+
+@pytest.fixture(scope="module")
+def population(tmp_path_factory: pytest.TempPathFactory) -> Population:
+    return populate(tmp_path_factory.mktemp("benchmarks") / "payres.db", BASE_URL, SAMPLE)
+
+
+@pytest.fixture(scope="module")
+def packets(population: Population) -> PacketSource:
+    return PacketSource(population)
+
+
+def statuses(server: Server, requests: Iterable[bytes]) -> set[int]:
+    """The statuses of the answers to a few requests over one connection."""
+    found: set[int] = set()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as connection:
+        for request in islice(requests, EACH * 2):
+            connection.sendall(request)
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            answer.read()
+            found.add(answer.status)
+    return found
+
+
+def test_payres_does_what_is_asked_and_is_sampled(
+    population: Population, packets: PacketSource, tmp_path: Path
+) -> None:
+    port, file = free_port(), tmp_path / "samples"
+    command = payres_command(population.path, port, program=(SAMPLER, str(file)))
+    with running(command, port, tmp_path / "log") as server:
+        os.kill(server.process_id, signal.SIGUSR1)
+        began = server.processor_seconds()
+        assert statuses(server, reads(population)) == {200}
+        assert statuses(server, lists(population)) == {200}
+        assert statuses(server, creations(population)) == {201}
+        assert statuses(server, quotes(population)) == {201}
+        assert len(list(payments(population, most=EACH))) == EACH * 2
+        assert statuses(server, payments(population, most=EACH)) == {201}
+        assert payment_milliseconds(population, port, seconds=0.01)
+        assert statuses(server, packets.requests(EACH)) == {200}
+        assert packets.fulfilled() == EACH
+        while server.processor_seconds() - began < 0.1:
+            statuses(server, reads(population))
+        assert server.memory() > 1
+    samples = msgspec.json.decode(file.read_bytes(), type=list[Sample])
+    assert {sample.stack[-1].file for sample in samples} == {SAMPLER}
+
+
+def test_bare_application_answers_the_same_requests(
+    population: Population, packets: PacketSource, tmp_path: Path
+) -> None:
+    port = free_port()
+    with running(bare_command(tmp_path / "bare.db", port), port, tmp_path / "log") as server:
+        assert statuses(server, reads(population)) == {200}
+        assert statuses(server, creations(population)) == {201}
+        assert statuses(server, packets.requests(EACH)) == {200}

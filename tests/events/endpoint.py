@@ -1,0 +1,103 @@
+"""An endpoint for webhooks, as an operator would run one on the same machine."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+import pytest
+from standardwebhooks import Webhook
+
+from tests.helpers import TIMEOUT, Json, wait_until
+
+
+class Received(NamedTuple):
+    """A request as it came. Header names are lower-case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def event(self) -> Json:
+        found: Json = json.loads(self.body)
+        return found
+
+    def verified(self, secret: str) -> Json:
+        """The event, as the official library gives it to a receiver with this secret."""
+        with self.at_its_time():
+            found: Json = Webhook(secret).verify(self.body, dict(self.headers))
+        return found
+
+    @contextmanager
+    def at_its_time(self) -> Iterator[None]:
+        """As if it were the time of the attempt: the library rejects what is old, and tests move clocks."""
+        sent_at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), tz=UTC)
+
+        class At(datetime):
+            @classmethod
+            def now(cls, tz: object = None) -> datetime:  # type: ignore[override]  # as it is called
+                return sent_at
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("standardwebhooks.webhooks.datetime", At)
+            yield
+
+
+class Endpoint:
+    """Keeps what it gets. `answer` says for each request with which status and headers, and may take its time."""
+
+    def __init__(self) -> None:
+        self.received: list[Received] = []
+        self.answer: Callable[[Received], tuple[int, Mapping[str, str]]] = lambda _: (200, {})
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                received = Received(self.path, headers, body)
+                endpoint.received.append(received)
+                status, more = endpoint.answer(received)
+                self.send_response(status)
+                for name, value in {"content-length": "0", **more}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+
+    @contextmanager
+    def running(self) -> Iterator["Endpoint"]:
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join(TIMEOUT)
+
+    def wait_for(self, number: int) -> list[Received]:
+        """The requests so far, once there are so many."""
+        wait_until(lambda: len(self.received) >= number, lambda: f"{len(self.received)} of {number} have come")
+        return list(self.received)
+
+
+def answering(*statuses: int, **headers: str) -> Callable[[Received], tuple[int, Mapping[str, str]]]:
+    """Answers with these statuses in turn, and with the last one from then on."""
+    left = list(statuses)
+
+    def answer(_: Received) -> tuple[int, Mapping[str, str]]:
+        return (left.pop(0) if len(left) > 1 else left[0]), {k.replace("_", "-"): v for k, v in headers.items()}
+
+    return answer

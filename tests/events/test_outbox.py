@@ -1,0 +1,298 @@
+"""What is written into the outbox: one event for each change, with the resource as clients see it."""
+
+import asyncio
+import re
+import sqlite3
+from contextlib import closing
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from payres import ledger
+from payres.cli import main
+from payres.clock import format_time
+from payres.event_types import EVENT_TYPES
+from payres.grants.tokens import revoke_grant
+from payres.identifiers import event_id, sequence_of
+from payres.operator import assets, wallets
+from payres.store import accounts, events
+from payres.store.connections import connect_writer
+from payres.store.database import Database
+from payres.store.work import Work
+from payres.testing.instance import Instance
+from payres.testing.peering import peer
+from payres.wire import Resource
+from tests.events.conftest import Outbox
+from tests.helpers import Json, usd, wait_until
+from tests.interledger.network import network
+from tests.works import work_at
+
+NOW = 1_800_000_000_000_000
+
+
+class Sample(Resource, frozen=True):
+    """Some data."""
+
+    number: int
+
+
+def bill(instance: Instance, wanted: int | None = None, **members: Any) -> Json:
+    return instance.client.create_incoming_payment(
+        instance.wallet("bob"), None if wanted is None else usd(wanted), **members
+    )
+
+
+def pay(instance: Instance, receiver: Json, value: int) -> Json:
+    return instance.client.pay(instance.wallet("alice"), receiver["id"], debitAmount=usd(value))
+
+
+def without(shown: Json, *names: str) -> Json:
+    return {name: value for name, value in shown.items() if name not in names}
+
+
+def test_incoming_payment_is_told_as_its_client_sees_it(instance: Instance, outbox: Outbox) -> None:
+    made = bill(instance, 500, metadata={"externalRef": "INV-1"})
+    [created] = outbox.take()
+    assert created == ("incoming_payment.created", without(made, "methods"))
+    pay(instance, made, 200)
+    told = dict(outbox.take())
+    assert told["incoming_payment.partial_payment_received"] == created.data | {"receivedAmount": usd(200)}
+    pay(instance, made, 300)
+    told = dict(outbox.take())
+    assert told["incoming_payment.completed"] == created.data | {"receivedAmount": usd(500), "completed": True}
+
+
+def test_parts_are_told_of_every_ten_seconds_and_the_last_state_always(instance: Instance, outbox: Outbox) -> None:
+    made = bill(instance, 500)
+
+    def told_of_paying(value: int) -> list[Json]:
+        outbox.take()
+        pay(instance, made, value)
+        return [one.data["receivedAmount"] for one in outbox.take() if one.type.startswith("incoming_payment")]
+
+    assert told_of_paying(100) == [usd(100)]
+    assert told_of_paying(100) == []
+    instance.clock.advance(10)
+    assert told_of_paying(100) == [usd(300)]
+    assert told_of_paying(200) == [usd(500)]
+
+
+def test_client_that_completes_is_told_once(instance: Instance, outbox: Outbox) -> None:
+    token = instance.client.grant(
+        {"type": "incoming-payment", "actions": ["create", "complete"], "identifier": instance.wallet("bob")}
+    )
+    made = instance.client.post("/incoming-payments", {"walletAddress": instance.wallet("bob")}, token).json()
+    outbox.take()
+    for _ in range(2):
+        completed = instance.client.post(f"{made['id']}/complete", None, token)
+    assert outbox.take() == [("incoming_payment.completed", completed.json())]
+
+
+def test_local_payment_is_created_and_completed(instance: Instance, outbox: Outbox) -> None:
+    receiver = bill(instance)
+    outbox.take()
+    made = pay(instance, receiver, 200)
+    told = outbox.take()
+    assert [one.type for one in told] == [
+        "grant.issued",
+        "incoming_payment.partial_payment_received",
+        "outgoing_payment.created",
+        "outgoing_payment.completed",
+    ]
+    issued, _, created, completed = told
+    shown = without(made, "grantSpentDebitAmount", "grantSpentReceiveAmount")
+    assert created.data == completed.data == shown | {"grant": issued.data["id"]}
+
+
+def test_expired_payment_is_told_of_once(instance: Instance, outbox: Outbox) -> None:
+    made = bill(instance, expiresAt=format_time(instance.clock.now() + 60_000_000))
+    completed = bill(instance, 100, expiresAt=format_time(instance.clock.now() + 60_000_000))
+    pay(instance, completed, 100)
+    outbox.take()
+    instance.clock.advance(61)
+    wait_until(lambda: instance.read(events.last_sequence) > outbox.last)
+    instance.clock.advance(61)
+    bill(instance)
+    assert [(one.type, one.data["id"]) for one in outbox.take() if one.type != "incoming_payment.created"] == [
+        ("incoming_payment.expired", made["id"])
+    ]
+
+
+def test_refused_request_tells_nothing(instance: Instance, outbox: Outbox) -> None:
+    made = bill(instance, 100)
+    outbox.take()
+    with pytest.raises(AssertionError, match="takes"):
+        pay(instance, made, 200)
+    assert [one.type for one in outbox.take() if not one.type.startswith("grant")] == []
+
+
+def test_decisions_on_grants_are_told(instance: Instance, outbox: Outbox) -> None:
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": instance.wallet("alice")}
+    asked = instance.client.request_grant(item).json()
+    assert outbox.take() == [], "nobody has decided"
+    instance.deny(asked["interact"]["redirect"])
+    grant_id = asked["continue"]["uri"].rpartition("/")[2]
+    data = {
+        "id": grant_id,
+        "client": "Example Shop",
+        "walletAddress": instance.wallet("alice"),
+        "access": [item],
+    }
+    assert outbox.take() == [("grant.denied", data)]
+    answer = instance.client.obtain_grant(item)
+    data["id"] = answer["continue"]["uri"].rpartition("/")[2]
+    assert outbox.take() == [("grant.issued", data)]
+    for _ in range(2):
+        instance.write(lambda work: revoke_grant(work, data["id"]))
+    assert outbox.take() == [("grant.revoked", data)]
+
+
+def test_grants_that_anyone_can_have_are_not_told(instance: Instance, outbox: Outbox) -> None:
+    answer = instance.client.obtain_grant({"type": "quote", "actions": ["create"]})
+    instance.client.delete(answer["continue"]["uri"], answer["continue"]["access_token"]["value"])
+    assert outbox.take() == []
+
+
+def test_money_of_wallets_is_told(instance: Instance, outbox: Outbox) -> None:
+    instance.create_wallet("carol", deposit="100.00")
+    instance.write(lambda work: wallets.withdraw(work, "carol", "30.00"))
+    address = instance.wallet("carol")
+    assert outbox.take() == [
+        ("wallet.deposited", {"walletAddress": address, "amount": usd(10000), "balance": usd(10000)}),
+        ("wallet.withdrawn", {"walletAddress": address, "amount": usd(3000), "balance": usd(7000)}),
+    ]
+
+
+def test_low_liquidity_is_told_once_until_there_is_more_again(outbox: Outbox, instance: Instance) -> None:
+    def move(taken: int) -> list[Json]:
+        """Takes so much out of the liquidity, as an exchange would, and gives what was told of it."""
+
+        def unit(work: Work) -> None:
+            asset = assets.require_asset(work, "EUR", 2)
+            liquidity = ledger.operator_account(work, asset.id, "liquidity")
+            external = ledger.operator_account(work, asset.id, "external")
+            sides = (liquidity, external) if taken > 0 else (external, liquidity)
+            ledger.transfer(work, *sides, abs(taken), "exchange")
+
+        instance.write(unit)
+        return [one.data for one in outbox.take() if one.type == "liquidity.low"]
+
+    instance.write(lambda work: assets.deposit_liquidity(work, "EUR", 2, "100.00"))
+    assert move(9000) == []
+    assert move(1) == [{"left": {"value": "999", "assetCode": "EUR", "assetScale": 2}}]
+    assert move(1) == []
+    assert move(-500) == []
+    assert move(500) == [], "it was never twice as much"
+    assert move(-2000) == []
+    assert move(2000) == [{"left": {"value": "998", "assetCode": "EUR", "assetScale": 2}}]
+
+
+def test_low_credit_of_a_peer_is_told(tmp_path: Any) -> None:
+    with network(tmp_path, "a", "b") as (a, b):
+        peer(a, b, credit_limit="10.00")
+        outbox = Outbox(b)
+        made = b.client.create_incoming_payment(b.wallet("bob"))
+        a.wait_for(a.client.pay(a.wallet("alice"), made["id"], debitAmount=usd(950)))
+        [low] = [one.data for one in outbox.take() if one.type == "peer.credit_low"]
+    assert low["creditLimit"] == usd(1000)
+    assert int(low["left"]["value"]) < 100
+
+
+def test_payment_that_fails_says_why(tmp_path: Any) -> None:
+    with network(tmp_path, "a", "b") as (a, b):
+        peer(a, b)
+        made = b.client.create_incoming_payment(b.wallet("bob"))
+        quote = a.client.create_quote(a.wallet("alice"), made["id"], debitAmount=usd(200))
+        b.write(lambda work: wallets.deactivate(work, "bob"))
+        outbox = Outbox(a)
+        a.wait_for(a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+        _, created, failed = outbox.take()
+    assert (created.type, failed.type) == ("outgoing_payment.created", "outgoing_payment.failed")
+    assert failed.data.pop("failure")
+    assert failed.data == created.data | {"failed": True}
+
+
+def test_event_of_a_unit_that_raises_is_not_there(instance: Instance, outbox: Outbox) -> None:
+    def unit(work: Work) -> None:
+        work.emit("wallet.deposited", None, Sample(1))
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        instance.write(unit)
+    instance.write(lambda work: work.emit("wallet.deposited", None, Sample(2)))
+    assert outbox.take() == [("wallet.deposited", {"number": 2})]
+
+
+async def test_sequence_rises_while_a_server_and_commands_write(tmp_path: Any) -> None:
+    path = str(tmp_path / "payres.db")
+    database = await Database.open(path)
+
+    def unit(number: int) -> Any:
+        return lambda work: work.emit("wallet.deposited", None, Sample(number))
+
+    def command(number: int) -> None:
+        with closing(connect_writer(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            unit(number)(work_at(connection, NOW))
+            connection.execute("COMMIT")
+
+    done = 0
+    for batch in range(10):
+        units = [database.write(unit(number)) for number in range(20)]
+        await asyncio.gather(*units, asyncio.to_thread(command, batch))
+        found = await database.read(lambda tx: events.events_after(tx, 0, 1000))
+        assert len(found) == (batch + 1) * 21
+        assert all(one.sequence < other.sequence for one, other in pairwise(found))
+        assert found[-1].sequence > done, "what was read before stays before"
+        done = found[-1].sequence
+    await database.close()
+
+
+def test_sequence_of_a_purged_event_is_not_used_again() -> None:
+    with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, NOW)
+        for _ in range(2):
+            work.emit("wallet.deposited", None, Sample(1))
+        connection.execute("DELETE FROM event")
+        work.emit("wallet.deposited", None, Sample(1))
+        assert events.last_sequence(work) == 3
+
+
+def test_id_is_a_uuid_of_the_time_that_leads_to_its_event() -> None:
+    with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, NOW + 1234)
+        work.emit("wallet.deposited", None, Sample(1))
+        [event] = events.events_after(work, 0, 2)
+        assert event.id == "evt_01a3185c-5001-70ea-8000-000000000001"
+        assert events.find_event(work, event.id) == event
+        for other in ("evt_01a3185c-5002-70ea-8000-000000000001", event.id.upper(), "1", "evt_", event_id(NOW, 2)):
+            assert events.find_event(work, other) is None
+    assert sequence_of(event_id(NOW, 2**61)) == 2**61
+
+
+def test_type_that_is_not_in_the_table_is_a_fault() -> None:
+    with closing(connect_writer(":memory:")) as connection, pytest.raises(AssertionError, match=r"wallet\.stolen"):
+        work_at(connection, NOW).emit("wallet.stolen", None, Sample(1))
+
+
+def test_types_are_written_alike() -> None:
+    assert all(re.fullmatch(r"[a-z_]+\.[a-z_]+", name) for name in EVENT_TYPES)
+
+
+def test_command_writes_events_too(tmp_path: Any) -> None:
+    path = str(tmp_path / "payres.db")
+    run = CliRunner().invoke
+    for command in ("wallet create alice --asset USD --scale 2 --create", "wallet deposit alice 5.00"):
+        assert run(main, ["--database", path, *command.split()]).exit_code == 0
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT sequence, type FROM event").fetchall() == [(1, "wallet.deposited")]
+
+
+def test_account_without_a_bound_warns_nobody(instance: Instance, outbox: Outbox) -> None:
+    instance.create_wallet("dave", deposit="10.00")
+    instance.write(lambda work: wallets.withdraw(work, "dave", "10.00"))
+    found = instance.read(lambda tx: accounts.account_by_id(tx, wallets.require_wallet(tx, "dave").account_id))
+    assert found.warn_below is None
+    assert [one.type for one in outbox.take()] == ["wallet.deposited", "wallet.withdrawn"]

@@ -1,0 +1,476 @@
+"""Webhooks: every event reaches every endpoint that wants it, signed, and what fails is tried again."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from email.utils import formatdate
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from standardwebhooks import WebhookVerificationError
+
+from payres.application import create_app
+from payres.clock import DAY, SECOND, MovableClock, parse_time
+from payres.errors import DomainError
+from payres.event_types import EVENT_TYPES
+from payres.events import deliveries, webhooks
+from payres.events.deliveries import RETRIES, Outgoing, record
+from payres.events.sender import Attempt, Sender, Target
+from payres.events.views import list_deliveries, webhook_view
+from payres.limits import (
+    DELIVERY_SECONDS,
+    MAX_DELIVERIES_OF_WEBHOOK,
+    MAX_RETRY_AFTER_SECONDS,
+    MAX_WEBHOOKS,
+    ROTATION_HOURS,
+)
+from payres.operator import wallets
+from payres.settings import Settings
+from payres.store import events
+from payres.store import webhooks as store
+from payres.store.connections import connect_writer
+from payres.store.webhooks import WebhookRecord
+from payres.store.work import Work
+from payres.testing.instance import Instance, run_instance
+from payres.wire import Resource
+from tests.events.endpoint import Endpoint, Received, answering
+from tests.helpers import Json, usd, wait_until
+from tests.works import work_at
+
+NOW = 1_800_000_000_000_000
+AddEndpoint = Callable[..., tuple[Endpoint, webhooks.Added]]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another process has written, and what is due by a moved clock, is found at once."""
+    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 0.02)
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """One that asks no private addresses but those of private webhooks, and whose pauses chance does not lengthen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deliveries.Deliveries.__init__, "__defaults__", (lambda: 0.0,))
+        patch.setattr(deliveries, "LOOK_SECONDS", 0.02)
+        with run_instance(tmp_path_factory.mktemp("hooks") / "payres.db", allow_private_hosts=False) as running:
+            yield running
+
+
+@pytest.fixture
+def add(instance: Instance) -> Iterator[AddEndpoint]:
+    """Adds endpoints to the instance, which are removed in the end."""
+    with ExitStack() as stack:
+
+        def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, webhooks.Added]:
+            endpoint = stack.enter_context(Endpoint().running())
+            made = to.write(lambda work: webhooks.add_webhook(work, endpoint.url, patterns, is_private=True))
+            return endpoint, made
+
+        yield added
+        instance.write(lambda work: [webhooks.remove_webhook(work, one.id) for one in store.list_webhooks(work)])
+
+
+def deposit(instance: Instance, times: int = 1) -> None:
+    for _ in range(times):
+        instance.write(lambda work: wallets.deposit(work, "alice", "1.00"))
+
+
+def states(instance: Instance) -> list[tuple[str, int]]:
+    """The state of each delivery and its attempts, the newest event first."""
+    return [(one.state, one.attempts) for one in instance.read(lambda work: list_deliveries(work, None, None, 100))]
+
+
+def settled(instance: Instance, added: webhooks.Added) -> None:
+    """Waits until all events were sent for the first time."""
+
+    def is_settled(work: Work) -> bool:
+        webhook = webhooks.require_webhook(work, added.webhook.id)
+        return webhook.cursor >= events.last_sequence(work)
+
+    wait_until(lambda: instance.read(is_settled))
+
+
+def test_event_is_sent_as_standard_webhooks_says(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    deposit(instance)
+    [received] = endpoint.wait_for(1)
+    event = received.verified(added.secret)
+    assert event.keys() == {"id", "type", "timestamp", "sequence", "data"}
+    assert event["type"] == "wallet.deposited"
+    assert event["data"]["amount"] == usd(100)
+    assert event["id"] == received.headers["webhook-id"]
+    assert UUID(event["id"].removeprefix("evt_")).version == 7
+    assert abs(parse_time(event["timestamp"]) - instance.clock.now()) < 60 * SECOND
+    assert (received.path, received.headers["content-type"]) == ("/hook", "application/json")
+    assert added.secret.startswith("whsec_")
+    with pytest.raises(WebhookVerificationError):
+        received._replace(body=received.body.replace(b"deposited", b"withdrawn")).verified(added.secret)
+    settled(instance, added)
+    assert states(instance) == [], "what is taken at once needs no row"
+
+
+def test_events_come_in_their_order_and_only_those_that_are_wanted(instance: Instance, add: AddEndpoint) -> None:
+    deposits, _ = add("wallet.deposited,grant.*")
+    everything, _ = add()
+    bills, _ = add("incoming_payment.*", "liquidity.low")
+    deposit(instance, 3)
+    instance.client.create_incoming_payment(instance.wallet("bob"))
+    assert [one.event["type"] for one in deposits.wait_for(3)] == ["wallet.deposited"] * 3
+    assert [one.event["type"] for one in bills.wait_for(1)] == ["incoming_payment.created"]
+    sequences = sorted(one.event["sequence"] for one in everything.wait_for(4))
+    assert sequences == list(range(sequences[0], sequences[0] + 4))
+    deposit(instance)
+    deposits.wait_for(4)
+    assert len(bills.received) == 1
+
+
+def is_pending(instance: Instance, attempts: int) -> bool:
+    return states(instance) == [("pending", attempts)]
+
+
+def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    endpoint.answer = answering(500, 302, 200)
+    deposit(instance)
+    endpoint.wait_for(1)
+    for number, pause in enumerate(RETRIES[:2], start=1):
+        wait_until(partial(is_pending, instance, number))
+        assert len(endpoint.received) == number
+        instance.clock.advance(pause / SECOND + 1)
+        endpoint.wait_for(number + 1)
+    wait_until(lambda: states(instance) == [("delivered", 3)])
+    first, *others = endpoint.received
+    for other in others:
+        assert other.body == first.body
+        assert other.headers["webhook-id"] == first.headers["webhook-id"]
+    times = [int(one.headers["webhook-timestamp"]) for one in endpoint.received]
+    assert all(later - earlier >= pause for (earlier, later), pause in zip(pairwise(times), (5, 300), strict=True))
+    shown = instance.read(lambda work: webhook_view(work, webhooks.require_webhook(work, added.webhook.id)))
+    assert (shown.last_status, shown.last_error, shown.behind) == (200, None, 0)
+
+
+def attempts_of(statuses: list[Attempt], chance: float = 0.0) -> list[tuple[str, int | None]]:
+    """The state of a delivery after each of these attempts, and the seconds to the next one."""
+    connection = connect_writer(":memory:")
+    work = work_at(connection, NOW)
+    added = webhooks.add_webhook(work, "https://shop.example/hook")
+    wallets.create_wallet(work, "alice", "USD", 2, None, None)
+    wallets.deposit(work, "alice", "1.00")
+    [event] = events.events_after(work, 0, 10)
+    webhook_id = added.webhook.id
+    found: list[tuple[str, int | None]] = []
+    delivery = None
+    for attempt in statuses:
+        record(work, webhook_id, Outgoing(event, delivery), attempt, event.sequence, chance)
+        [*_, delivery] = store.DELIVERIES.list(work, "WHERE sequence = ?", event.sequence)
+        found.append((delivery.state, None if delivery.next_at is None else (delivery.next_at - NOW) // SECOND))
+    connection.close()
+    return found
+
+
+def test_attempts_follow_the_table_and_end() -> None:
+    hours = [("pending", hour * 3600) for hour in (2, 5, 10, 14, 20, 24)]
+    expected = [("pending", 5), ("pending", 300), ("pending", 1800), *hours, ("failed", None)]
+    assert attempts_of([Attempt(NOW, 500, "no")] * 10) == expected
+
+
+def test_chance_lengthens_pauses_by_a_tenth_at_most() -> None:
+    assert attempts_of([Attempt(NOW, None, "no")] * 2, chance=1.0) == [("pending", 5), ("pending", 330)]
+
+
+def test_endpoint_that_wants_to_be_left_alone_is() -> None:
+    busy = Attempt(NOW, 503, "no", retry_after=1000 * SECOND)
+    assert attempts_of([busy] * 3) == [("pending", 1000), ("pending", 1000), ("pending", 1800)]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("120", 120), ("9999999", MAX_RETRY_AFTER_SECONDS), ("-5", 0), ("soon", 0), (formatdate(NOW / SECOND + 60), 60)],
+)
+async def test_retry_after_is_read_and_bounded(text: str, seconds: int) -> None:
+    endpoint = Endpoint()
+    endpoint.answer = answering(429, retry_after=text)
+    with endpoint.running():
+        attempt = await send(endpoint.url, MovableClock(NOW, frozen=True))
+    assert (attempt.status, attempt.retry_after // SECOND) == (429, seconds)
+
+
+async def send(url: str, clock: MovableClock, is_private: bool = True, **members: Any) -> Attempt:
+    """One attempt to send an event to a URL."""
+    sender = Sender(clock, allow_private_hosts=False)
+    webhook = WebhookRecord("1", url, "*", int(is_private), "active", b"", None, None, 0, NOW)
+    event = events.EventRecord(1, "wallet.deposited", None, members.get("data", b"{}"), NOW)
+    try:
+        return await sender.send(Target(webhook, ("whsec_AAAA",)), event)
+    finally:
+        await sender.aclose()
+
+
+async def test_redirect_is_not_followed_and_no_success() -> None:
+    endpoint, other = Endpoint(), Endpoint()
+    endpoint.answer = answering(307, location=other.url)
+    with endpoint.running(), other.running():
+        attempt = await send(endpoint.url, MovableClock(NOW))
+    assert (attempt.status, attempt.error) == (307, "It was answered with 307")
+    assert other.received == []
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/", "https://127.0.0.1:9/", "https://[::1]:9/", "https://10.0.0.1/"]
+)
+async def test_only_private_webhooks_reach_private_addresses(url: str) -> None:
+    attempt = await send(url, MovableClock(NOW), is_private=False)
+    assert attempt.status is None
+    assert "public address" in str(attempt.error) or "https://" in str(attempt.error)
+
+
+async def test_link_local_addresses_are_never_asked() -> None:
+    attempt = await send("http://169.254.169.254/latest/meta-data", MovableClock(NOW))
+    assert "never asked" in str(attempt.error)
+
+
+async def test_event_that_cannot_be_built_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    attempt = await send("http://127.0.0.1:9/", MovableClock(NOW), data=b"{")
+    assert attempt.error == "payres failed to send it: DecodeError"
+    assert "could not be sent" in caplog.text
+
+
+async def test_endpoint_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DELIVERY_SECONDS == 15
+    asked: list[float] = []
+    timeout = asyncio.timeout
+
+    def short(seconds: float) -> asyncio.Timeout:
+        asked.append(seconds)
+        return timeout(0.05 if seconds == DELIVERY_SECONDS else seconds)
+
+    monkeypatch.setattr(asyncio, "timeout", short)
+    endpoint, goes_on = Endpoint(), threading.Event()
+    endpoint.answer = lambda _: ((goes_on.wait() and 200) or 500, {})
+    with endpoint.running():
+        attempt = await send(endpoint.url, MovableClock(NOW))
+        goes_on.set()
+    assert DELIVERY_SECONDS in asked
+    assert "did not answer within 15 seconds" in str(attempt.error)
+
+
+def test_slow_endpoint_delays_no_other(instance: Instance, add: AddEndpoint) -> None:
+    slow, _ = add()
+    quick, _ = add()
+    goes_on = threading.Event()
+    slow.answer = lambda _: (200 if goes_on.wait() else 500, {})
+    deposit(instance, 20)
+    quick.wait_for(20)
+    assert len(slow.wait_for(MAX_DELIVERIES_OF_WEBHOOK)) == MAX_DELIVERIES_OF_WEBHOOK, "so many at a time"
+    goes_on.set()
+    slow.wait_for(20)
+
+
+def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    refused: set[str] = set()
+
+    def answer(received: Received) -> tuple[int, Json]:
+        refused.add(min(refused, default=received.headers["webhook-id"]))
+        return (500 if received.headers["webhook-id"] in refused else 200), {}
+
+    endpoint.answer = answer
+    deposit(instance)
+    endpoint.wait_for(1)
+    deposit(instance, 20)
+    endpoint.wait_for(21)
+    settled(instance, added)
+    assert states(instance) == [("pending", 1)]
+
+
+def test_endpoint_that_is_gone_gets_nothing_more_and_others_are_told(instance: Instance, add: AddEndpoint) -> None:
+    gone, added = add("wallet.*")
+    other, _ = add("webhook.*")
+    gone.answer = answering(410)
+    deposit(instance)
+    [told] = other.wait_for(1)
+    assert told.event["type"] == "webhook.disabled"
+    assert told.event["data"] == {"webhook": added.webhook.id, "url": gone.url}
+    assert states(instance) == [("failed", 1)]
+    deposit(instance)
+    other.answer = answering(200)
+    assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
+    gone.answer = answering(200)
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, NOW, 200, None))
+    gone.wait_for(2)
+
+
+def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: AddEndpoint) -> None:
+    assert ROTATION_HOURS == 24
+    endpoint, old = add()
+    new = instance.write(lambda work: webhooks.rotate_secret(work, old.webhook.id))
+    assert new.secret != old.secret
+    deposit(instance)
+    [received] = endpoint.wait_for(1)
+    assert received.verified(old.secret) == received.verified(new.secret)
+    assert len(received.headers["webhook-signature"].split()) == 2
+    instance.clock.advance(ROTATION_HOURS * 3600)
+    deposit(instance)
+    assert len(endpoint.wait_for(2)[1].headers["webhook-signature"].split()) == 1
+
+
+def test_secret_is_stored_encrypted_and_not_told(instance: Instance, add: AddEndpoint) -> None:
+    _, added = add()
+    found = instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id))
+    assert added.secret.encode() not in found.secret
+    assert added.secret not in repr(Target(found, (added.secret,)))
+
+
+def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    other, _ = add("grant.*")
+    deposit(instance)
+    [first] = endpoint.wait_for(1)
+    event_id = first.event["id"]
+    [sent_to] = instance.write(lambda work: webhooks.replay_event(work, event_id))
+    assert sent_to.id == added.webhook.id
+    assert endpoint.wait_for(2)[1].body == first.body
+    wait_until(lambda: states(instance) == [("delivered", 1)])
+    [other_webhook] = instance.read(lambda work: [one for one in store.list_webhooks(work) if one.url == other.url])
+    instance.write(lambda work: webhooks.replay_event(work, event_id, other_webhook.id))
+    assert other.wait_for(1)[0].event["id"] == event_id
+
+
+def test_what_failed_for_good_is_replayed_together(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    endpoint.answer = answering(410)
+    deposit(instance)
+    wait_until(lambda: states(instance) == [("failed", 1)])
+    failed_at = instance.clock.now()
+    endpoint.answer = answering(200)
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, NOW, 200, None))
+    assert instance.write(lambda work: webhooks.replay_failed(work, since=failed_at + DAY)) == 0
+    assert instance.write(lambda work: webhooks.replay_failed(work, added.webhook.id)) == 1
+    wait_until(lambda: states(instance) == [("delivered", 1)])
+
+
+def test_removed_webhook_gets_nothing_and_leaves_nothing(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add()
+    endpoint.answer = answering(500)
+    deposit(instance)
+    wait_until(lambda: states(instance) == [("pending", 1)])
+    instance.write(lambda work: webhooks.remove_webhook(work, added.webhook.id))
+    assert states(instance) == []
+    other, _ = add()
+    deposit(instance)
+    other.wait_for(1)
+    assert len(endpoint.received) == 1
+
+
+def test_restart_goes_on_from_the_rows(tmp_path: Path) -> None:
+    with Endpoint().running() as endpoint:
+        endpoint.answer = answering(500)
+        with run_instance(tmp_path / "payres.db") as one:
+            added = one.write(lambda work: webhooks.add_webhook(work, endpoint.url, ["wallet.*"], is_private=True))
+            deposit(one)
+            wait_until(lambda: states(one) == [("pending", 1)])
+            one.write(lambda work: store.set_state(work, added.webhook.id, "disabled"))
+            deposit(one)
+        endpoint.answer = answering(200)
+        app_db = str(tmp_path / "payres.db")
+        connection = connect_writer(app_db)
+        connection.execute("UPDATE webhook SET state = 'active'")
+        connection.execute("UPDATE delivery SET next_at = 1")
+        connection.close()
+        settings = Settings(base_url=one.base_url, database=app_db)
+        asyncio.run(serve_until(settings, lambda: len(endpoint.received) == 3))
+        amounts = [one.event["data"]["amount"] for one in endpoint.received]
+        assert amounts == [usd(100)] * 3
+        assert endpoint.received[0].event["id"] in {one.event["id"] for one in endpoint.received[1:]}
+
+
+async def serve_until(settings: Settings, is_done: Callable[[], bool]) -> None:
+    """Runs the application, without a port, until something has happened."""
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        for _ in range(10_000):
+            if is_done():
+                return
+            await asyncio.sleep(0.005)
+    raise AssertionError("it does not happen")
+
+
+class Sample(Resource, frozen=True):
+    """Some data."""
+
+    number: int
+
+
+def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
+    connection = connect_writer(":memory:")
+
+    def at(days: int) -> Work:
+        return work_at(connection, NOW + days * DAY)
+
+    added = webhooks.add_webhook(at(0), "https://shop.example/hook")
+    for day in range(4):
+        at(day).emit("wallet.deposited", None, Sample(day))
+    first = events.events_after(at(0), 0, 1)[0]
+
+    def left(now: Work) -> list[int]:
+        store.purge_events(now, now.now)
+        return [event.sequence for event in events.events_after(now, 0, 10)]
+
+    assert not store.has_old_events(at(30), NOW + 30 * DAY)
+    assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
+    store.set_cursor(at(0), added.webhook.id, 4)
+    webhooks.replay_event(at(0), first.id, added.webhook.id)
+    assert left(at(32)) == [1, 3, 4], "the first is due again"
+    store.set_state(at(0), added.webhook.id, "disabled")
+    assert left(at(32)) == [3, 4]
+    assert left(at(40)) == []
+    assert store.DELIVERIES.list(at(0), "") == []
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "patterns", "says"),
+    [
+        ("http://shop.example/hook", (), "https://"),
+        ("ftp://shop.example/hook", (), "absolute URL"),
+        ("https://user:word@shop.example/hook", (), "user information"),
+        ("https://shop.example/hook#a", (), "fragment"),
+        ("https://shop.example/hook", ("wallet.stolen",), "wallet.deposited"),
+        ("https://shop.example/hook", ("wallet.*d",), "no event"),
+        ("https://shop.example/hook", ("incoming_payment.created, ",), "no event"),
+    ],
+)
+def test_webhook_that_makes_no_sense_is_refused(url: str, patterns: tuple[str, ...], says: str) -> None:
+    connection = connect_writer(":memory:")
+    with pytest.raises(DomainError, match=says):
+        webhooks.add_webhook(work_at(connection, NOW), url, patterns)
+    connection.close()
+
+
+def test_webhooks_are_limited() -> None:
+    connection = connect_writer(":memory:")
+    work = work_at(connection, NOW)
+    for _ in range(MAX_WEBHOOKS):
+        webhooks.add_webhook(work, "https://shop.example/hook")
+    with pytest.raises(DomainError, match="16 webhooks already"):
+        webhooks.add_webhook(work, "https://shop.example/hook")
+    connection.close()
+
+
+@pytest.mark.parametrize("name", sorted(EVENT_TYPES))
+def test_patterns_name_events(name: str) -> None:
+    connection = connect_writer(":memory:")
+    work = work_at(connection, NOW)
+    event = events.EventRecord(1, name, None, b"{}", NOW)
+    for patterns, is_wanted in (((), True), ((name,), True), ((name.partition(".")[0] + ".*",), True), (("*",), True)):
+        webhook = webhooks.add_webhook(work, "https://shop.example/hook", patterns).webhook
+        assert webhooks.wants(webhook, event) == (is_wanted and name != "webhook.test")
+    other = "grant.issued" if name != "grant.issued" else "grant.denied"
+    assert not webhooks.wants(webhooks.add_webhook(work, "https://shop.example/hook", (other,)).webhook, event)
+    connection.close()
