@@ -3,10 +3,10 @@
 from typing import Final
 
 from payres.pages.listing import Listing, page_for
-from payres.pages.tables import Cell, Column, code, long, state, time
+from payres.pages.tables import Cell, Column, linked, long, state, time
 
 COLUMNS: Final = (
-    Column("Key", code("id")),
+    Column("Key", lambda one: linked("api-keys", one.id, "code")),
     Column("Name", long("name")),
     Column("Scopes", lambda one: Cell(" ".join(one.scopes), "code")),
     Column("State", state("state")),

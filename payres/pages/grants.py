@@ -9,7 +9,7 @@ from payres.admin import grants
 from payres.admin.wire import Grant
 from payres.grants.wording import describe_access, visible_name
 from payres.pages.listing import Listing, page_for
-from payres.pages.tables import Cell, Column, linked, state, time
+from payres.pages.tables import Cell, Column, linked, page_of, state, time
 from payres.pages.visit import Page, Visit
 from payres.store.work import Work
 
@@ -69,8 +69,9 @@ async def _show(visit: Visit) -> Response:
         ("Ended (UTC)", Cell(grant.ended_at or "", "time")),
         ("Afterwards the owner goes to", Cell((consent.finish or "") if consent else "", "code")),
     ]
+    actions = [] if grant.ended_at else [("Revoke", f"{page_of('grants', grant.id)}/revoke")]
     access = describe_access(msgspec.json.encode(grant.access).decode(), wallet_address)
-    return visit.show("grant.html", "/grants", title=grant.id, facts=facts, access=access)
+    return visit.show("grant.html", "/grants", title=grant.id, facts=facts, access=access, actions=actions)
 
 
 PAGE: Final = Page(_show)

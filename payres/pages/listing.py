@@ -26,13 +26,15 @@ COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 
 
 class Listing(NamedTuple):
-    """A list of an endpoint; `{name}` in the title is a segment of the path. `none` is said when it is empty."""
+    """A list of an endpoint; `{name}` in the title is a segment of the path. `none` is said when it is
+    empty, `also` is a link to another list."""
 
     title: str
     handler: str
     columns: Sequence[Column]
     none: str
     about: str = ""
+    also: tuple[str, str] | None = None
 
     @property
     def operation(self) -> Operation:
@@ -80,6 +82,7 @@ async def _show(listing: Listing, visit: Visit) -> Response:
         section=section_of(visit),
         title=title,
         about=listing.about,
+        also=listing.also,
         table=table,
         filters=_filters(operation, others),
         is_filtered=bool(others),

@@ -10,7 +10,7 @@ from payres.admin.wire import Payment, PaymentStory
 from payres.grants.wording import visible_text
 from payres.pages.listing import Listing, page_for
 from payres.pages.story import tell
-from payres.pages.tables import Cell, Column, linked, long, number, state, text, time
+from payres.pages.tables import Cell, Column, linked, long, number, page_of, state, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.work import Work
 
@@ -46,6 +46,7 @@ async def _show(visit: Visit) -> Response:
     story = await visit.read(unit)
     payment = story.payment
     is_under_way = payment.state == "sending"
+    is_refundable = payment.direction == "incoming" and any(map(str.isdigit, payment.moved.strip("0.")))
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
@@ -53,6 +54,7 @@ async def _show(visit: Visit) -> Response:
         payment=payment,
         facts=_facts(payment, story),
         metadata=_metadata(payment),
+        actions=[("Refund", f"{page_of('payments', payment.id)}/refund")] if is_refundable else [],
         moments=tell(story, visit.context.urls),
         story=story,
         is_under_way=is_under_way,

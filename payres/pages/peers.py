@@ -7,7 +7,7 @@ from starlette.responses import Response
 from payres.admin import peers
 from payres.admin.wire import PacketSum, Peer
 from payres.pages.listing import Listing, page_for
-from payres.pages.tables import Cell, Column, code, linked, long, make_table, number, text, time
+from payres.pages.tables import Cell, Column, linked, long, make_table, number, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -25,7 +25,7 @@ COLUMNS: Final = (
     Column("At (UTC)", time("last_error_at")),
 )
 PACKET_COLUMNS: Final = (
-    Column("Packet", code("id")),
+    Column("Packet", lambda one: linked("packets", one.id, "code")),
     Column("Payment", lambda one: linked("payments", one.payment, "code")),
     Column("Wallet", lambda one: linked("wallets", one.wallet)),
     Column("Amount", number("amount")),

@@ -116,9 +116,9 @@ def linked(section: str, name: str | None, kind: Kind = "long") -> Cell:
     return Cell("", kind) if name is None else Cell(name, kind, page_of(section, name))
 
 
-def page_of(section: str, name: str) -> str:
-    """The page of a thing."""
-    return f"/admin/{section}/{quote(name, safe='')}"
+def page_of(*names: str) -> str:
+    """The page of a thing, which a section and its name lead to."""
+    return "/".join(["/admin", *(quote(name, safe="") for name in names)])
 
 
 def _text(value: Any) -> str:

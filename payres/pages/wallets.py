@@ -8,7 +8,7 @@ from payres.admin import payments, wallets
 from payres.admin.requests import KeyQuery, PaymentQuery
 from payres.pages.listing import Listing, page_for
 from payres.pages.payments import COLUMNS as PAYMENT_COLUMNS
-from payres.pages.tables import Cell, Column, code, linked, long, make_table, number, page_of, state, text, time
+from payres.pages.tables import Cell, Column, linked, long, make_table, number, page_of, state, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -33,7 +33,6 @@ MOVEMENT_COLUMNS: Final = (
     Column("Reference", long("reference")),
 )
 KEY_COLUMNS: Final = (
-    Column("Key id", code("kid")),
     Column("Name", long("name")),
     Column("Added (UTC)", time("created_at")),
     Column("State", lambda one: Cell("revoked" if one.revoked_at else "valid", "state")),
@@ -60,7 +59,7 @@ async def _show(visit: Visit) -> Response:
         movements = wallets.list_movements(work, path, FEW).result
         return {
             "wallet": wallet,
-            "keys": make_table("Keys", KEY_COLUMNS, keys, "No client signs for this wallet"),
+            "keys": make_table("Keys", [_key_id(path), *KEY_COLUMNS], keys, "No client signs for this wallet"),
             "payments": make_table("Payments", OWN_PAYMENT_COLUMNS, own.result, "There are no payments yet"),
             "movements": make_table("Deposits and withdrawals", MOVEMENT_COLUMNS, movements, NO_MOVEMENTS),
         }
@@ -78,7 +77,13 @@ async def _show(visit: Visit) -> Response:
         ("Opened (UTC)", Cell(wallet.created_at, "time")),
     ]
     own = page_of("wallets", wallet.path)
-    return visit.show("wallet.html", "/wallets", title=wallet.path, facts=facts, own=own, **found)
+    change = ("Deactivate", f"{own}/deactivate") if wallet.state == "active" else ("Activate", f"{own}/activate")
+    actions = [("Deposit", f"{own}/deposit"), ("Withdraw", f"{own}/withdraw"), change]
+    return visit.show("wallet.html", "/wallets", title=wallet.path, facts=facts, own=own, actions=actions, **found)
+
+
+def _key_id(path: str) -> Column:
+    return Column("Key id", lambda one: Cell(one.kid, "code", page_of("wallets", path, "keys", one.kid)))
 
 
 PAGE: Final = Page(_show)
