@@ -40,13 +40,17 @@ class Told(NamedTuple):
 
 
 class Action(NamedTuple):
-    """`choices` are the buttons of the form, by what they send; what moves money takes the password again."""
+    """`choices` are what the form can send, each a button; or, with a `question`, one of several answers.
+
+    What moves money takes the password again.
+    """
 
     tell: Callable[[Work, Segments], Told]
     do: Callable[[Work, Segments, Form], object]
     choices: Mapping[str, str]
     fields: Sequence[Field] = ()
     moves_money: bool = False
+    question: str = ""
 
 
 AMOUNT: Final = Field("amount", "Amount", "such as 100.00, in the wallet's asset", True)

@@ -201,6 +201,7 @@ PACKET: Final = page_for(
         _resolve,
         {"delivered": "It was delivered", "returned": "It came back"},
         moves_money=True,
+        question="What became of it?",
     )
 )
 REFUND: Final = page_for(Action(_tell_refund, _refund, {"refund": "Send it back"}, (BACK, REASON), moves_money=True))

@@ -86,7 +86,7 @@ async def _show(listing: Listing, visit: Visit) -> Response:
         table=table,
         filters=_filters(operation, others),
         is_filtered=bool(others),
-        counts=COUNTS,
+        counts=COUNTS if operation.is_paged else (),
         count=count,
         is_resized=count != DEFAULT_PAGE,
         csv=_url(visit, given | {FORMAT: "csv"}),
