@@ -33,7 +33,7 @@ def make_link(work: Work, name: str, *, read_only: bool) -> Link:
 
     Raises InvalidRequest for the name.
     """
-    check_name(name, "operator's")
+    check_name(name, "sign-in")
     secret, role = work.new_secret(), "read-only" if read_only else "full"
     operators.set_link(work, name, role, hash_secret(secret), work.now + LINK_LIFETIME, work.now)
     operator = operators.find_operator(work, name)

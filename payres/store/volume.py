@@ -24,7 +24,10 @@ def first_transfer_since(tx: Transaction, moment: int) -> int:
 
     Ids rise with time, so they are searched by halves, a few tens of rows.
     """
-    low, high = tx.execute("SELECT coalesce(min(id), 1), coalesce(max(id), 0) + 1 FROM transfer").fetchone()
+    # Two subqueries, because for both ends at once SQLite would read the whole table.
+    low, high = tx.execute(
+        "SELECT coalesce((SELECT min(id) FROM transfer), 1), coalesce((SELECT max(id) FROM transfer), 0) + 1"
+    ).fetchone()
     while low < high:
         middle = (low + high) // 2
         (created_at,) = tx.execute(
