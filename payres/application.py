@@ -114,7 +114,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
     node = await _open_interledger(around, database, identity, rate_limits, stack)
     await _start_workers(around, database, node, stack)
-    sender = Sender(around.clock, around.settings.allow_private_hosts)
+    sender = Sender(around.clock, around.settings.allow_private_hosts, around.metrics)
     stack.push_async_callback(sender.aclose)
     _start(Deliveries(database, changes, sender).run(), stack)
     _start(Lookout(database, changes).run(), stack)

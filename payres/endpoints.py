@@ -99,6 +99,7 @@ ADMIN_ENDPOINTS: Final = (
     _admin("POST", "/webhooks/{id}/tests", "webhooks:write", "webhooks.test"),
     _admin("GET", "/deliveries", "webhooks:read", "webhooks.list_page"),
     _admin("POST", "/replays", "webhooks:write", "webhooks.replay"),
+    _admin("GET", "/status", "status:read", "status.show"),
     _admin("GET", "/ledger/entries", "ledger:read", "ledger.list_page"),
     _admin("GET", "/ledger/check", "ledger:read", "ledger.check"),
     _admin("POST", "/backups", "backup:write", "backups.make"),

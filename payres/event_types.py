@@ -16,6 +16,7 @@ EVENT_TYPES: Final[Mapping[str, str]] = {
     "outgoing_payment.created": "A client has created an outgoing payment",
     "outgoing_payment.completed": "All has been sent, or all that was quoted has arrived",
     "outgoing_payment.failed": "It has ended without that; `failure` says why",
+    "refund.completed": "What an incoming payment had received went back to a wallet here that had paid it",
     "grant.issued": "A client has got what a wallet's owner approved",
     "grant.denied": "A wallet's owner, or the operator, has denied a grant",
     "grant.revoked": "A grant that was approved has ended",
@@ -34,6 +35,17 @@ class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
 
     grant: str | UnsetType = UNSET
     failure: str | UnsetType = UNSET
+
+
+class RefundEvent(Resource, frozen=True, kw_only=True):
+    """`amount` left the wallet of the incoming payment, `returned` came back to the payer's, each in its own asset."""
+
+    id: str
+    incoming_payment: str
+    outgoing_payment: str
+    amount: Amount
+    returned: Amount
+    reference: str
 
 
 class GrantEvent(Resource, frozen=True, kw_only=True):

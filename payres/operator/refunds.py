@@ -6,9 +6,10 @@ operator's liquidity, and the payer's comes out of it. Fees stay collected, and 
 
 from collections.abc import Sequence
 
-from payres import ledger
+from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, InvalidAmount, NotFound, WrongState
+from payres.event_types import RefundEvent
 from payres.operator import audit
 from payres.operator.movements import check_reference, require_amount
 from payres.store import assets, incoming, outgoing, wallets
@@ -95,6 +96,15 @@ def _send_back(
             f"The {reason} has {lack.free} {code} free, in the smallest unit, which is less than the refund needs",
             reason=reason,
         ) from lack
+    data = RefundEvent(
+        id=made.id,
+        incoming_payment=work.urls.resource("incoming-payments", payment_id),
+        outgoing_payment=work.urls.resource("outgoing-payments", payer.id),
+        amount=representations.amount(amount, receiver.asset),
+        returned=representations.amount(returned, wallet.asset),
+        reference=reference,
+    )
+    work.emit("refund.completed", payment_id, data)
     return made
 
 

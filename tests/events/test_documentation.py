@@ -19,6 +19,7 @@ TEXT = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
 DATA = {
     "incoming_payment": IncomingPayment,
     "outgoing_payment": event_types.OutgoingPaymentEvent,
+    "refund": event_types.RefundEvent,
     "grant": event_types.GrantEvent,
     "wallet": event_types.WalletEvent,
     "liquidity": event_types.LiquidityEvent,

@@ -16,7 +16,7 @@ from payres.clock import format_time
 from payres.event_types import EVENT_TYPES
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
-from payres.operator import assets, wallets
+from payres.operator import assets, refunds, wallets
 from payres.store import accounts, events
 from payres.store.connections import connect_writer
 from payres.store.database import Database
@@ -288,6 +288,25 @@ def test_command_writes_events_too(tmp_path: Any) -> None:
         assert run(main, ["--database", path, *command.split()]).exit_code == 0
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT sequence, type FROM event").fetchall() == [(1, "wallet.deposited")]
+
+
+def test_refund_is_told_of_with_both_payments(instance: Instance, outbox: Outbox) -> None:
+    receiver = bill(instance)
+    made = pay(instance, receiver, 200)
+    outbox.take()
+    instance.write(lambda work: refunds.refund(work, receiver["id"].rpartition("/")[2], "goods 1", "1.50"))
+    [told] = outbox.take()
+    assert (told.type, told.data | {"id": ""}) == (
+        "refund.completed",
+        {
+            "id": "",
+            "incomingPayment": receiver["id"],
+            "outgoingPayment": made["id"],
+            "amount": usd(150),
+            "returned": usd(150),
+            "reference": "goods 1",
+        },
+    )
 
 
 def test_account_without_a_bound_warns_nobody(instance: Instance, outbox: Outbox) -> None:

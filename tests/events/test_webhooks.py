@@ -29,6 +29,7 @@ from payres.limits import (
     MAX_WEBHOOKS,
     ROTATION_HOURS,
 )
+from payres.metrics import Metrics
 from payres.operator import wallets
 from payres.settings import Settings
 from payres.store import events
@@ -203,7 +204,7 @@ async def test_retry_after_is_read_and_bounded(text: str, seconds: int) -> None:
 
 async def send(url: str, clock: MovableClock, is_private: bool = True, **members: Any) -> Attempt:
     """One attempt to send an event to a URL."""
-    sender = Sender(clock, allow_private_hosts=False)
+    sender = Sender(clock, allow_private_hosts=False, metrics=Metrics())
     webhook = WebhookRecord("1", url, "*", int(is_private), "active", b"", None, None, 0, NOW)
     event = events.EventRecord(1, "wallet.deposited", None, members.get("data", b"{}"), NOW)
     try:
