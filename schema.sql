@@ -438,9 +438,9 @@ create table idempotency_key (
   response blob not null,
   created_at integer not null,
   check ((client_id is null) <> (api_key_id is null)),
-  unique (client_id, key),
-  unique (api_key_id, key)
+  unique (client_id, key)
 ) strict;
+create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
 create index idempotency_key_age on idempotency_key (created_at);
 
 -- The outbox: what has happened, in the order in which it did. A row is written in the transaction of the change that it

@@ -57,6 +57,24 @@ def test_defaults_are_those_of_a_first_try() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("", ""),
+        (" 10.0.0.0/8 , Payres.Internal,", "10.0.0.0/8,payres.internal"),
+        ("192.0.2.1,2001:db8::/32", "192.0.2.1,2001:db8::/32"),
+    ],
+)
+def test_admin_hosts_are_addresses_networks_and_names(text: str, hosts: str) -> None:
+    assert load(environment={"PAYRES_ADMIN_HOSTS": text}).admin_hosts == hosts
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0.256", "http://localhost", "a b", "*", "name:8080"])
+def test_admin_hosts_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"PAYRES_ADMIN_HOSTS = .* must be IP addresses, networks and host names"):
+        load(environment={"PAYRES_ADMIN_HOSTS": text})
+
+
+@pytest.mark.parametrize(
     ("text", "proxies"),
     [
         ("", ""),

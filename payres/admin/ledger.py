@@ -6,6 +6,7 @@ from payres.admin.requests import LedgerQuery
 from payres.admin.wire import LedgerCheck, LedgerEntry, Page
 from payres.operator import invariants
 from payres.operator.entries import find_account
+from payres.operator.payments import require_payment
 from payres.store.entries import page_of_entries
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -14,7 +15,9 @@ from payres.store.work import Work
 def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEntry]:
     """List the transfers of the ledger, or those of one account, which are looked for one by one."""
     account = find_account(work, query.account) if query.account else None
-    return page_of(page_of_entries(work, account, page), representations.ledger_entry)
+    payment = require_payment(work, query.payment) if query.payment else None
+    found = page_of_entries(work, page, account_id=account, payment=payment)
+    return page_of(found, representations.ledger_entry)
 
 
 def check(work: Work) -> LedgerCheck:

@@ -12,6 +12,8 @@ from payres.amounts import MAX_LEDGER
 from payres.limits import MAX_WAIT_SECONDS
 from payres.operator.grants import State
 from payres.signatures.jwk import JWK
+from payres.store.payments import Direction
+from payres.store.payments import State as PaymentState
 from payres.wire import Body, Scale, Text
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -131,8 +133,9 @@ class NewOutcome(Body, frozen=True, kw_only=True):
 
 
 class LedgerQuery(Query, frozen=True, kw_only=True):
-    """`account` is as an entry names it, such as `wallet alice`, `liquidity USD 2` or `peer second`."""
+    """`payment` is an id; `account` is as an entry names it: `wallet alice`, `peer second` or `liquidity USD 2`."""
 
+    payment: Name | UnsetType = UNSET
     account: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET
 
 
@@ -175,3 +178,28 @@ class NewReplay(Body, frozen=True, kw_only=True):
     webhook: Name | None = None
     failed: bool = False
     since: Time | None = None
+
+
+class PaymentQuery(Query, frozen=True, kw_only=True):
+    """`counterpart` is a wallet here, by path or address, or what a URL elsewhere begins with.
+
+    `reason` is a part of the failure. `min` and `max` are of what was received or sent, and need the wallet, in whose
+    asset they are.
+    """
+
+    wallet: Name | UnsetType = UNSET
+    direction: Direction | UnsetType = UNSET
+    state: PaymentState | UnsetType = UNSET
+    from_: Time | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: Time | UnsetType = UNSET
+    counterpart: Text | UnsetType = UNSET
+    min: Decimal | UnsetType = UNSET
+    max: Decimal | UnsetType = UNSET
+    reason: Name | UnsetType = UNSET
+
+
+class NewRefund(Body, frozen=True, kw_only=True):
+    """All that is left when there is no amount. What has the reference already is not done again."""
+
+    reference: Reference
+    amount: Decimal | None = None

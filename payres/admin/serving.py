@@ -43,7 +43,6 @@ class Call(msgspec.Struct, frozen=True):
     context: Context
     key_text: str
     key: ApiKey
-    scope: str
     request: Request
 
     @property
@@ -106,7 +105,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
             await context.database.write(partial(api_keys.note_use, key=key))
-    return Call(context, text, key, scope, request)
+    return Call(context, text, key, request)
 
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:

@@ -6,10 +6,12 @@ Amounts are decimal texts in units of their asset, times RFC 3339 in UTC.
 from collections.abc import Sequence
 from typing import Any, Generic, Literal, TypeVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from payres.operator.grants import State
 from payres.signatures.jwk import JWK
+from payres.store.payments import Direction
+from payres.store.payments import State as PaymentState
 from payres.wire import Pagination, Resource
 
 T = TypeVar("T")
@@ -287,3 +289,86 @@ class Replayed(Resource, frozen=True, kw_only=True):
     """How many deliveries are due again."""
 
     deliveries: int
+
+
+class Payment(Resource, frozen=True, kw_only=True):
+    """`amount` is what an incoming payment wants, null for any, or what an outgoing one may debit; `moved` is what was
+    received, or sent. `refunded` left the wallet again, or came back to it. `grant` is an id."""
+
+    id: str
+    direction: Direction
+    state: PaymentState
+    wallet: str
+    wallet_address: str
+    client: str
+    amount: str | None
+    moved: str
+    refunded: str
+    asset_code: str
+    asset_scale: int
+    receiver: str | None
+    grant: str | None
+    failure: str | None
+    metadata: Raw | None
+    created_at: str
+    ended_at: str | None
+    expires_at: str | None
+
+
+class Money(Resource, frozen=True, kw_only=True):
+    amount: str
+    asset_code: str
+    asset_scale: int
+
+
+class PaymentQuote(Resource, frozen=True, kw_only=True):
+    id: str
+    debit: Money
+    fee: Money
+    receive: Money
+    created_at: str
+    expires_at: str
+
+
+class Packet(Resource, frozen=True, kw_only=True):
+    """A packet to a peer. `source_amount` is in the smallest unit of the payer, `amount` in that of the link."""
+
+    id: str
+    state: str
+    peer: str
+    source_amount: str
+    amount: str
+    expires_at: str
+
+
+class Refund(Resource, frozen=True, kw_only=True):
+    """`amount` left the receiver's wallet, `returned` came back to the payer's, each in its own asset."""
+
+    id: str
+    incoming_payment: str
+    outgoing_payment: str
+    receiver: str
+    payer: str
+    amount: str
+    asset_code: str
+    returned: str
+    returned_asset_code: str
+    reference: str
+    created_at: str
+
+
+class PaymentStory(Resource, frozen=True, kw_only=True):
+    """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
+
+    `payers` are the outgoing payments here that paid an incoming one.
+    """
+
+    payment: Payment
+    delivered: Money | None
+    grant: Grant | None
+    quote: PaymentQuote | None
+    payers: list[str]
+    entries: list[LedgerEntry]
+    has_earlier_entries: bool
+    packets: list[Packet]
+    refunds: list[Refund]

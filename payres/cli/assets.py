@@ -50,7 +50,7 @@ def liquidity() -> None:
 @liquidity.command("deposit")
 @asset_arguments
 @click.argument("amount")
-@reference_option
+@reference_option()
 @with_session
 def deposit_liquidity(session: Session, code: str, scale: int, amount: str, reference: str | None) -> None:
     """Put money into the liquidity of an asset.
@@ -71,7 +71,7 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str, refe
 @liquidity.command("withdraw")
 @asset_arguments
 @click.argument("amount")
-@reference_option
+@reference_option()
 @with_session
 def withdraw_liquidity(session: Session, code: str, scale: int, amount: str, reference: str | None) -> None:
     """Take money out of the liquidity of an asset.
@@ -162,7 +162,7 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
 @fee.command("withdraw")
 @asset_arguments
 @click.argument("amount")
-@reference_option
+@reference_option()
 @with_session
 def withdraw_fees(session: Session, code: str, scale: int, amount: str, reference: str | None) -> None:
     """Take collected fees out.

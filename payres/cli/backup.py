@@ -51,6 +51,7 @@ def restore(session: Session, source: Path) -> None:
     database = Path(session.settings.database)
     with _sentences(f"{database} cannot be replaced", str(database)):
         restored = backups.restore_backup(source, database, session.world.clock.now())
+        session.write(lambda work: backups.record_restore(work, source))
     resource = {
         "database": str(database),
         "source": str(source),

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 NEVER_SUGGESTED: Final = frozenset(
-    {"approve", "deactivate", "deny", "remove", "resolve", "restore", "revoke", "withdraw"}
+    {"approve", "deactivate", "deny", "refund", "remove", "resolve", "restore", "revoke", "withdraw"}
 )
 
 

@@ -140,7 +140,7 @@ def show(session: Session, name: str) -> None:
 @peer.command()
 @click.argument("name")
 @click.argument("amount")
-@reference_option
+@reference_option()
 @with_session
 def deposit(session: Session, name: str, amount: str, reference: str | None) -> None:
     """Record what the peer paid us elsewhere.
@@ -156,7 +156,7 @@ def deposit(session: Session, name: str, amount: str, reference: str | None) -> 
 @peer.command()
 @click.argument("name")
 @click.argument("amount")
-@reference_option
+@reference_option()
 @with_session
 def withdraw(session: Session, name: str, amount: str, reference: str | None) -> None:
     """Record what we paid the peer elsewhere.

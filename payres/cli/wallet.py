@@ -103,7 +103,7 @@ def show(session: Session, path: str) -> None:
 @wallet.command()
 @click.argument("path")
 @click.argument("amount")
-@reference_option
+@reference_option()
 @with_session
 def deposit(session: Session, path: str, amount: str, reference: str | None) -> None:
     """Put money into a wallet. AMOUNT is a decimal in units of its currency.
@@ -117,7 +117,7 @@ def deposit(session: Session, path: str, amount: str, reference: str | None) -> 
 @wallet.command()
 @click.argument("path")
 @click.argument("amount")
-@reference_option
+@reference_option()
 @with_session
 def withdraw(session: Session, path: str, amount: str, reference: str | None) -> None:
     """Take money out of a wallet. AMOUNT is a decimal in units of its currency.

@@ -2,8 +2,8 @@
 asked: by an address before anything is known of it, by a client once it is authenticated.
 
 An address whose requests prove and find nothing is guessing; after a while no more of them are taken. But one that
-carries a peer's token or a client's signature is looked at all the same, and served when that is good: others may have
-made its address guess.
+carries an API key, a peer's token or a client's signature is looked at all the same, and served when that is good:
+others may have made its address guess.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ENDPOINTS, Kind, find_endpoint
+from payres.endpoints import ADMIN_PATH, ENDPOINTS, Kind, find_endpoint
 from payres.errors import TooManyRequests
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import error_response_of
@@ -25,6 +25,7 @@ from payres.slots import Slots
 
 # Where peers post packets: they have a rate of their own, and beyond it are answered with packets.
 [PEERS] = [endpoint.path for endpoint in ENDPOINTS if endpoint.kind is Kind.PEERS]
+ADMIN: Final = f"{ADMIN_PATH}/"
 # What a request that has proven nothing may have been answered when it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
 # In the scope of a request: that it has proven who sent it; and with what it is refused for its address unless it does.
@@ -81,7 +82,7 @@ class RateLimits:
             raise too_many(wait, UNAUTHENTICATED)
 
     def prove(self, scope: Scope) -> None:
-        """The request carries a peer's token or a client's signature, so it is no guess whatever comes of it."""
+        """The request carries an API key, a peer's token or a client's signature, so it is no guess in any case."""
         scope[PROVEN] = True
 
     def refusal(self, scope: Scope) -> TooManyRequests | None:
@@ -154,7 +155,7 @@ class Admission:
 def _may_prove(scope: Scope) -> bool:
     """Whether a request gets a good answer only if it proves who sent it, and carries what can."""
     names = {name for name, _ in scope["headers"]}
-    if scope["path"] == PEERS:
+    if scope["path"] == PEERS or scope["path"].startswith(ADMIN):
         return b"authorization" in names
     endpoint = find_endpoint(scope["method"], scope["path"])
     if endpoint is None or scope["method"] == "OPTIONS" or (endpoint.is_public and b"authorization" not in names):

@@ -69,6 +69,11 @@ def record_backup(work: Work, made: Backup) -> None:
     audit.record(work, "database.backup", str(made.path))
 
 
+def record_restore(work: Work, source: Path) -> None:
+    """Writes a restore into the audit log of the database that is now in place."""
+    audit.record(work, "database.restore", str(source))
+
+
 def restore_backup(source: Path, database: Path, now: int) -> Restored:
     """Verifies a copy of the backup and puts it in the database's place, in the newest version; renames what was there.
 

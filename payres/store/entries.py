@@ -1,11 +1,13 @@
 """SQL of what the ledger has recorded, as operators read it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from payres.amounts import Asset
 from payres.store.pages import PageBounds, PageQuery, select_page
+from payres.store.payments import PaymentRecord
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -54,8 +56,15 @@ ENTRIES = Table(
 
 
 def page_of_entries(
-    tx: Transaction, account_id: int | None, query: PageQuery
+    tx: Transaction, query: PageQuery, *, account_id: int | None = None, payment: PaymentRecord | None = None
 ) -> tuple[Sequence[EntryRecord], PageBounds]:
-    """A page, newest first. No index leads to those of one account, which would cost each payment a tenth more."""
-    conditions = {} if account_id is None else {"? IN (t.debit_account_id, t.credit_account_id)": account_id}
+    """A page, newest first; of one account, of one payment.
+
+    No index leads to those of an account: it would make each payment a tenth slower.
+    """
+    conditions: dict[str, Any] = {}
+    if payment is not None:
+        conditions[f"t.{payment.direction}_payment_id = ?"] = payment.id
+    if account_id is not None:
+        conditions["? IN (t.debit_account_id, t.credit_account_id)"] = account_id
     return select_page(tx, ENTRIES, query, conditions, key="t.id")

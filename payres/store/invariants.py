@@ -325,6 +325,40 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
         """,
     ),
     Invariant(
+        name="refunds",
+        claim="no more of an incoming payment was sent back than it had received",
+        unit="refunds",
+        counted="SELECT count(*) FROM refund",
+        breaches="""
+            SELECT 'incoming payment ' || p.id || ' received ' || p.received || ', and ' || sum(r.amount)
+              || ' of it was sent back'
+            FROM refund r JOIN incoming_payment p ON p.id = r.incoming_payment_id
+            WHERE r.incoming_payment_id BETWEEN :first AND :last
+            GROUP BY r.incoming_payment_id HAVING sum(r.amount) > p.received
+        """,
+        keys=("refund", "incoming_payment_id"),
+        recent=f"SELECT incoming_payment_id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ),
+    Invariant(
+        name="refunded",
+        claim="each refund left the receiver's wallet and came back to the payer's as it says",
+        unit="refunds",
+        counted="SELECT count(*) FROM refund",
+        breaches="""
+            SELECT 'refund ' || r.id || ' of ' || r.amount || ', returned as ' || r.returned
+              || ', was transferred otherwise'
+            FROM refund r JOIN incoming_payment i ON i.id = r.incoming_payment_id
+            JOIN outgoing_payment o ON o.id = r.outgoing_payment_id
+            JOIN wallet_address w ON w.id = i.wallet_address_id JOIN wallet_address v ON v.id = o.wallet_address_id
+            LEFT JOIN transfer t ON t.refund_id = r.id
+            WHERE r.id BETWEEN :first AND :last
+            GROUP BY r.id HAVING sum(iif(t.debit_account_id = w.account_id, t.amount, 0)) <> r.amount
+              OR sum(iif(t.credit_account_id = v.account_id, t.amount, 0)) <> r.returned
+        """,
+        keys=("refund", "id"),
+        recent=f"SELECT id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ),
+    Invariant(
         name="limits",
         claim="no grant has spent less than nothing",
         unit="windows of grants",

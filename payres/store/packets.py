@@ -50,6 +50,16 @@ def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: str) ->
     return PACKETS.list(tx, "WHERE outgoing_payment_id = ? AND state = ? ORDER BY id", outgoing_payment_id, state)
 
 
+def newest_of_payment(tx: Transaction, outgoing_payment_id: str, limit: int) -> Sequence[tuple[PacketRecord, str]]:
+    """The payment's newest packets, newest first, each with the name of the peer that it went to."""
+    rows = tx.execute(
+        f"SELECT {PACKETS.columns}, (SELECT name FROM peer p WHERE p.id = packet.to_peer_id) FROM packet"
+        " WHERE outgoing_payment_id = ? ORDER BY id DESC LIMIT ?",
+        (outgoing_payment_id, limit),
+    )
+    return [(PACKETS.record(row[:-1]), row[-1]) for row in rows]
+
+
 def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
     """What the payment's packets without a known outcome would take from it, in the payer's asset."""
     total: int = tx.execute(

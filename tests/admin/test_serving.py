@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import httpx2
 import pytest
 
@@ -5,7 +7,7 @@ from payres.clock import MINUTE, SECOND
 from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
 from payres.operator.api_keys import revoke_api_key
 from payres.store.api_keys import find_api_key
-from payres.testing.instance import Instance
+from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import Json
 
@@ -158,3 +160,15 @@ def test_scripts_of_other_origins_are_never_let_in(payres: Instance, http: httpx
     asked = {"Origin": "https://a.example", "Access-Control-Request-Method": "GET"}
     for answer in (http.options(url, headers=asked), http.get(url, headers=asked)):
         assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_key_is_looked_at_though_its_address_guesses(http: httpx2.Client, tmp_path: Path) -> None:
+    """Others behind the same proxy may have made the address guess."""
+    with run_instance(tmp_path / "payres.db", rate_limit_of_strangers=1, admin_hosts="203.0.113.0/24") as instance:
+        program = Program(instance, http, "keys:read")
+        url, from_there = f"{instance.base_url}{BASE}/api-keys", {"X-Forwarded-For": "203.0.113.1"}
+        while http.get(url, headers=from_there).status_code != 429:
+            pass
+        good = http.get(url, headers=from_there | {"Authorization": f"Bearer {program.key}"})
+        bad = http.get(url, headers=from_there | {"Authorization": "Bearer payres_1_2"})
+        assert (good.status_code, bad.status_code) == (200, 429)

@@ -90,6 +90,29 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_access_matrix.py::test_all_other_access_together_opens_nothing",
         "routes/test_access_matrix.py::test_items_of_one_grant_count_each_for_its_wallet_address",
     ],
+    # The operator's API
+    "operator's API through a proxy on the same machine": [
+        "http/test_admin_hosts.py::test_what_a_proxy_here_forwards_is_not_this_machines",
+        "http/test_admin_hosts.py::test_whoever_is_not_let_in_finds_nothing",
+    ],
+    "operator's API by DNS rebinding": [
+        "http/test_admin_hosts.py::test_name_that_somebody_can_make_lead_here_is_not_let_in",
+        "http/test_admin_hosts.py::test_two_hosts_are_not_let_in",
+    ],
+    "operator's API from a page of another origin": [
+        "admin/test_serving.py::test_scripts_of_other_origins_are_never_let_in",
+    ],
+    "API key that gives itself more": [
+        "admin/test_api_keys.py::test_key_gives_no_more_than_it_has",
+        "admin/test_serving.py::test_every_endpoint_wants_a_key_with_its_scope",
+    ],
+    "API key guessing": ["admin/test_serving.py::test_wrong_keys_are_all_alike"],
+    "backup to a place of the caller's choice": [
+        "admin/test_changes.py::test_backup_goes_where_the_settings_say_and_nowhere_else",
+    ],
+    "refund of more than was received": [
+        "operator/test_refunds.py::test_never_more_goes_back_than_came",
+    ],
     # Consent pages
     "open redirect through the finish URI": [
         "attacks/test_injection.py::test_open_redirect_and_header_injection_through_the_finish_uri",

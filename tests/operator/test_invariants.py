@@ -11,6 +11,7 @@ from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.grants.access import Caller
 from payres.operator import assets, invariants, wallets
+from payres.operator.refunds import refund
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
 from payres.store import accounts, clients, grants, incoming, outgoing
@@ -80,6 +81,7 @@ def keep_books(tx: Work) -> None:
     _complete(tx, _start(tx, alice, "1-completed"), alice, bob)
     _fail(tx, _start(tx, alice, "2-failed"))
     _start(tx, alice, "3-sending", "EUR", "2-euros")
+    refund(tx, "1-open", "returned", "0.40")
 
 
 def _start(
@@ -124,7 +126,8 @@ def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> Non
     examined = {finding.name: finding.examined for finding in findings}
     assert examined["zero_sum"] == 2
     assert examined["balances"] == 7
-    assert examined["transfers"] == 5
+    assert examined["transfers"] == 6
+    assert examined["refunds"] == examined["refunded"] == 1
     assert examined["held"] == examined["sending"] == 1
     assert examined["received"] == examined["sent"] == examined["delivered"] == examined["spending"] == 2
 
@@ -194,6 +197,10 @@ CROSSED = """
                 " WHERE id = '2-failed'"
             ],
         ),
+        ("refunds", "1-open received 100, and 101 of it", ["UPDATE refund SET amount = 101"]),
+        ("refunded", "of 41, returned as 40, was", ["UPDATE refund SET amount = 41"]),
+        ("refunded", "of 40, returned as 39, was", ["UPDATE refund SET returned = 39"]),
+        ("refunded", "was transferred otherwise", ["UPDATE transfer SET refund_id = NULL WHERE refund_id IS NOT NULL"]),
         ("limits", "has spent a debit of -1", ["UPDATE grant_spending SET debit = -1 WHERE receive_code = 'EUR'"]),
         ("spending", "towards EUR misses", ["UPDATE grant_spending SET debit = 109 WHERE receive_code = 'EUR'"]),
         ("spending", "a receive of 1", ["UPDATE grant_spending SET receive = 101 WHERE receive_code = 'USD'"]),

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase, execute_script, first_difference, migrate
+from payres.store.movements import page_of_movements
+from payres.store.pages import PageQuery
 from tests.helpers import TIMEOUT
 from tests.works import work_at
 
@@ -516,3 +519,27 @@ def test_answers_of_version_4_are_given_again_after_the_migration(path: str) -> 
         )
     with closing(connect_writer(path)) as connection:
         assert find_response(work_at(connection, 6), asked) == b"{}"
+
+
+def test_movements_of_version_9_are_listed_after_the_migration(path: str) -> None:
+    """Deposits and withdrawals of before have no references, and come in the order of their times."""
+    second = 1_000_000
+    with plain(path) as connection:
+        at_version(connection, 9)
+        connection.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2)")
+        connection.execute(
+            "INSERT INTO account (id, kind, asset_id, balance, floor) VALUES"
+            " (1, 'external', 1, -7, NULL), (2, 'wallet', 1, 7, 0)"
+        )
+        connection.execute(
+            "INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, created_at) VALUES"
+            " (1, 2, 10, 'deposit', ?), (2, 1, 3, 'withdrawal', ?), (1, 2, 5, 'payment', ?)",
+            (1_700_000_000 * second, 1_700_000_001 * second, 1_700_000_002 * second),
+        )
+    with closing(connect_writer(path)) as connection:
+        records, bounds = page_of_movements(connection, 2, PageQuery(5, None, "older"))
+    found = [(one.kind, one.amount, one.reference, one.transfer_id) for one in records]
+    assert found == [("withdrawal", 3, None, 2), ("deposit", 10, None, 1)]
+    assert uuid.UUID(records[0].id).version == 7
+    assert int(records[0].id.replace("-", "")[:12], 16) == 1_700_000_001_000
+    assert not bounds.has_older

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from payres.store import (
@@ -13,6 +14,7 @@ from payres.store import (
     assets,
     audit,
     clients,
+    entries,
     events,
     grants,
     idempotency,
@@ -21,8 +23,10 @@ from payres.store import (
     nonces,
     outgoing,
     packets,
+    payments,
     peers,
     quotes,
+    refunds,
     retention,
     sessions,
     tokens,
@@ -32,6 +36,7 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.pages import PageQuery
+from payres.store.payments import PaymentFilter, PaymentRecord
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
@@ -50,6 +55,22 @@ PAGES: dict[str, Query] = {
     for towards in TOWARDS
     for cursor in (None, "00000001-0000-7000-8000-000000000000")
 }
+
+
+def payments_page(wanted: dict[str, Any], towards: Literal["older", "newer"]) -> Query:
+    return lambda tx: payments.page_of_payments(tx, PaymentFilter(**wanted), PageQuery(5, "1", towards), 1)
+
+
+PAYMENT_PAGES: dict[str, Query] = {
+    f"payments.page_of_payments, {towards}, {sorted(wanted)}": payments_page(wanted, towards)
+    for towards in TOWARDS
+    for wanted in (
+        dict[str, Any](),
+        {"wallet_id": 1, "counterpart": 1, "state": "pending", "least": 1, "most": 2},
+        {"counterpart": "https://a.example", "state": "failed", "failure": "x", "direction": "outgoing"},
+        {"state": "expired", "created_from": 1, "created_until": 2, "counterpart": 1},
+    )
+} | {"payments.find_payment": lambda tx: payments.find_payment(tx, "1")}
 
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
@@ -122,6 +143,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "packets.unresolved_packets": lambda tx: packets.unresolved_packets(tx, 1),
     "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
     "accounts.holds_of_packet": lambda tx: accounts.holds_of_packet(tx, "1"),
+    "refunds.refunds_of_incoming": lambda tx: refunds.refunds_of_incoming(tx, "1"),
+    "refunds.refunds_of_outgoing": lambda tx: refunds.refunds_of_outgoing(tx, "1"),
     "peers.find_peer": lambda tx: peers.find_peer(tx, "peer"),
     "peers.peer_by_id": lambda tx: peers.peer_by_id(tx, 1),
     "peers.peer_by_token": lambda tx: peers.peer_by_token(tx, b"1"),
@@ -250,6 +273,25 @@ def test_page_uses_the_index_of_exactly_its_list(connection: RecordingConnection
         searches = [step for step in plan if step.startswith("SEARCH")]
         assert len(searches) == 1
         assert f"_payment_of_{of} ({columns}" in searches[0], f"{sql}: {plan}"
+
+
+@pytest.mark.parametrize("name", PAYMENT_PAGES)
+def test_page_of_payments_is_walked_in_its_order(connection: RecordingConnection, name: str) -> None:
+    """In both tables at once, newest first, by the index of a wallet where one is wanted."""
+    for sql, plan in plans(connection, PAYMENT_PAGES[name]).items():
+        assert not [step for step in plan if "B-TREE" in step or "AUTOMATIC" in step or step.startswith("SCAN p")], plan
+        if "ORDER BY" in sql:
+            assert plan[0] == "MERGE (UNION ALL)"
+        if "wallet_id" in name:
+            assert [step for step in plan if "_payment_of_wallet (wallet_address_id=? AND id" in step][1:], plan
+
+
+def test_entries_of_a_payment_are_walked_in_an_index(connection: RecordingConnection) -> None:
+    fields: dict[str, Any] = dict.fromkeys(field.name for field in msgspec.structs.fields(PaymentRecord))
+    payment = PaymentRecord(**fields | {"id": "1", "direction": "incoming"})
+    for plan in plans(connection, lambda tx: entries.page_of_entries(tx, NEWEST, payment=payment)).values():
+        assert [step for step in plan if "transfer_to_incoming_payment (incoming_payment_id=? AND rowid" in step], plan
+        assert not [step for step in plan if "B-TREE" in step]
 
 
 @pytest.mark.parametrize("name", WHOLE_LISTS)

@@ -31,13 +31,13 @@ create table idempotency_key_new (
   response blob not null,
   created_at integer not null,
   check ((client_id is null) <> (api_key_id is null)),
-  unique (client_id, key),
-  unique (api_key_id, key)
+  unique (client_id, key)
 ) strict;
 insert into idempotency_key_new (id, client_id, key, path, body_hash, response, created_at)
 select id, client_id, key, path, body_hash, response, created_at from idempotency_key;
 drop table idempotency_key;
 alter table idempotency_key_new rename to idempotency_key;
+create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
 create index idempotency_key_age on idempotency_key (created_at);
 
 create table movement (

@@ -1,0 +1,39 @@
+"""Payments in both directions, each with its story, and refunds."""
+
+from payres.admin import stories
+from payres.admin.paging import page_of
+from payres.admin.requests import NewRefund, PaymentQuery
+from payres.admin.wire import List, Page, Payment, PaymentStory, Refund
+from payres.operator import payments
+from payres.operator.payments import Wanted
+from payres.operator.refunds import refund
+from payres.store.pages import PageQuery
+from payres.store.payments import page_of_payments
+from payres.store.work import Work
+
+
+def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]:
+    """List payments, incoming and outgoing, of all wallets or of one."""
+    wanted = Wanted(
+        wallet=query.wallet or None,
+        direction=query.direction or None,
+        state=query.state or None,
+        created_from=query.from_ or None,
+        created_until=query.to or None,
+        counterpart=query.counterpart or None,
+        least=query.min or None,
+        most=query.max or None,
+        reason=query.reason or None,
+    )
+    found = page_of_payments(work, payments.payment_filter(work, wanted), page, work.now)
+    return page_of(found, lambda record: stories.payment(work, record))
+
+
+def show(work: Work, id: str) -> PaymentStory:  # noqa: A002 - the name in the path
+    """Read a payment with its story: grant, quote, ledger entries, packets, refunds."""
+    return stories.story(work, payments.require_payment(work, id))
+
+
+def send_back(work: Work, id: str, body: NewRefund) -> List[Refund]:  # noqa: A002
+    """Send back what an incoming payment received from wallets here; a refund for each payment that it goes back to."""
+    return List(result=[stories.refund(work, made) for made in refund(work, id, body.reference, body.amount)])

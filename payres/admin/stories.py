@@ -1,0 +1,133 @@
+"""Payments as operators see them: each by itself, and with its whole story."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Raw
+
+from payres.admin import representations, wire
+from payres.admin.representations import maybe_time
+from payres.amounts import Asset, format_decimal
+from payres.clock import format_time
+from payres.store import clients, grants, outgoing, packets, quotes, refunds, wallets
+from payres.store.entries import page_of_entries
+from payres.store.fail_stop import RowMissing
+from payres.store.pages import PageQuery
+from payres.store.payments import PaymentRecord, find_payment, payers_of
+from payres.store.quotes import QuoteRecord
+from payres.store.refunds import RefundRecord
+from payres.store.wallets import WalletRecord
+from payres.store.work import Work
+
+MAX_SHOWN: Final = 100  # ledger entries and packets of one payment, of which there may be many thousands
+
+
+def payment(work: Work, record: PaymentRecord) -> wire.Payment:
+    wallet = wallets.wallet_by_id(work, record.wallet_address_id)
+    found = _refunds(work, record)
+    sent_back = sum(one.amount if record.direction == "incoming" else one.returned for one in found)
+    return wire.Payment(
+        id=record.id,
+        direction=record.direction,
+        state=record.state_at(work.now),
+        wallet=wallet.path,
+        wallet_address=work.urls.wallet(wallet.path),
+        client=clients.client_by_id(work, record.client_id).identity,
+        amount=None if record.amount is None else format_decimal(int(record.amount), wallet.asset),
+        moved=format_decimal(record.moved, wallet.asset),
+        refunded=format_decimal(sent_back, wallet.asset),
+        asset_code=wallet.asset_code,
+        asset_scale=wallet.asset_scale,
+        receiver=record.receiver,
+        grant=record.grant_id,
+        failure=record.failure,
+        metadata=None if record.metadata is None else Raw(record.metadata.encode()),
+        created_at=format_time(record.created_at),
+        ended_at=maybe_time(record.ended_at),
+        expires_at=maybe_time(record.expires_at),
+    )
+
+
+def story(work: Work, record: PaymentRecord) -> wire.PaymentStory:
+    grant = None if record.grant_id is None else grants.find_grant(work, record.grant_id)
+    quote = None if record.quote_id is None else quotes.find_quote(work, record.quote_id)
+    is_outgoing = record.direction == "outgoing"
+    entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
+    return wire.PaymentStory(
+        payment=payment(work, record),
+        delivered=_delivered(work, record),
+        grant=None if grant is None else representations.grant(work, grant),
+        quote=None if quote is None else _quote(work, quote),
+        payers=[] if is_outgoing else list(payers_of(work, record.id)),
+        entries=[representations.ledger_entry(one) for one in reversed(entries)],
+        has_earlier_entries=bounds.has_older,
+        packets=_packets(work, record) if is_outgoing else [],
+        refunds=[refund(work, one) for one in _refunds(work, record)],
+    )
+
+
+def refund(work: Work, record: RefundRecord) -> wire.Refund:
+    payer, receiver = (_wallet_of(work, one) for one in (record.outgoing_payment_id, record.incoming_payment_id))
+    return wire.Refund(
+        id=record.id,
+        incoming_payment=record.incoming_payment_id,
+        outgoing_payment=record.outgoing_payment_id,
+        receiver=receiver.path,
+        payer=payer.path,
+        amount=format_decimal(record.amount, receiver.asset),
+        asset_code=receiver.asset_code,
+        returned=format_decimal(record.returned, payer.asset),
+        returned_asset_code=payer.asset_code,
+        reference=record.reference,
+        created_at=format_time(record.created_at),
+    )
+
+
+def _delivered(work: Work, record: PaymentRecord) -> wire.Money | None:
+    """What has arrived of an outgoing payment, as far as is known."""
+    found = outgoing.find_outgoing(work, record.id)
+    return None if found is None else _money(found.delivered, found.terms.asset)
+
+
+def _quote(work: Work, record: QuoteRecord) -> wire.PaymentQuote:
+    asset = wallets.wallet_by_id(work, record.wallet_address_id).asset
+    return wire.PaymentQuote(
+        id=record.id,
+        debit=_money(record.terms.debit, asset),
+        fee=_money(record.terms.fee, asset),
+        receive=_money(record.terms.receive, record.terms.asset),
+        created_at=format_time(record.created_at),
+        expires_at=format_time(record.expires_at),
+    )
+
+
+def _packets(work: Work, record: PaymentRecord) -> list[wire.Packet]:
+    """The newest ones, oldest first."""
+    found = packets.newest_of_payment(work, record.id, MAX_SHOWN)
+    return [
+        wire.Packet(
+            id=one.id,
+            state=one.state,
+            peer=name,
+            source_amount=str(one.source_amount),
+            amount=str(one.amount),
+            expires_at=format_time(one.expires_at),
+        )
+        for one, name in reversed(found)
+    ]
+
+
+def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:
+    is_incoming = record.direction == "incoming"
+    return (refunds.refunds_of_incoming if is_incoming else refunds.refunds_of_outgoing)(work, record.id)
+
+
+def _wallet_of(work: Work, payment_id: str) -> WalletRecord:
+    found = find_payment(work, payment_id)
+    if found is None:
+        raise RowMissing(f"payment {payment_id} does not exist")
+    return wallets.wallet_by_id(work, found.wallet_address_id)
+
+
+def _money(amount: int, asset: Asset) -> wire.Money:
+    return wire.Money(amount=format_decimal(amount, asset), asset_code=asset.code, asset_scale=asset.scale)

@@ -1,0 +1,122 @@
+"""SQL of payments in both directions, as operators look through them."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from payres.store.pages import PageBounds, PageQuery, select_page
+from payres.store.rows import Table
+from payres.store.work import Transaction
+
+Direction = Literal["incoming", "outgoing"]
+State = Literal["pending", "expired", "sending", "completed", "failed"]
+
+
+class PaymentRecord(msgspec.Struct, frozen=True):
+    """An incoming or an outgoing payment. amount is what it wants, or may debit; moved is what was received, or sent.
+
+    state is `open` for an incoming payment that was not completed: `expires_at` says whether it still takes money.
+    `receiver` and `incoming_payment_id`, where that is here, are of outgoing payments alone.
+    """
+
+    id: str
+    direction: Direction
+    wallet_address_id: int
+    client_id: int
+    grant_id: str | None
+    quote_id: str | None
+    state: str
+    amount: str | None
+    moved: int
+    receiver: str | None
+    incoming_payment_id: str | None
+    failure: str | None
+    metadata: str | None
+    created_at: int
+    ended_at: int | None
+    expires_at: int | None
+
+    def state_at(self, now: int) -> State:
+        """The state at a time."""
+        if self.state == "open":
+            return "expired" if self.expires_at is not None and now >= self.expires_at else "pending"
+        return cast("State", self.state)
+
+
+class PaymentFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which payments are meant; None is any. Times are microseconds, amounts are in the minor unit of the wallet.
+
+    A counterpart is a wallet here by its id, or elsewhere by what its URLs begin with.
+    """
+
+    wallet_id: int | None = None
+    direction: Direction | None = None
+    state: State | None = None
+    created_from: int | None = None
+    created_until: int | None = None
+    counterpart: int | str | None = None
+    least: int | None = None
+    most: int | None = None
+    failure: str | None = None
+
+
+# The casts give each column one affinity, without which SQLite would sort all payments for each page.
+_BOTH = """(
+  SELECT id, 'outgoing' AS direction, wallet_address_id, client_id, grant_id, quote_id, state,
+    cast(debit AS text) AS amount, sent AS moved, receiver, incoming_payment_id, failure, metadata, created_at,
+    ended_at, cast(NULL AS integer) AS expires_at
+  FROM outgoing_payment
+  UNION ALL
+  SELECT id, 'incoming', wallet_address_id, client_id, cast(NULL AS text), cast(NULL AS text),
+    cast(iif(completed_at IS NULL, 'open', 'completed') AS text), incoming_value, received, cast(NULL AS text),
+    cast(NULL AS text), cast(NULL AS text), metadata, created_at, completed_at, expires_at
+  FROM incoming_payment
+) p"""
+PAYMENTS = Table(PaymentRecord, _BOTH, prefix="p.")
+_COUNTERPART_HERE = """? IN (
+  SELECT wallet_address_id FROM incoming_payment WHERE id = p.incoming_payment_id
+  UNION ALL SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id
+  WHERE t.incoming_payment_id = p.id
+)"""
+
+
+def find_payment(tx: Transaction, payment_id: str) -> PaymentRecord | None:
+    return PAYMENTS.find(tx, "WHERE p.id = ?", payment_id)
+
+
+def page_of_payments(
+    tx: Transaction, wanted: PaymentFilter, query: PageQuery, now: int
+) -> tuple[Sequence[PaymentRecord], PageBounds]:
+    """A page, newest first. An index leads to those of a wallet; what else is wanted, each of them is looked at for."""
+    conditions: dict[str, Any] = {
+        "p.wallet_address_id = ?": wanted.wallet_id,
+        "p.direction = ?": wanted.direction,
+        "p.created_at >= ?": wanted.created_from,
+        "p.created_at < ?": wanted.created_until,
+        "instr(p.receiver, ?) = 1" if isinstance(wanted.counterpart, str) else _COUNTERPART_HERE: wanted.counterpart,
+        "p.moved >= ?": wanted.least,
+        "p.moved <= ?": wanted.most,
+        "instr(lower(p.failure), lower(?)) > 0": wanted.failure,
+        **_state_conditions(wanted.state, now),
+    }
+    given = {condition: value for condition, value in conditions.items() if value is not None}
+    return select_page(tx, PAYMENTS, query, given, key="p.id")
+
+
+def payers_of(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:
+    """The ids of the outgoing payments here that paid an incoming payment, oldest first."""
+    rows = tx.execute(
+        "SELECT DISTINCT outgoing_payment_id FROM transfer"
+        " WHERE incoming_payment_id = ? AND outgoing_payment_id IS NOT NULL ORDER BY outgoing_payment_id",
+        (incoming_payment_id,),
+    )
+    return [payment_id for (payment_id,) in rows]
+
+
+def _state_conditions(state: State | None, now: int) -> dict[str, Any]:
+    if state == "pending":
+        return {"p.state = 'open' AND p.expires_at > ?": now}
+    if state == "expired":
+        return {"p.state = 'open' AND p.expires_at <= ?": now}
+    return {"p.state = ?": state}

@@ -1,0 +1,148 @@
+"""Every command that changes something writes one line into the audit log, and those that only read write none."""
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from payres.cli import main
+from payres.operator import assets
+from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
+from payres.store.packets import PacketRecord, insert_packet
+from payres.store.work import Work
+from payres.testing.instance import Instance, run_instance
+from tests.helpers import Json, usd
+from tests.test_docs import COMMANDS
+
+# In this order: what comes later may need what came before. Braces name what `prepared` has made.
+CHANGES = {
+    "wallet create new --asset USD --scale 2": ("wallet.create", "new"),
+    "wallet deposit new 10.00 --reference bank-1": ("wallet.deposit", "new"),
+    "wallet withdraw new 1.00": ("wallet.withdraw", "new"),
+    "wallet rename new Newer": ("wallet.rename", "new"),
+    "wallet password new --password-file {password}": ("wallet.set_password", "new"),
+    "wallet unlock new": ("wallet.unlock", "new"),
+    "wallet deactivate new": ("wallet.deactivate", "new"),
+    "wallet activate new": ("wallet.activate", "new"),
+    "key add new --jwk {jwk}": ("key.add", "new"),
+    "key add new --jwk {jwk} --name Mine": ("key.rename", "new"),
+    "key generate new --out {out} --kid made": ("key.add", "new"),
+    "key revoke new made": ("key.revoke", "new"),
+    "grant approve {first}": ("grant.approve", "{first}"),
+    "grant deny {second}": ("grant.deny", "{second}"),
+    "grant revoke {first}": ("grant.revoke", "{first}"),
+    "payment refund {bill} --amount 1.00 --reference r-1": ("payment.refund", "{bill}"),
+    "rate set USD EUR 0.92": ("rate.set", "USD EUR"),
+    "rate remove USD EUR": ("rate.remove", "USD EUR"),
+    "fee set USD 2 --fixed 0.10": ("fee.set", "USD 2"),
+    "fee withdraw USD 2 0.05": ("fees.withdraw", "USD 2"),
+    "liquidity deposit USD 2 9.00": ("liquidity.deposit", "USD 2"),
+    "liquidity withdraw USD 2 1.00": ("liquidity.withdraw", "USD 2"),
+    "peer change bank --max-packet 5": ("peer.change", "bank"),
+    "peer deposit bank 2.00": ("peer.deposit", "bank"),
+    "peer withdraw bank 1.00": ("peer.withdraw", "bank"),
+    "peer resolve {packet} --delivered": ("packet.resolve", "{packet}"),
+    "peer add other --ilp-address test.other --asset USD --scale 2 --url https://b.example/ --outgoing-token OUT"
+    " --incoming-token IN": ("peer.add", "other"),
+    "peer remove other": ("peer.remove", "other"),
+    "api-key create Mine --scope audit:read": ("api_key.create", ""),
+    "backup {backup}": ("database.backup", "{backup}"),
+}
+# These change nothing, or need more than this: a key's id, and a server that is stopped.
+OTHERS = {
+    *("payres init", "payres serve", "payres demo", "payres explain", "payres api-key revoke", "payres restore"),
+    *(name for name in COMMANDS if name.split()[-1] in {"list", "show", "movements", "doubts", "check"}),
+}
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, Json]]:
+    folder = tmp_path_factory.mktemp("audit")
+    with run_instance(folder / "payres.db") as instance:
+        yield instance, prepared(instance, folder)
+
+
+def prepared(instance: Instance, folder: Path) -> Json:
+    """What the commands are about: grants to decide, a paid bill, fees, a packet of unknown outcome, files."""
+    instance.write(lambda work: assets.set_fee(work, "USD", 2, "0.10", 0).id)
+    bill = instance.client.create_incoming_payment(instance.wallet("bob"), usd(500))
+    paid = instance.client.pay(instance.wallet("alice"), bill["id"])["id"].rpartition("/")[2]
+    item = {"type": "outgoing-payment", "actions": ["read"], "identifier": instance.wallet("alice")}
+    asked = [instance.client.request_grant(item).json()["interact"]["redirect"] for _ in range(2)]
+    run(
+        instance,
+        "peer add bank --ilp-address test.bank --asset USD --scale 2 --url https://a.example/"
+        " --outgoing-token SECRET-1 --incoming-token SECRET-2 --credit-limit 9.00",
+    )
+
+    def doubtful(work: Work) -> None:
+        insert_packet(work, PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful"))
+
+    instance.write(doubtful)
+    jwk = jwk_from_public_bytes("mine", generate_private_key().public_key().public_bytes_raw())
+    files = {name: folder / name for name in ("password", "jwk", "out", "backup")}
+    files["password"].write_text("correct horse\n")
+    files["jwk"].write_text(encode_jwk(jwk))
+    ids = instance.read(
+        lambda work: [row[0] for row in work.execute("SELECT id FROM \"grant\" WHERE state = 'pending'")]
+    )
+    assert len(asked) == len(ids)
+    return {"bill": bill["id"].rpartition("/")[2], "first": ids[0], "second": ids[1], "packet": "packet", **files}
+
+
+def run(instance: Instance, line: str) -> str:
+    words = [*shlex.split(line), "--database", instance.context.database.path]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert result.exit_code == 0, f"{line}: {result.output}"
+    return result.stdout
+
+
+def test_every_change_is_written_down(
+    books: tuple[Instance, Json], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    instance, made = books
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAYRES_BASE_URL", instance.base_url)
+    monkeypatch.setenv("SUDO_USER", "carla")
+    for name in [name for name in os.environ if name.startswith("PAYRES_") and name != "PAYRES_BASE_URL"]:
+        monkeypatch.delenv(name)
+    before = audited(instance)
+    for line, (action, about) in CHANGES.items():
+        run(instance, line.format(**made))
+        entries = audited(instance)
+        assert len(entries) == len(before) + 1, line
+        newest, before = entries[-1], entries
+        assert (newest["actor"], newest["action"]) == ("shell:carla", action), line
+        assert about.format(**made) in newest["object"]
+    for line in ("wallet list", "payment list", "grant list", "peer show bank", "audit list", "ledger check"):
+        run(instance, line)
+    assert audited(instance) == before
+    assert "SECRET" not in str(before)
+    assert "correct horse" not in str(before)
+
+
+def audited(instance: Instance) -> list[Json]:
+    printed = json.loads(run(instance, "audit list --limit 1000 --json"))
+    return list(reversed(printed["entries"]))
+
+
+def test_every_command_is_in_one_of_the_lists() -> None:
+    changing = {name for name in COMMANDS for line in CHANGES if f"payres {line} ".startswith(f"{name} ")}
+    assert changing | OTHERS == COMMANDS.keys()
+    assert not changing & OTHERS
+
+
+def test_restore_and_revocation_are_written_down(payres: Callable[..., Any], as_json: Callable[..., Any]) -> None:
+    payres("init")
+    key = as_json("api-key", "create", "Mine", "--scope", "audit:read")["id"]
+    payres("api-key", "revoke", key)
+    payres("api-key", "revoke", key)
+    payres("backup", "copy.db")
+    payres("restore", "copy.db")
+    actions = [(one["action"], one["object"]) for one in as_json("audit", "list")["entries"]]
+    assert actions[:2] == [("database.restore", "copy.db"), ("api_key.revoke", key)]

@@ -1,0 +1,89 @@
+"""`payres payment`, over payments that a server made; the rules are in tests/operator."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from payres.cli import main
+from payres.testing.instance import run_instance
+from tests.helpers import Json, usd
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Json]:
+    """alice has paid 5.00 to bob; the ids of both payments, the database, and a command on it."""
+    database = tmp_path_factory.mktemp("payments") / "payres.db"
+    with run_instance(database) as instance:
+        bill = instance.client.create_incoming_payment(instance.wallet("bob"), usd(500))
+        paid = instance.client.pay(instance.wallet("alice"), bill["id"])
+        ids = {name: one["id"].rpartition("/")[2] for name, one in (("bill", bill), ("paid", paid))}
+        yield {"database": database, "base_url": instance.base_url, **ids}
+
+
+@pytest.fixture
+def run(books: Json, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAYRES_BASE_URL", books["base_url"])
+
+    def invoke(*arguments: str, fails: bool = False) -> str:
+        words = ["payment", *arguments, "--database", str(books["database"])]
+        result = CliRunner().invoke(main, words, catch_exceptions=False)
+        assert (result.exit_code != 0) == fails, result.output
+        return result.stderr if fails else result.stdout
+
+    return invoke
+
+
+def test_list_shows_both_directions_newest_first(run: Run, books: Json) -> None:
+    lines = run("list").splitlines()
+    assert [line.partition(" ")[0] for line in lines] == [books["paid"], books["bill"]]
+    assert "outgoing  completed  alice to http" in lines[0]
+    assert "incoming  completed  bob  5.00 USD" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (("--wallet", "bob"), ["bill"]),
+        (("--direction", "outgoing"), ["paid"]),
+        (("--counterpart", "bob"), ["paid"]),
+        (("--wallet", "bob", "--min", "5.00", "--max", "5.00"), ["bill"]),
+        (("--wallet", "bob", "--min", "5.01"), []),
+        (("--state", "failed", "--reason", "path"), []),
+        (("--from", "2020-01-01T00:00:00Z", "--to", "2020-01-02T00:00:00Z"), []),
+        (("--limit", "1"), ["paid"]),
+    ],
+)
+def test_list_finds_what_is_wanted(run: Run, books: Json, options: tuple[str, ...], found: list[str]) -> None:
+    listed = json.loads(run("list", *options, "--json"))["payments"]
+    assert [one["id"] for one in listed] == [books[name] for name in found]
+
+
+def test_wallet_may_be_its_address(run: Run, books: Json) -> None:
+    assert books["bill"] in run("list", "--wallet", f"{books['base_url']}/bob")
+
+
+def test_show_tells_the_whole_story(run: Run, books: Json) -> None:
+    text = run("show", books["paid"])
+    for part in ("outgoing, completed", "grant", "quote", "5.00 USD from wallet alice to wallet bob", "delivered"):
+        assert part in text
+    assert f"paid by   {books['paid']}" in run("show", books["bill"])
+    assert "There is no payment nothing" in run("show", "nothing", fails=True)
+
+
+def test_refund_goes_back_once(run: Run, books: Json) -> None:
+    first = json.loads(run("refund", books["bill"], "--amount", "2.00", "--reference", "r-1", "--json"))["refunds"]
+    again = json.loads(run("refund", books["bill"], "--amount", "2.00", "--reference", "r-1", "--json"))["refunds"]
+    assert again == first
+    assert (first[0]["amount"], first[0]["payer"]) == ("2.00", "alice")
+    assert "2.00 USD from bob to alice, r-1" in run("show", books["paid"])
+    assert "3.00 USD of the payment can still be sent back" in run(
+        "refund", books["bill"], "--amount", "3.01", "--reference", "r-2", fails=True
+    )
+    assert "--reference" in run("refund", books["bill"], fails=True)
