@@ -1,6 +1,6 @@
 """Grants: what clients ask for, and the owner's answer when the operator gives it."""
 
-from payres.admin import representations
+from payres.admin import granted
 from payres.admin.paging import page_of
 from payres.admin.requests import GrantQuery, NewDecision
 from payres.admin.wire import Grant, GrantDecision, Page
@@ -12,14 +12,12 @@ from payres.store.work import Work
 
 def list_page(work: Work, page: PageQuery, query: GrantQuery) -> Page[Grant]:
     """List grants with what they have spent and have left."""
-    return page_of(
-        page_of_grants(work, query.state or None, page, work.now), lambda one: representations.grant(work, one)
-    )
+    return page_of(page_of_grants(work, query.state or None, page, work.now), lambda one: granted.grant(work, one))
 
 
 def show(work: Work, id: str) -> Grant:  # noqa: A002 - the name in the path
     """Read a grant: who asks, for what, where it stands, what it has spent and has left."""
-    return representations.grant(work, grants.require_grant(work, id))
+    return granted.grant(work, grants.require_grant(work, id))
 
 
 def decide(work: Work, id: str, body: NewDecision) -> GrantDecision:  # noqa: A002
@@ -30,4 +28,4 @@ def decide(work: Work, id: str, body: NewDecision) -> GrantDecision:  # noqa: A0
 
 def revoke(work: Work, id: str) -> Grant:  # noqa: A002
     """End a grant and all its tokens at once. What was paid stays paid."""
-    return representations.grant(work, grants.revoke(work, id))
+    return granted.grant(work, grants.revoke(work, id))

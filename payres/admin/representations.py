@@ -1,6 +1,7 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
@@ -9,22 +10,21 @@ from payres import ledger
 from payres.admin import wire
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
-from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
-from payres.operator.backups import Backup
-from payres.operator.invariants import Finding, first_broken
-from payres.operator.unresolved_packets import UnresolvedPacket
-from payres.signatures.jwk import JWK
-from payres.store import accounts, clients, grants, packets, peers, wallets
+from payres.store import accounts, packets, peers
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import AssetRecord, RateRecord
 from payres.store.audit import AuditRecord
 from payres.store.entries import EntryRecord
-from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.movements import MovementRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.work import Work
+
+if TYPE_CHECKING:  # they load slowly, and few commands need them
+    from payres.operator.backups import Backup
+    from payres.operator.invariants import Finding
+    from payres.operator.unresolved_packets import UnresolvedPacket
 
 
 def maybe_time(us: int | None) -> str | None:
@@ -144,7 +144,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
     )
 
 
-def unresolved_packet(one: UnresolvedPacket) -> wire.UnresolvedPacket:
+def unresolved_packet(one: "UnresolvedPacket") -> wire.UnresolvedPacket:
     return wire.UnresolvedPacket(
         id=one.packet.id,
         peer=one.peer.name,
@@ -157,7 +157,7 @@ def unresolved_packet(one: UnresolvedPacket) -> wire.UnresolvedPacket:
     )
 
 
-def resolved_packet(one: UnresolvedPacket, *, delivered: bool) -> wire.ResolvedPacket:
+def resolved_packet(one: "UnresolvedPacket", *, delivered: bool) -> wire.ResolvedPacket:
     shown = msgspec.structs.asdict(unresolved_packet(one))
     return wire.ResolvedPacket(**shown, outcome="delivered" if delivered else "returned")
 
@@ -167,58 +167,14 @@ def wallet_key(work: Work, owner: WalletRecord, record: KeyRecord) -> wire.Walle
         wallet_address=work.urls.wallet(owner.path),
         kid=record.kid,
         name=record.name,
-        jwk=JWK(record.kid, record.x),
+        jwk=wire.PublicKey(kid=record.kid, x=record.x),
         created_at=format_time(record.created_at),
         revoked_at=maybe_time(record.revoked_at),
     )
 
 
-def grant(work: Work, record: GrantRecord) -> wire.Grant:
-    owner = record.wallet_address_id
-    interaction = grants.interaction_of_grant(work, record.id)
-    spending = grant_rules.spending_of(work, record)
-    return wire.Grant(
-        id=record.id,
-        state=grant_rules.state_of(record, interaction, work.now),
-        client=clients.client_by_id(work, record.client_id).identity,
-        client_name=record.client_name,
-        wallet_address=None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
-        access=msgspec.json.decode(record.access),
-        subject=msgspec.json.decode(record.subject) if record.subject else None,
-        interaction=None if interaction is None else _consent(work, interaction),
-        spending=None if spending is None else _spending(spending),
-        created_at=format_time(record.created_at),
-        ended_at=maybe_time(record.ended_at),
-    )
-
-
-def _consent(work: Work, found: InteractionRecord) -> wire.Consent:
-    return wire.Consent(
-        redirect=f"{work.urls.resource('interact', found.id)}/{found.nonce}",
-        finish=found.finish_uri,
-        expires_at=format_time(found.expires_at),
-        decided_at=maybe_time(found.decided_at),
-    )
-
-
-def _spending(found: grant_rules.Spending) -> wire.GrantSpending:
-    def shown(amount: int | None, unit: Asset | None) -> str | None:
-        return None if amount is None or unit is None else format_decimal(amount, unit)
-
-    return wire.GrantSpending(
-        debit=format_decimal(found.debit, found.debit_asset),
-        debit_left=shown(found.debit_left, found.debit_asset),
-        debit_asset_code=found.debit_asset.code,
-        debit_asset_scale=found.debit_asset.scale,
-        receive=shown(found.receive, found.receive_asset),
-        receive_left=shown(found.receive_left, found.receive_asset),
-        receive_asset_code=found.receive_asset.code if found.receive_asset else None,
-        receive_asset_scale=found.receive_asset.scale if found.receive_asset else None,
-    )
-
-
-def ledger_check(findings: Sequence[Finding]) -> wire.LedgerCheck:
-    broken = first_broken(findings)
+def ledger_check(findings: "Sequence[Finding]") -> wire.LedgerCheck:
+    broken = next((finding for finding in findings if not finding.holds), None)
     return wire.LedgerCheck(
         ok=broken is None,
         broken=broken.name if broken else None,
@@ -252,5 +208,5 @@ def ledger_entry(record: EntryRecord) -> wire.LedgerEntry:
     )
 
 
-def backup(database: str, made: Backup) -> wire.Backup:
+def backup(database: str, made: "Backup") -> wire.Backup:
     return wire.Backup(database=database, backup=str(made.path), version=made.version, bytes=made.size)

@@ -10,8 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from payres.amounts import MAX_LEDGER
 from payres.limits import MAX_WAIT_SECONDS
-from payres.operator.grants import State
 from payres.signatures.jwk import JWK
+from payres.store.grants import State
 from payres.store.payments import Direction
 from payres.store.payments import State as PaymentState
 from payres.wire import Body, Scale, Text

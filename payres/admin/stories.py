@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Raw
 
-from payres.admin import representations, wire
+from payres.admin import granted, representations, wire
 from payres.admin.representations import maybe_time
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
@@ -56,7 +56,7 @@ def story(work: Work, record: PaymentRecord) -> wire.PaymentStory:
     return wire.PaymentStory(
         payment=payment(work, record),
         delivered=_delivered(work, record),
-        grant=None if grant is None else representations.grant(work, grant),
+        grant=None if grant is None else granted.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
         payers=[] if is_outgoing else list(payers_of(work, record.id)),
         entries=[representations.ledger_entry(one) for one in reversed(entries)],

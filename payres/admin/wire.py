@@ -6,10 +6,10 @@ Amounts are decimal texts in units of their asset, times RFC 3339 in UTC.
 from collections.abc import Sequence
 from typing import Any, Generic, Literal, TypeVar
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from payres.operator.grants import State
-from payres.signatures.jwk import JWK
+from payres.store.grants import State
 from payres.store.payments import Direction
 from payres.store.payments import State as PaymentState
 from payres.wire import Pagination, Resource
@@ -180,13 +180,23 @@ class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
     outcome: Literal["delivered", "returned"]
 
 
+class PublicKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON Web Key (RFC 8037)."""
+
+    kid: str
+    x: str
+    alg: str = "EdDSA"
+    kty: str = "OKP"
+    crv: str = "Ed25519"
+
+
 class WalletKey(Resource, frozen=True, kw_only=True):
     """A public key of a wallet; `name` is the operator's own for it."""
 
     wallet_address: str
     kid: str
     name: str | None
-    jwk: JWK
+    jwk: PublicKey
     created_at: str
     revoked_at: str | None
 

@@ -4,7 +4,7 @@ from typing import get_args
 
 import click
 
-from payres.admin import representations
+from payres.admin import granted
 from payres.admin.wire import Grant, GrantDecision, GrantSpending
 from payres.amounts import Asset, format_decimal
 from payres.cli.groups import Group
@@ -12,7 +12,7 @@ from payres.cli.session import Resource, Session, labelled, with_session
 from payres.errors import InvalidRequest
 from payres.grants import consent
 from payres.operator import grants
-from payres.store.grants import GrantRecord, page_of_grants
+from payres.store.grants import GrantRecord, State, page_of_grants
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 from payres.urls import canonical
@@ -24,12 +24,12 @@ def grant() -> None:
 
 
 @grant.command("list")
-@click.option("--state", type=click.Choice(get_args(grants.State)), help="Only grants in this state.")
+@click.option("--state", type=click.Choice(get_args(State)), help="Only grants in this state.")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
 )
 @with_session
-def list_all(session: Session, state: grants.State | None, limit: int) -> None:
+def list_all(session: Session, state: State | None, limit: int) -> None:
     """List grants, newest first, with owners and amounts.
 
     \b
@@ -38,7 +38,7 @@ def list_all(session: Session, state: grants.State | None, limit: int) -> None:
 
     def unit(work: Work) -> list[Grant]:
         records, _ = page_of_grants(work, state, PageQuery(limit, None, "older"), work.now)
-        return [representations.grant(work, one) for one in records]
+        return [granted.grant(work, one) for one in records]
 
     found = session.read(unit)
     session.show_list("grants", found, _line, "There are no grants")
@@ -53,7 +53,7 @@ def show(session: Session, ref: str) -> None:
     \b
     Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
     """
-    found = session.read(lambda work: representations.grant(work, _find(work, ref)))
+    found = session.read(lambda work: granted.grant(work, _find(work, ref)))
     session.show(found, _text(found))
 
 
@@ -94,7 +94,7 @@ def revoke(session: Session, ref: str) -> None:
     \b
     Example: payres grant revoke 0198c0de-...
     """
-    revoked = session.write(lambda work: representations.grant(work, grants.revoke(work, _find(work, ref).id)))
+    revoked = session.write(lambda work: granted.grant(work, grants.revoke(work, _find(work, ref).id)))
     session.show(revoked, _text(revoked))
 
 
@@ -102,7 +102,7 @@ def _decide(session: Session, ref: str, approve: bool) -> None:
     def unit(work: Work) -> GrantDecision:
         record = _find(work, ref)
         decision = grants.decide(work, record.id, approve=approve)
-        grant = representations.grant(work, grants.require_grant(work, record.id))
+        grant = granted.grant(work, grants.require_grant(work, record.id))
         return GrantDecision(grant=grant, redirect=decision.redirect)
 
     decision = session.write(unit)

@@ -1,6 +1,6 @@
 """Grants as the operator sees and decides them: in the owner's name, with what each has spent and has left."""
 
-from typing import Literal, cast
+from typing import cast
 
 import msgspec
 
@@ -12,11 +12,9 @@ from payres.grants.consent import Decision
 from payres.grants.limits import current_window, spent_in_window
 from payres.operator import audit
 from payres.store import grants, wallets
-from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.grants import GrantRecord, InteractionRecord, State
 from payres.store.work import Work
 from payres.wire import Amount, OutgoingPaymentAccess
-
-State = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
 
 
 class Spending(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """SQL of grants, their interactions and what they have spent."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -11,6 +11,9 @@ from payres.limits import APPROVAL_SECONDS
 from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table
 from payres.store.work import Transaction
+
+# As it is stored, and what it becomes when the time for what comes next is over: `expired`, `lapsed`.
+State = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
 
 
 class GrantRecord(msgspec.Struct, frozen=True):
@@ -84,7 +87,7 @@ def find_grant(tx: Transaction, grant_id: str) -> GrantRecord | None:
 
 
 def page_of_grants(
-    tx: Transaction, state: str | None, query: PageQuery, now: int
+    tx: Transaction, state: State | None, query: PageQuery, now: int
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """A page, newest first; in one state, or in all.
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from payres.admin import serving
 from payres.grants.passwords import verify_password
+from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance, run_instance
@@ -235,9 +237,6 @@ def test_key_that_ends_while_it_is_used_does_nothing(
     payres: Instance, program: Program, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
     """Between the look at the key and the transaction, another request may revoke it."""
-    from payres.admin import serving
-    from payres.operator.api_keys import revoke_api_key
-
     user = Program(payres, program.http)
     arguments = serving._arguments
 

@@ -7,6 +7,7 @@ from payres.operator import wallets
 from payres.testing.instance import Instance
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
+from tests.cli.test_peer_doubts import PAYMENT, UNKNOWN, give_up
 from tests.helpers import Json, usd
 
 
@@ -57,7 +58,7 @@ def test_payments_are_found_by_what_they_are(program: Program, shop: Shop) -> No
     assert listed(program, wallet=shop.path, min="3.00", max="4.99") == [ids[1]]
     assert listed(program, wallet=shop.path, counterpart=shop.payer) == [ids[1], ids[0]]
     assert listed(program, counterpart=program.instance.wallet(shop.path)) == paid[::-1]
-    assert listed(program, counterpart="https://elsewhere.example/") == []
+    assert listed(program, counterpart="https://nobody.example/") == []
     made = program.get(f"/payments/{ids[1]}")["payment"]["createdAt"]
     assert listed(program, wallet=shop.path, to=made) == ids[:1]
     assert listed(program, wallet=shop.path, **{"from": "2100-01-01T00:00:00Z"}) == []
@@ -155,3 +156,27 @@ def test_refunds_at_once_send_back_no_more_than_was_received(program: Program, s
     assert statuses == [201, 201, *[400] * 6]
     assert shop.instance.balance(shop.payer) == "99.00"
     shop.instance.check_ledger()
+
+
+def test_packets_of_a_payment_are_in_its_story_and_are_resolved(program: Program) -> None:
+    program.instance.write(lambda work: give_up(work, "USD", "given-up"))
+    story = program.get(f"/payments/{PAYMENT}")
+    assert [(one["id"], one["state"], one["peer"]) for one in story["packets"]] == [
+        *((packet, "doubtful", "bank") for packet in UNKNOWN),
+        ("sent", "fulfilled", "bank"),
+    ]
+    assert (story["payment"]["state"], story["payment"]["failure"]) == ("failed", "nobody knows")
+    assert listed(program, state="failed", reason="NOBODY") == [PAYMENT]
+    assert listed(program, counterpart="https://elsewhere.example/") == [PAYMENT]
+    assert (story["delivered"]["amount"], story["delivered"]["assetCode"]) == ("3.60", "GBP")
+    found = program.get("/peers/bank/unresolved-packets")["result"]
+    assert [one["id"] for one in found] == UNKNOWN
+    program.post("/assets/USD/2/liquidity/deposits", {"amount": "10.00"})
+    for packet, outcome in zip(UNKNOWN, ("delivered", "returned"), strict=True):
+        resolved = program.change("PUT", f"/packets/{packet}/outcome", {"outcome": outcome})
+        assert (resolved["id"], resolved["outcome"], resolved["payment"]) == (packet, outcome, PAYMENT)
+        assert program.audited()[0][1:] == ("packet.resolve", packet, {"peer": "bank", "outcome": outcome})
+    assert program.get("/peers/bank/unresolved-packets")["result"] == []
+    again = program.ask("PUT", f"/packets/{UNKNOWN[0]}/outcome", {"outcome": "returned"})
+    error_of(again, 409, "wrong_state")
+    program.instance.check_ledger()

@@ -34,13 +34,16 @@ RATE = Fraction(9, 10)  # of what the receiver gets for each unit of the payer's
 
 @pytest.fixture(params=["USD", "EUR"])
 def given_up(request: pytest.FixtureRequest, tx: Work) -> str:
-    """A payment of 10.00 USD that ended with 4.00 delivered and two packets of 1.50 of unknown outcome.
-
-    The link is in this asset, in which they are worth the same or half.
-    """
+    """The asset of the link, in which the packets are worth the same or half."""
     code = str(request.param)
-    wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None)
-    wallets.deposit(tx, "alice", "100.00")
+    give_up(tx, code, "alice")
+    return code
+
+
+def give_up(tx: Work, code: str, path: str) -> None:
+    """Makes a payment of 10.00 USD that ended with 4.00 delivered and two packets of 1.50 of unknown outcome."""
+    wallet = wallets.create_wallet(tx, path, "USD", 2, None, None)
+    wallets.deposit(tx, path, "100.00")
     assets.deposit_liquidity(tx, "EUR", 2, "100.00")
     peer = peers.add_peer(
         tx,
@@ -78,7 +81,6 @@ def given_up(request: pytest.FixtureRequest, tx: Work) -> str:
     payment = outgoing.find_outgoing(tx, PAYMENT)
     assert payment is not None
     end_remote(tx, payment, "nobody knows")
-    return code
 
 
 def spent(tx: Work) -> list[tuple[int, ...]]:
