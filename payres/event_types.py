@@ -16,10 +16,10 @@ EVENT_TYPES: Final[Mapping[str, str]] = {
     "outgoing_payment.created": "A client has created an outgoing payment",
     "outgoing_payment.completed": "All has been sent, or all that was quoted has arrived",
     "outgoing_payment.failed": "It has ended without that; `failure` says why",
-    "refund.completed": "What an incoming payment had received went back to a wallet here that had paid it",
     "grant.issued": "A client has got what a wallet's owner approved",
     "grant.denied": "A wallet's owner, or the operator, has denied a grant",
     "grant.revoked": "A grant that was approved has ended",
+    "refund.completed": "The operator has sent back what an incoming payment received, or a part of it",
     "wallet.deposited": "The operator has put money into a wallet",
     "wallet.withdrawn": "The operator has taken money out of a wallet",
     "liquidity.low": "Less than a tenth of an asset's liquidity is left",
@@ -37,17 +37,6 @@ class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
     failure: str | UnsetType = UNSET
 
 
-class RefundEvent(Resource, frozen=True, kw_only=True):
-    """`amount` left the wallet of the incoming payment, `returned` came back to the payer's, each in its own asset."""
-
-    id: str
-    incoming_payment: str
-    outgoing_payment: str
-    amount: Amount
-    returned: Amount
-    reference: str
-
-
 class GrantEvent(Resource, frozen=True, kw_only=True):
     """A grant with its client, named as the owner saw it, and the access items that were asked for."""
 
@@ -55,6 +44,17 @@ class GrantEvent(Resource, frozen=True, kw_only=True):
     client: str | None
     wallet_address: str
     access: Raw
+
+
+class RefundEvent(Resource, frozen=True, kw_only=True):
+    """`amount` left the receiver's wallet, `returned` came back to the payer's, each in its own asset."""
+
+    id: str
+    incoming_payment: str
+    outgoing_payment: str
+    amount: Amount
+    returned: Amount
+    reference: str
 
 
 class WalletEvent(Resource, frozen=True, kw_only=True):

@@ -20,7 +20,6 @@ from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
 from payres.events.webhooks import disable, wants
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
-from payres.slots import Slots
 from payres.store import events, webhooks
 from payres.store.database import Database
 from payres.store.events import EventRecord
@@ -60,10 +59,10 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a webhook is to be sent next, and the last event that was looked at for it."""
+    """What a webhook is to be sent next, where to, and the last event that was looked at for it."""
 
-    target: Target
     outgoing: Sequence[Outgoing]
+    target: Target | None
     looked_at: int
 
 
@@ -91,7 +90,6 @@ class Deliveries:
         self._changes = changes
         self._sender = sender
         self._chance = chance
-        self._slots = Slots(None, MAX_DELIVERIES_OF_WEBHOOK)
         self._queues: dict[str, _Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -123,8 +121,9 @@ class Deliveries:
                 unit = partial(_find_next, webhook=webhook, after=queue.looked_at, new=queue.new, again=queue.again)
                 found = await self._database.read(unit)
                 queue.looked_at = found.looked_at
-                for outgoing in found.outgoing:
-                    self._begin(queue, found.target, outgoing)
+                if found.target is not None:
+                    for outgoing in found.outgoing:
+                        self._begin(queue, found.target, outgoing)
                 await self._move_cursor(webhook, queue)
         return bool(active)
 
@@ -146,8 +145,7 @@ class Deliveries:
         sequence, webhook_id = outgoing.event.sequence, target.webhook.id
         under_way = queue.new if outgoing.delivery is None else queue.again
         try:
-            async with self._slots.slot(webhook_id):
-                attempt = await self._sender.send(target, outgoing.event)
+            attempt = await self._sender.send(target, outgoing.event)
 
             async def store() -> None:
                 cursor = queue.cursor_without(sequence)
@@ -179,7 +177,7 @@ def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[i
         after = event.sequence
         if wants(webhook, event):
             outgoing.append(Outgoing(event))
-    return Found(target_of(work, webhook), outgoing, after)
+    return Found(outgoing, target_of(work, webhook) if outgoing else None, after)
 
 
 def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cursor: int, chance: float) -> None:

@@ -96,16 +96,19 @@ def _send_back(
             f"The {reason} has {lack.free} {code} free, in the smallest unit, which is less than the refund needs",
             reason=reason,
         ) from lack
-    data = RefundEvent(
-        id=made.id,
-        incoming_payment=work.urls.resource("incoming-payments", payment_id),
-        outgoing_payment=work.urls.resource("outgoing-payments", payer.id),
-        amount=representations.amount(amount, receiver.asset),
-        returned=representations.amount(returned, wallet.asset),
-        reference=reference,
-    )
-    work.emit("refund.completed", payment_id, data)
+    work.emit("refund.completed", made.id, _event(work, receiver, wallet, made))
     return made
+
+
+def _event(work: Work, receiver: WalletRecord, payer: WalletRecord, made: RefundRecord) -> RefundEvent:
+    return RefundEvent(
+        id=made.id,
+        incoming_payment=work.urls.resource("incoming-payments", made.incoming_payment_id),
+        outgoing_payment=work.urls.resource("outgoing-payments", made.outgoing_payment_id),
+        amount=representations.amount(made.amount, receiver.asset),
+        returned=representations.amount(made.returned, payer.asset),
+        reference=made.reference,
+    )
 
 
 def _move(work: Work, receiver: WalletRecord, payer: WalletRecord, made: RefundRecord) -> None:

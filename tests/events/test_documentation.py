@@ -19,8 +19,8 @@ TEXT = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
 DATA = {
     "incoming_payment": IncomingPayment,
     "outgoing_payment": event_types.OutgoingPaymentEvent,
-    "refund": event_types.RefundEvent,
     "grant": event_types.GrantEvent,
+    "refund": event_types.RefundEvent,
     "wallet": event_types.WalletEvent,
     "liquidity": event_types.LiquidityEvent,
     "peer.credit_low": event_types.PeerEvent,
