@@ -161,33 +161,35 @@ def run_story() -> RunStory:
 
 
 @pytest.fixture(scope="session")
-def run_node() -> RunNode:
-    """Runs a program of stories/ that takes its settings as an argument, and returns the JSON object that it prints."""
+def run_node() -> Iterator[RunNode]:
+    """Hands settings to a program of stories/ that answers lines, and returns the JSON object that it answers.
 
-    def run(program: str, settings: Json) -> Json:
-        command = [*_node(program), json.dumps(settings)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT)
-        assert done.returncode == 0, done.stderr
-        result: Json = json.loads(done.stdout)
-        return result
-
-    return run
-
-
-@pytest.fixture
-def open_receiver() -> Iterator[OpenReceiver]:
-    """Opens Interledger receivers with the settings that stories/receiver.mjs explains, for the time of the test."""
+    One process of each program is for all tests; one that has not answered is not asked again.
+    """
+    waiting: dict[str, subprocess.Popen[str]] = {}
     with ExitStack() as opened:
 
-        def open_one(**settings: Any) -> Receiver:
-            command = [*_node("receiver"), json.dumps(settings)]
-            process = opened.enter_context(child(command, stdout=subprocess.PIPE, encoding="utf-8"))
+        def run(program: str, settings: Json) -> Json:
+            process = waiting.pop(program, None)
+            if process is None:
+                pipes: Json = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+                process = opened.enter_context(child(_node(program), **pipes))
+            assert process.stdin is not None
             assert process.stdout is not None
+            print(json.dumps(settings), file=process.stdin, flush=True)
             line = process.stdout.readline()
-            assert line, f"the receiver did not start with {settings}"
-            return Receiver(**json.loads(line))
+            assert line, f"{program} broke off with {settings}"
+            waiting[program] = process
+            result: Json = json.loads(line)
+            return result
 
-        yield open_one
+        yield run
+
+
+@pytest.fixture(scope="session")
+def open_receiver(run_node: RunNode) -> OpenReceiver:
+    """Opens Interledger receivers with the settings that stories/receiver.mjs explains."""
+    return lambda **settings: Receiver(**run_node("receiver", settings))
 
 
 @pytest.fixture(params=["owner_at_command_line", "owner_in_browser"])
