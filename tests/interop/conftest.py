@@ -9,9 +9,9 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -31,6 +31,7 @@ CHROMIUM_FLAGS = (
 Command = Callable[..., Json]
 Decide = Callable[[str, str], None]  # makes a choice, `approve` or `deny`, at the URL that the owner is sent to
 RunStory = Callable[..., dict[str, Json]]
+UseNode = Callable[[str, Json], AbstractContextManager[IO[str]]]
 RunNode = Callable[[str, Json], Json]
 OpenReceiver = Callable[..., "Receiver"]
 OpenWallet = Callable[..., str]
@@ -132,21 +133,43 @@ def other_app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json
 
 
 @pytest.fixture(scope="session")
-def run_story() -> RunStory:
-    """Runs a story in Node, with settings on its standard input; returns its steps by name, in their order.
+def use_node() -> Iterator[UseNode]:
+    """Hands a line of JSON to a program of stories/, and lends what it prints.
+
+    One process of each serves all tests, because starting it takes longer than what a test wants. One with which a
+    test has failed is not used again.
+    """
+    idle: dict[str, subprocess.Popen[str]] = {}
+    with ExitStack() as opened:
+
+        @contextmanager
+        def use(program: str, line: Json) -> Iterator[IO[str]]:
+            process = idle.pop(program, None)
+            if process is None:
+                pipes: Json = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+                process = opened.enter_context(child(_node(program), **pipes))
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(json.dumps(line), file=process.stdin, flush=True)
+            yield process.stdout
+            idle[program] = process
+
+        yield use
+
+
+@pytest.fixture(scope="session")
+def run_story(use_node: UseNode) -> RunStory:
+    """Has a story told with these settings; returns its steps by name, in their order.
 
     A step with `decide` sends the wallet's owner to that URL, who decides before the next step is read.
     """
 
     def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
-        command = _node(story)
         steps: dict[str, Json] = {}
-        with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps(settings))
-            process.stdin.close()
-            for line in process.stdout:
+        with use_node("teller", {"story": story, "settings": settings}) as printed:
+            while "end" not in steps:
+                line = printed.readline()
+                assert line, f"{story} broke off after {list(steps)[-1:]}"
                 step: Json = json.loads(line)
                 name = step.pop("step")
                 assert name not in steps, f"{story} has two steps {name!r}"
@@ -154,36 +177,24 @@ def run_story() -> RunStory:
                 if "decide" in step:
                     assert decide is not None, f"{story} asks for consent and there is nobody to decide"
                     decide(step["decide"], step["choice"])
-            assert process.wait(TIMEOUT) == 0, f"{story} broke off after {list(steps)[-1:]}"
+        del steps["end"]
         return steps
 
     return run
 
 
 @pytest.fixture(scope="session")
-def run_node() -> Iterator[RunNode]:
-    """Hands settings to a program of stories/ that answers lines, and returns the JSON object that it answers.
+def run_node(use_node: UseNode) -> RunNode:
+    """What a program of stories/ answers to a line of settings."""
 
-    One process of each program is for all tests; one that has not answered is not asked again.
-    """
-    waiting: dict[str, subprocess.Popen[str]] = {}
-    with ExitStack() as opened:
-
-        def run(program: str, settings: Json) -> Json:
-            process = waiting.pop(program, None)
-            if process is None:
-                pipes: Json = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
-                process = opened.enter_context(child(_node(program), **pipes))
-            assert process.stdin is not None
-            assert process.stdout is not None
-            print(json.dumps(settings), file=process.stdin, flush=True)
-            line = process.stdout.readline()
+    def run(program: str, settings: Json) -> Json:
+        with use_node(program, settings) as printed:
+            line = printed.readline()
             assert line, f"{program} broke off with {settings}"
-            waiting[program] = process
             result: Json = json.loads(line)
             return result
 
-        yield run
+    return run
 
 
 @pytest.fixture(scope="session")
