@@ -457,7 +457,7 @@ def test_nonce_is_good_once_however_long_the_key_is_fetched(
 ) -> None:
     """Two copies come while they are fresh. Their keys come when they are not, and others use nonces meanwhile."""
     running = run_instance(tmp_path / "payres.db", access_token_lifetime=3600)
-    with running as host, ThreadPoolExecutor() as threads, httpx2.Client(timeout=TIMEOUT) as http:
+    with running as host, ThreadPoolExecutor() as threads, httpx2.Client(timeout=TIMEOUT, verify=False) as http:
         visitor = visit("slow", host)
         copies = Attempt(host, http)
         copies.token = visitor.grant({"type": "incoming-payment", "actions": ["create"]})
