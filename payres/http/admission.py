@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ENDPOINTS, Kind, find_endpoint
+from payres.endpoints import ENDPOINTS, PAGES, Kind, find_endpoint
 from payres.errors import TooManyRequests
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import error_response_of
@@ -116,7 +116,9 @@ class Admission:
             if slot is not None and not self._in_progress.try_take(slot):
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
-            await error_response_of(error)(scope, receive, send)
+            scope[REFUSAL] = error
+            is_page = path.startswith(PAGES)  # which says it to a person
+            await (self.app if is_page else error_response_of(error))(scope, receive, send)
             return
         try:
             # Servers other than ours have no such limit, or another.
