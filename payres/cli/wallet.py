@@ -56,7 +56,7 @@ def create(
         return describe(work, opened)
 
     if is_new:
-        session.create_database()
+        session.create_database(unit)
     else:
         session.database("add --create, or name another with --database PATH")
     resource = session.write(unit)
