@@ -156,6 +156,9 @@ def first_segments(*kinds: Kind) -> frozenset[str]:
     return frozenset(one.path.split("/")[1] for one in ENDPOINTS if one.kind in kinds and one.path != "/")
 
 
+# How the paths of pages begin, where people are answered and not programs.
+PAGES: Final = tuple(f"/{segment}/" for segment in sorted(first_segments(Kind.PAGE)))
+
 # First path segments that are the server's own; a wallet may not shadow them (contract: URLs).
 RESERVED_SEGMENTS: Final = RESERVED_FOR_LATER | first_segments(*set(Kind) - {Kind.WALLET})
 

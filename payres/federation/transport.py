@@ -9,6 +9,7 @@ import re
 import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from functools import cache
 from typing import Any
 
 import httpcore2
@@ -201,8 +202,10 @@ def _translated(host: str) -> Iterator[None]:
         raise FetchFailed("connection_failed", f"The connection to {host} failed; check that it is up") from error
 
 
+@cache
 def system_tls() -> ssl.SSLContext:
-    """Trusts whom the operating system trusts. The environment cannot name others, as `create_default_context` lets it.
+    """Trusts whom the operating system trusted when it was first asked: to read all certificates takes tens of
+    milliseconds. The environment cannot name others, as `create_default_context` lets it.
 
     OpenSSL looks in a directory of hashed names or in a file, depending on the distribution.
     """
