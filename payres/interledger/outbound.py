@@ -21,6 +21,7 @@ from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Re
 from payres.interledger.routing import Hop, next_hop, peer_towards
 from payres.interledger.sending.pacing import Timing
 from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
+from payres.payments.settlement import end_if_finished
 from payres.requester import requested_by
 from payres.slots import Slots
 from payres.store.database import Database
@@ -173,12 +174,17 @@ class WalletPackets:
             outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
         if isinstance(outcome, Fulfill):
             arrived = delivered(outcome)
-            await self._database.write(partial(balances.fulfil, packet_id=packet_id, delivered=arrived))
+            await self._database.write(partial(self._land, packet_id=packet_id, delivered=arrived))
         elif isinstance(outcome, Reject):
             await self._database.write(partial(balances.reject, packet_id=packet_id))
         elif not hop.peer.repeats_answers:
             self._unanswered = True
         return outcome
+
+    def _land(self, work: Work, packet_id: str, delivered: int) -> None:
+        """One unit: the money of a fulfilled packet is posted, and with the last of it the payment ends."""
+        if balances.fulfil(work, packet_id, delivered) and self._payment_id is not None:
+            end_if_finished(work, self._payment_id)
 
     async def note_silence(self) -> None:
         """Stores with the peer that it left a packet of a probe unanswered, if it did until the probe ended."""
