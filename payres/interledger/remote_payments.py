@@ -154,36 +154,35 @@ class RemotePayments:
         except RemoteReceiverFailed as error:
             if error.reason == "busy":  # here, so it is no failed attempt
                 return _Attempt("retry", error.sentence)
-            await self._count_attempt(payment, None)
+            await self._count_attempt(payment)
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
             return _Attempt("end" if error.permanent else "retry", error.sentence)
         if receiver.asset != payment.terms.asset:
-            await self._count_attempt(payment, None)
+            await self._count_attempt(payment)
             return _Attempt("end", "the receiver now takes another asset than was quoted")
         assert receiver.method is not None, "what is open can be paid"
-        await self._count_attempt(payment, receiver.received)  # before the first packet leaves
+        before = receiver.received - payment.delivered
+        baseline = before if abs(before) <= MAX_LEDGER else None
+        begin = partial(outgoing.count_attempt, payment_id=payment.id, received_before=baseline)
+        own_packets = self.outbound.open(wallet.asset, wallet.id, payment.id, begin)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
-        connection = Connection(
-            self.outbound.open(wallet.asset, wallet.id, payment.id), destination, self.outbound.timing
-        )
+        connection = Connection(own_packets, destination, self.outbound.timing)
         try:
             async with asyncio.timeout(LONGEST_ATTEMPT):
                 result = await pay(connection, _plan(payment))
         except TimeoutError:
+            await own_packets.ensure_begun()
             return _Attempt("retry", "the receiver takes the money too slowly")
+        await own_packets.ensure_begun()
         self._close(connection)
         if result.failure is not None:
             return _Attempt("retry" if result.failure.retryable else "end", result.failure.sentence)
         # When every outcome is known, what may be left is too little to be sent.
         return _Attempt("resolve") if result.unresolved else _Attempt("end", NOT_IN_FULL)
 
-    async def _count_attempt(self, payment: OutgoingRecord, received: int | None) -> None:
-        """`received` is the receiver's figure, where it is known: without this payment's part it is its baseline."""
-        before = (
-            None if received is None or abs(received - payment.delivered) > MAX_LEDGER else received - payment.delivered
-        )
-        await self._database.write(partial(outgoing.count_attempt, payment_id=payment.id, received_before=before))
+    async def _count_attempt(self, payment: OutgoingRecord) -> None:
+        await self._database.write(partial(outgoing.count_attempt, payment_id=payment.id))
 
     def _close(self, connection: Connection) -> None:
         """Closes in the background: a peer that does not answer that shall delay neither other payments nor the end."""
