@@ -209,12 +209,6 @@ class HttpProtocol(HttpToolsProtocol):
         if self._is_answered() or self.state not in WANTS_ANSWER:
             self._go_on()
 
-    def shutdown(self) -> None:
-        """The server stops: an idle connection is closed, and a request that waits for a change waits no longer."""
-        super().shutdown()
-        if self.state is ANSWER:
-            self.cycle.message_event.set()
-
     def buffered_bytes(self) -> int:
         """How many bytes are buffered: answers that are not sent, and what is not parsed."""
         return self.transport.get_write_buffer_size() + len(self._held)
@@ -226,10 +220,12 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """The server stops: the answer that is due is the last."""
+        """The server stops: the answer that is due is the last, and a request that waits for a change waits no longer."""
         super().shutdown()
         if self.cycle is not None:
             self.cycle.default_headers = last_headers(self.cycle.default_headers)
+        if self.state is ANSWER:
+            self.cycle.message_event.set()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if not cycle.keep_alive:

@@ -223,7 +223,7 @@ def trust(tls: Tls, port: int, internet: Internet, patch: pytest.MonkeyPatch) ->
     """The server at the port is `outside.example`, at a public address, with a certificate that counts."""
     internet.reached[PUBLIC] = port
     internet.point("outside.example", [PUBLIC])
-    patch.setattr("payres.federation.transport.system_tls", lambda: tls.client)
+    patch.setattr("payres.federation.http.system_tls", lambda: tls.client)
 
 
 def asking_rates(folder: Path, url: str, **settings: Any) -> Any:
