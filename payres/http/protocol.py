@@ -220,7 +220,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """The server stops: the answer that is due is the last, and a request that waits for a change waits no longer."""
+        """The server stops: the answer that is due is the last, and what waits for a change waits no longer."""
         super().shutdown()
         if self.cycle is not None:
             self.cycle.default_headers = last_headers(self.cycle.default_headers)
