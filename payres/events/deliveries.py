@@ -42,8 +42,8 @@ AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
 # Seconds between two looks at what other processes have written, and at which retries are due.
 LOOK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
-# The event loop is busy when it wakes somebody so many seconds late. Then a pause of so many times that, up to a second,
-# follows each attempt: payments go first.
+# The event loop is busy when it wakes somebody so many seconds late. Then a pause follows each attempt, of so
+# many times the lateness, up to a second: payments go first.
 BUSY_LATENESS: Final = 0.005
 PROBE_SECONDS: Final = 0.005
 PAUSE_FACTOR: Final = 20
