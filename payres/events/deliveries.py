@@ -42,11 +42,12 @@ AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
 # Seconds between two looks at what other processes have written, and at which retries are due.
 LOOK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
-# The event loop is busy when it wakes somebody so many seconds late. Then there is a pause after each attempt: payments
-# go first.
+# The event loop is busy when it wakes somebody so many seconds late. Then a pause follows each attempt, of so
+# many times the lateness, up to a second: payments go first.
 BUSY_LATENESS: Final = 0.005
 PROBE_SECONDS: Final = 0.005
-BUSY_PAUSE_SECONDS: Final = 0.1
+PAUSE_FACTOR: Final = 20
+LONGEST_PAUSE_SECONDS: Final = 1.0
 
 log = logging.getLogger("payres.events")
 
@@ -157,8 +158,9 @@ class Deliveries:
 
             chance = self._chance()
             await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
-            if await _is_loop_busy():
-                await asyncio.sleep(BUSY_PAUSE_SECONDS)
+            lateness = await _lateness()
+            if lateness > BUSY_LATENESS:
+                await asyncio.sleep(min(PAUSE_FACTOR * lateness, LONGEST_PAUSE_SECONDS))
         finally:
             under_way.discard(sequence)
             queue.last_sent = max(queue.last_sent, sequence)
@@ -212,8 +214,9 @@ def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
     return attempt.at + max(pause, attempt.retry_after)
 
 
-async def _is_loop_busy() -> bool:
+async def _lateness() -> float:
+    """How many seconds late the event loop wakes somebody."""
     loop = asyncio.get_running_loop()
     due = loop.time() + PROBE_SECONDS
     await asyncio.sleep(PROBE_SECONDS)
-    return loop.time() - due > BUSY_LATENESS
+    return loop.time() - due

@@ -273,6 +273,22 @@ def test_slow_endpoint_delays_no_other(instance: Instance, add: AddEndpoint) -> 
     slow.wait_for(20)
 
 
+def test_busy_server_pauses_after_each_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late() -> float:
+        return 1.0
+
+    monkeypatch.setattr(deliveries, "_lateness", late)
+    monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
+    with Endpoint().running() as endpoint, run_instance(tmp_path / "payres.db") as instance:
+        added = instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, is_private=True))
+        deposit(instance, 20)
+        endpoint.wait_for(MAX_DELIVERIES_OF_WEBHOOK)
+        deposit(instance)
+        shown = instance.read(lambda work: webhook_view(work, webhooks.require_webhook(work, added.webhook.id)))
+    assert len(endpoint.received) == MAX_DELIVERIES_OF_WEBHOOK
+    assert shown.behind >= 17
+
+
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:
     endpoint, added = add()
     refused: set[str] = set()
