@@ -112,7 +112,8 @@ def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, output) == (0, "")
-    check_log_of_a_clean_end(errors)
+    if errors:  # it had begun
+        check_log_of_a_clean_end(errors)
 
 
 @pytest.mark.usefixtures("database")
