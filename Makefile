@@ -5,6 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PAYRES_DATABASE ?= ./var/payres.db
 PYTEST_WORKERS ?= 4
+# The files of the tests are in memory where there are two gigabytes for them that programs can be run from: thousands of
+# small databases are synced to the disk again and again.
+MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 2>/dev/null \
+	&& ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
 .PHONY: help run test torture demo bench profile check format lock pyz clean
@@ -19,7 +23,7 @@ run: $(VENV)/.runtime ## Start the server on a file in ./var, with demo wallets 
 
 test: $(VENV)/.dev tests/interop/node_modules/.installed ## Run the whole test suite
 	@# With their bytecode kept, the processes of the suite need not compile everything again.
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -p randomly --randomly-seed=1 $(PYTEST_FLAGS)
+	$(MEMORY:%=TMPDIR=% )PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -p randomly --randomly-seed=1 $(PYTEST_FLAGS)
 
 torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hours of them, to the first violation
 	$(BIN)/python -m tests.torture $(TORTURE)

@@ -447,6 +447,7 @@ create table audit (
   object text not null,
   details text not null
 ) strict, without rowid;
+create index audit_of_backups on audit (id, created_at) where action = 'database.backup';
 
 -- Idempotency keys: what was created under a key of a client, or of a program of the operator, in the last day, and the
 -- response that a repeated request gets again. path and body_hash (SHA-256) tell the request from others under the same key.

@@ -58,7 +58,7 @@ from payres.store.secrets import ensure_secret
 from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
-# A client may send many requests at a time, and its keys are fetched for each where its server lets nobody keep them.
+# A client may send many requests at a time, and its keys are fetched for each until they are here.
 KEYS_BOUNDS = Bounds(per_host=16)
 # Many payments may go to one server at a time, and their senders would rather wait than try again. All of a receiver's
 # exchanges together have 10 s, of which waiting here shall not take most.
@@ -118,7 +118,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
     node = await _open_interledger(around, database, identity, rate_limits, stack)
     await _start_workers(around, database, node, stack)
-    sender = Sender(around.clock, around.settings.allow_private_hosts)
+    sender = Sender(around.clock, around.settings.allow_private_hosts, around.metrics)
     stack.push_async_callback(sender.aclose)
     _start(Deliveries(database, changes, sender).run(), stack)
     _start(Lookout(database, changes).run(), stack)

@@ -101,6 +101,7 @@ ADMIN_ENDPOINTS: Final = (
     _admin("POST", "/webhooks/{id}/tests", "webhooks:write", "webhooks.test"),
     _admin("GET", "/deliveries", "webhooks:read", "webhooks.list_page"),
     _admin("POST", "/replays", "webhooks:write", "webhooks.replay"),
+    _admin("GET", "/status", "status:read", "status.show"),
     _admin("GET", "/ledger/entries", "ledger:read", "ledger.list_page"),
     _admin("GET", "/ledger/check", "ledger:read", "ledger.check"),
     _admin("POST", "/backups", "backup:write", "backups.make"),
@@ -192,6 +193,9 @@ def first_segments(*kinds: Kind) -> frozenset[str]:
     """The first path segments of all endpoints of these kinds but for the root's."""
     return frozenset(one.path.split("/")[1] for one in ENDPOINTS if one.kind in kinds and one.path != "/")
 
+
+# How the paths of pages begin, where people are answered and not programs.
+PAGES: Final = tuple(f"/{segment}/" for segment in sorted(first_segments(Kind.PAGE)))
 
 # First path segments that are the server's own; a wallet may not shadow them (contract: URLs).
 RESERVED_SEGMENTS: Final = RESERVED_FOR_LATER | first_segments(*set(Kind) - {Kind.WALLET})

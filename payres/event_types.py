@@ -19,6 +19,7 @@ EVENT_TYPES: Final[Mapping[str, str]] = {
     "grant.issued": "A client has got what a wallet's owner approved",
     "grant.denied": "A wallet's owner, or the operator, has denied a grant",
     "grant.revoked": "A grant that was approved has ended",
+    "refund.completed": "The operator has sent back what an incoming payment received, or a part of it",
     "wallet.deposited": "The operator has put money into a wallet",
     "wallet.withdrawn": "The operator has taken money out of a wallet",
     "liquidity.low": "Less than a tenth of an asset's liquidity is left",
@@ -43,6 +44,17 @@ class GrantEvent(Resource, frozen=True, kw_only=True):
     client: str | None
     wallet_address: str
     access: Raw
+
+
+class RefundEvent(Resource, frozen=True, kw_only=True):
+    """`amount` left the receiver's wallet, `returned` came back to the payer's, each in its own asset."""
+
+    id: str
+    incoming_payment: str
+    outgoing_payment: str
+    amount: Amount
+    returned: Amount
+    reference: str
 
 
 class WalletEvent(Resource, frozen=True, kw_only=True):

@@ -32,6 +32,8 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, int], Histogram] = {}  # seconds by route, method, status
         self.errors: Counter[str] = Counter()  # by code
+        self.events: Counter[str] = Counter()  # by type
+        self.deliveries: Counter[str] = Counter()  # to webhooks, by result
         self.packets: Counter[tuple[str, str, str]] = Counter()  # by peer, direction, result
         self.batch_sizes = Histogram(UNITS)  # units that shared a commit of the writer
         self.transaction_seconds = Histogram(SECONDS)  # of the writer, COMMIT included

@@ -41,7 +41,9 @@ def test_run_ends_on_ctrl_c_without_an_error(checkout: Path) -> None:
             shown.append(process.stdout.readline())
             assert shown[-1], process.communicate()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: make, its shell and the server
-        assert process.communicate(timeout=TIMEOUT) == ("", "")
+        output, errors = process.communicate(timeout=TIMEOUT)
+    assert output == ""
+    assert all(" INFO payres.http: stop" in line for line in errors.splitlines()), errors
     assert shown[0].startswith("payres ")
     assert (checkout / "var" / "payres.db").exists()
 

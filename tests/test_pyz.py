@@ -153,7 +153,7 @@ def consent_page(base_url: str, pem: bytes) -> httpx2.Response:
     try:
         answer = client.request_grant(access, interact={"start": ["redirect"]})
         assert answer.status_code == 200, answer.text
-        return httpx2.get(answer.json()["interact"]["redirect"], follow_redirects=True, timeout=TIMEOUT)
+        return httpx2.get(answer.json()["interact"]["redirect"], follow_redirects=True, timeout=TIMEOUT, verify=False)
     finally:
         client.close()
 

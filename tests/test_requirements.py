@@ -15,7 +15,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 GROUPS = PROJECT["dependency-groups"]
 DEPENDENCIES = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
 # payres subclasses or implements what these do not promise to keep.
-INTERNALS_USED = {"aiosqlite", "httpcore2", "uvicorn"}
+INTERNALS_USED = {"aiosqlite", "uvicorn"}
 
 
 def locked(name: str) -> dict[str, Version]:

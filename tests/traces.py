@@ -1,13 +1,54 @@
-"""What SQLite runs for a unit of work."""
+"""What SQLite runs for units of work, and units and commits that are held up."""
 
+import asyncio
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from payres.store.work import Work
+from payres.store.database import Database
+from payres.store.work import Transaction, Work
+from tests.helpers import TIMEOUT
 
 
 def trace(work: Work, report: Callable[[str], Any] | None) -> None:
     """Reports each statement on the unit's connection from now on; None ends that."""
     connection: sqlite3.Connection = cast("Any", work.execute).__self__
     connection.set_trace_callback(report)
+
+
+class Gate:
+    """Holds a thread from the moment it is reached until it is opened: that of a commit, or that of a long unit."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.opened = threading.Event()
+
+    def unit(self, tx: Transaction) -> None:
+        """For `Database.examine`: other units run on the event loop's thread, which must not be held up."""
+        tx.execute("SELECT count(*) FROM secret").fetchone()
+        self.hold()
+
+    def hold(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(TIMEOUT)
+
+    async def wait(self) -> None:
+        """Until something is held."""
+        assert await asyncio.to_thread(self.reached.wait, TIMEOUT)
+
+
+@asynccontextmanager
+async def commit_held(database: Database) -> AsyncIterator[Gate]:
+    """Inside the block every commit waits for the gate, as for a slow disk."""
+    gate = Gate()
+    gate.opened.set()  # for the commit of this very unit
+    await database.write(lambda work: trace(work, lambda sql: gate.hold() if sql == "COMMIT" else None))
+    gate.reached.clear()
+    gate.opened.clear()
+    try:
+        yield gate
+    finally:
+        gate.opened.set()
+        await database.write(lambda work: trace(work, None))

@@ -37,6 +37,9 @@ class KeyInput(click.File):
             text = os.fsencode(value)
             if jwk_json(text).lstrip().startswith(b"{"):
                 return KeyText(text)
+            if value != "-":
+                sentence = "give a file, - for standard input, or the JWK itself in JSON or base64"
+                self.fail(f"{value!r} is neither a file nor a JWK: {sentence}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -156,7 +159,7 @@ def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> J
         if jwk is not None and pem is None:
             if kid is not None:
                 raise click.UsageError("The JWK names its own kid; leave --kid out, or change the JWK")
-            return parse_jwk(jwk_json(jwk.read()))
+            return _read_jwk(jwk)
         if pem is not None and jwk is None:
             if kid is None:
                 raise click.UsageError("A PEM names no kid; give one with --kid, the same that the client signs with")
@@ -164,6 +167,14 @@ def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> J
     except ValueError as error:
         raise InvalidRequest(f"The key cannot be used: {error}") from error
     raise click.UsageError("Give the key with either --jwk FILE, or --pem FILE and --kid KID")
+
+
+def _read_jwk(file: IO[bytes]) -> JWK:
+    try:
+        return parse_jwk(jwk_json(file.read()))
+    except ValueError as error:
+        wanted = '{"kty": "OKP", "crv": "Ed25519", "kid": "...", "x": "..."}'
+        raise ValueError(f"{error}. A public JWK is {wanted}, in JSON or in base64") from error
 
 
 def _change(session: Session, path: str, unit: Callable[[Work, str], KeyRecord], **more: str) -> None:

@@ -44,8 +44,11 @@ class Session:
         """The unit's result, once its work is committed."""
         return self._run(unit, "BEGIN IMMEDIATE")
 
-    def create_database(self) -> None:
-        """Makes the database when there is none."""
+    def create_database(self, first: Callable[[Work], object] | None = None) -> None:
+        """Makes the database when there is none, and when the `first` unit for it, if there is one, does not fail."""
+        if first is not None and not Path(self.settings.database).exists():
+            with self._connection(":memory:") as connection:
+                first(Work(connection, self.world))
         with self._connection(self.settings.database):
             pass
 

@@ -59,7 +59,7 @@ def create(
         return representations.wallet(work, opened)
 
     if is_new:
-        session.create_database()
+        session.create_database(unit)
     else:
         session.database("add --create, or name another with --database PATH")
     opened = session.write(unit)

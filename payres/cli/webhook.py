@@ -159,7 +159,7 @@ def remove(session: Session, webhook_id: str) -> None:
 
 
 async def _send(session: Session, target: Target, event: EventRecord) -> Attempt:
-    sender = Sender(session.world.clock, session.settings.allow_private_hosts)
+    sender = Sender(session.world.clock, session.settings.allow_private_hosts, session.world.metrics)
     try:
         return await sender.send(target, event)
     finally:

@@ -20,7 +20,6 @@ from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
 from payres.events.webhooks import disable, wants
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
-from payres.slots import Slots
 from payres.store import events, webhooks
 from payres.store.database import Database
 from payres.store.events import EventRecord
@@ -43,11 +42,12 @@ AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
 # Seconds between two looks at what other processes have written, and at which retries are due.
 LOOK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
-# The event loop is busy when it wakes somebody so many seconds late. Then there is a pause after each attempt: payments
-# go first.
+# The event loop is busy when it wakes somebody so many seconds late. Then a pause follows each attempt, of so
+# many times the lateness, up to a second: payments go first.
 BUSY_LATENESS: Final = 0.005
 PROBE_SECONDS: Final = 0.005
-BUSY_PAUSE_SECONDS: Final = 0.1
+PAUSE_FACTOR: Final = 20
+LONGEST_PAUSE_SECONDS: Final = 1.0
 
 log = logging.getLogger("payres.events")
 
@@ -60,10 +60,10 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a webhook is to be sent next, and the last event that was looked at for it."""
+    """What a webhook is to be sent next, where to, and the last event that was looked at for it."""
 
-    target: Target
     outgoing: Sequence[Outgoing]
+    target: Target | None
     looked_at: int
 
 
@@ -91,7 +91,6 @@ class Deliveries:
         self._changes = changes
         self._sender = sender
         self._chance = chance
-        self._slots = Slots(None, MAX_DELIVERIES_OF_WEBHOOK)
         self._queues: dict[str, _Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -123,8 +122,9 @@ class Deliveries:
                 unit = partial(_find_next, webhook=webhook, after=queue.looked_at, new=queue.new, again=queue.again)
                 found = await self._database.read(unit)
                 queue.looked_at = found.looked_at
-                for outgoing in found.outgoing:
-                    self._begin(queue, found.target, outgoing)
+                if found.target is not None:
+                    for outgoing in found.outgoing:
+                        self._begin(queue, found.target, outgoing)
                 await self._move_cursor(webhook, queue)
         return bool(active)
 
@@ -146,8 +146,7 @@ class Deliveries:
         sequence, webhook_id = outgoing.event.sequence, target.webhook.id
         under_way = queue.new if outgoing.delivery is None else queue.again
         try:
-            async with self._slots.slot(webhook_id):
-                attempt = await self._sender.send(target, outgoing.event)
+            attempt = await self._sender.send(target, outgoing.event)
 
             async def store() -> None:
                 cursor = queue.cursor_without(sequence)
@@ -159,8 +158,9 @@ class Deliveries:
 
             chance = self._chance()
             await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
-            if await _is_loop_busy():
-                await asyncio.sleep(BUSY_PAUSE_SECONDS)
+            lateness = await _lateness()
+            if lateness > BUSY_LATENESS:
+                await asyncio.sleep(min(PAUSE_FACTOR * lateness, LONGEST_PAUSE_SECONDS))
         finally:
             under_way.discard(sequence)
             queue.last_sent = max(queue.last_sent, sequence)
@@ -179,7 +179,7 @@ def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[i
         after = event.sequence
         if wants(webhook, event):
             outgoing.append(Outgoing(event))
-    return Found(target_of(work, webhook), outgoing, after)
+    return Found(outgoing, target_of(work, webhook) if outgoing else None, after)
 
 
 def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cursor: int, chance: float) -> None:
@@ -214,8 +214,9 @@ def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
     return attempt.at + max(pause, attempt.retry_after)
 
 
-async def _is_loop_busy() -> bool:
+async def _lateness() -> float:
+    """How many seconds late the event loop wakes somebody."""
     loop = asyncio.get_running_loop()
     due = loop.time() + PROBE_SECONDS
     await asyncio.sleep(PROBE_SECONDS)
-    return loop.time() - due > BUSY_LATENESS
+    return loop.time() - due

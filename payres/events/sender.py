@@ -12,6 +12,7 @@ from payres.events.views import event_view
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
+from payres.metrics import Metrics
 from payres.store import webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import WebhookRecord
@@ -51,12 +52,18 @@ class Attempt(msgspec.Struct, frozen=True):
 class Sender:
     """Sends events. Close it at the end."""
 
-    def __init__(self, clock: Clock, allow_private_hosts: bool) -> None:
+    def __init__(self, clock: Clock, allow_private_hosts: bool, metrics: Metrics) -> None:
         self._clock = clock
+        self._deliveries = metrics.deliveries
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
 
     async def send(self, target: Target, event: EventRecord) -> Attempt:
         """One attempt. Raises nothing: what cannot be built fails by itself."""
+        attempt = await self._send(target, event)
+        self._deliveries["taken" if attempt.error is None else "failed"] += 1
+        return attempt
+
+    async def _send(self, target: Target, event: EventRecord) -> Attempt:
         now, webhook = self._clock.now(), target.webhook
         try:
             body = encode(event_view(event))

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.clock import format_time
+from payres.events.webhooks import wants
 from payres.store import events, webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
@@ -29,7 +30,7 @@ class EventView(Resource, frozen=True, kw_only=True):
 
 
 class WebhookView(Resource, frozen=True, kw_only=True):
-    """`secret` is there once, when it is new; `behind` counts events that are still to be sent, up to MOST_COUNTED."""
+    """`secret` is there once, when it is new; `behind` counts those of the next MOST_COUNTED events that it wants."""
 
     id: str
     url: str
@@ -74,7 +75,7 @@ def webhook_view(work: Work, webhook: WebhookRecord, secret: str | UnsetType = U
         private=bool(webhook.is_private),
         state=webhook.state,
         created_at=format_time(webhook.created_at),
-        behind=len(events.events_after(work, webhook.cursor, MOST_COUNTED)),
+        behind=sum(wants(webhook, one) for one in events.events_after(work, webhook.cursor, MOST_COUNTED)),
         last_attempt_at=_time(webhook.last_attempt_at),
         last_status=webhook.last_status,
         last_error=webhook.last_error,

@@ -7,8 +7,9 @@ import msgspec
 from msgspec import Meta
 
 from payres.clock import SECOND, Clock
+from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed, RemoteReceiverFailed
-from payres.federation.http import GuardedClient, Response
+from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 
 MAX_CACHED: Final = 256

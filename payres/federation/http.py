@@ -2,28 +2,20 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
+from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed
 from payres.federation.lookups import Lookups
 from payres.federation.shares import Shares
 from payres.federation.targets import Target, parse_target
+from payres.federation.transport import Opener, Resolver, Transport, system_tls
 from payres.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
 from payres.rate_limiter import RateLimiter
-
-if TYPE_CHECKING:
-    import httpcore2
-
-    from payres.federation.transport import Transport
-
-# Looks up a host and port: IP addresses in their usual text form, best first. Raises FetchFailed, OSError and
-# ValueError.
-Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-Trace = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +35,6 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     untrusted_hosts: bool = True
 
 
-class Response(msgspec.Struct, frozen=True):
-    """An answer of any status. Header names are lower-case; lines of one name are joined with commas."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class GuardedClient:
     """Asks other servers; every failure is a FetchFailed.
 
@@ -66,7 +50,7 @@ class GuardedClient:
         *,
         resolver: Resolver | None = None,
         tls: ssl.SSLContext | None = None,
-        opener: "httpcore2.AsyncNetworkBackend | None" = None,
+        opener: Opener | None = None,
         failed_reads: RateLimiter | None = None,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
@@ -109,23 +93,28 @@ class GuardedClient:
 
         `seconds` shortens the time that the bounds give the exchange.
         """
-        departure = _Departure()
+        has_left = False
+
+        def leave() -> None:
+            nonlocal has_left
+            has_left = True
+
         try:
             target = self._permitted(url)
             sent = _default_headers(method, target, body) | {k.lower(): value for k, value in (headers or {}).items()}
             limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-            transport = self._opened()  # before the time counts
-            async with self._shares.slot(target.host, target.authority, lambda: departure.begun):
+            transport = self._opened()  # before the time counts: the system's certificates take a while
+            async with self._shares.slot(target.host, target.authority, lambda: has_left):
                 try:
                     async with asyncio.timeout(limit):
-                        response = await transport.exchange(method, target, sent, body, departure.watch)
+                        response = await transport.exchange(method, target, sent, body, leave)
                 except TimeoutError as error:
                     raise FetchFailed("timeout", f"{target.host} did not answer within {limit:g} seconds") from error
                 if response.status >= 400:
                     self._shares.count_failure()
                 return response
         except FetchFailed as error:
-            error.unsent = not departure.begun
+            error.unsent = not has_left
             raise
 
     async def aclose(self) -> None:
@@ -150,23 +139,17 @@ class GuardedClient:
 
     def _opened(self) -> "Transport":
         if self._transport is None:
-            # Imported here because it takes longer than all the rest of the start, and many servers never need it.
-            from payres.federation.transport import GuardedNetwork, Transport, system_tls
-
             bounds = self._bounds
-            network = GuardedNetwork(self._allow_private_hosts, self._resolver, bounds.seconds, self._opener)
-            self._transport = Transport(network, self._tls or system_tls(), bounds)
+            self._transport = Transport(
+                self._allow_private_hosts,
+                self._resolver,
+                self._tls or system_tls(),
+                seconds=bounds.seconds,
+                max_body_bytes=bounds.max_body_bytes,
+                idle=bounds.idle,
+                opener=self._opener,
+            )
         return self._transport
-
-
-class _Departure:
-    """Watches an exchange for the moment when the request begins to leave."""
-
-    def __init__(self) -> None:
-        self.begun = False
-
-    async def watch(self, event: str, _info: Mapping[str, Any]) -> None:
-        self.begun = self.begun or event.endswith("send_request_headers.started")
 
 
 def _default_headers(method: str, target: Target, body: bytes) -> dict[str, str]:

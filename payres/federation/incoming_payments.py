@@ -15,8 +15,9 @@ from payres.amounts import Asset, parse_value
 from payres.clock import Clock, format_time, parse_time
 from payres.encoding import base64url_decoded
 from payres.federation.access_tokens import AccessTokens, TokenScope
+from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
-from payres.federation.http import GuardedClient, Response
+from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.targets import origin_of, parse_target
 from payres.settings import ILP_ADDRESS

@@ -1,6 +1,7 @@
 """URLs of other servers: what a request to one asks for, and which server it is."""
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -38,6 +39,7 @@ class Target(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
+@lru_cache(maxsize=256)  # a request parses its URL to be signed and to be sent, and a peer has always the same
 def parse_target(url: str) -> Target:
     """What a request to an http or https URL asks for. Raises FetchFailed `bad_url`.
 

@@ -1,22 +1,25 @@
-"""The transport under the guarded client: it looks a name up, checks the addresses and connects to what it checked.
+"""The transport under the guarded client: it looks a name up, checks the addresses and connects to what it checked."""
 
-Importing it imports httpcore2, which takes a while; `payres.federation.http` does so when it is first needed.
-"""
-
+import asyncio
 import logging
 import os
 import re
 import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
-import httpcore2
-
 from payres.federation.addresses import is_permitted
+from payres.federation.connection import Connection, Response, Server
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, Resolver, Response, Trace
 from payres.federation.targets import Target
+from payres.urls import DEFAULT_PORTS
+
+# Looks up a host and port: IP addresses in their usual text form, best first. Raises FetchFailed, OSError and
+# ValueError.
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+# Opens a connection to an address and port, as `loop.create_connection` does.
+Opener = Callable[..., Awaitable[tuple[asyncio.BaseTransport, Connection]]]
 
 MAX_ADDRESSES = 8
 # Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
@@ -31,98 +34,100 @@ _CERTIFICATE_FILES = (
     "/etc/ssl/ca-bundle.pem",
 )
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
+# A request line, and one header line (RFC 9112 sections 3 and 5).
+_REQUEST_LINE = re.compile(r"[A-Z]+ [!-~]+ HTTP/1\.1")
+_HEADER_LINE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~]*")
 
 log = logging.getLogger("payres.federation")
 
 
 class Transport:
-    """Exchanges over a pool of connections. HTTP/1.1 only; no proxies, redirects or cookies."""
-
-    def __init__(self, network: httpcore2.AsyncNetworkBackend, tls: ssl.SSLContext, bounds: Bounds) -> None:
-        self._max_body_bytes = bounds.max_body_bytes
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls,
-            max_connections=2 * bounds.in_all if bounds.untrusted_hosts else bounds.in_all,
-            max_keepalive_connections=min(bounds.in_all, bounds.idle),
-            keepalive_expiry=KEEPALIVE_SECONDS,
-            network_backend=network,
-        )
-
-    async def exchange(
-        self, method: str, target: Target, request_headers: Mapping[str, str], body: bytes, trace: Trace
-    ) -> Response:
-        """Sends a request with these headers alone, and reads the whole answer. Raises FetchFailed.
-
-        `trace` is called at each step (httpcore2's trace extension).
-        """
-        try:
-            lines = [(name.encode("ascii"), value.encode("ascii")) for name, value in request_headers.items()]
-        except UnicodeEncodeError as error:
-            raise FetchFailed("bad_request", f"The request to {target.host} cannot be written as HTTP") from error
-        url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
-        request = httpcore2.Request(method, url, headers=lines, content=body, extensions={"trace": trace})
-        with _translated(target.host):
-            response = await self._pool.handle_async_request(request)
-            try:
-                headers = _joined(response.headers)
-                if headers.get("content-encoding", "identity").lower() != "identity":
-                    sentence = f"{target.host} answered with a content coding although none was accepted"
-                    raise FetchFailed("bad_response", sentence)
-                return Response(response.status, headers, await self._read(target.host, response))
-            finally:
-                await response.aclose()
-
-    async def _read(self, host: str, response: httpcore2.Response) -> bytes:
-        body = bytearray()
-        async with aclosing(response.aiter_stream()) as parts:
-            async for part in parts:
-                body += part
-                if len(body) > self._max_body_bytes:
-                    raise FetchFailed("too_large", f"{host} answered with more than {self._max_body_bytes} bytes")
-        return bytes(body)
-
-    async def aclose(self) -> None:
-        """Closes every connection."""
-        await self._pool.aclose()
-
-
-class GuardedNetwork(httpcore2.AsyncNetworkBackend):
-    """Opens connections to permitted addresses only.
+    """Exchanges over connections to permitted addresses. HTTP/1.1 only; no proxies, redirects or cookies.
 
     The check and the connection use the same answer of one lookup, so a name that has another address a moment later
-    changes nothing. TLS still verifies the name: the connection pool hands it to the handshake.
+    changes nothing. TLS still verifies the name. `seconds` bounds the wait for a connection, `idle` how many are kept.
     """
 
     def __init__(
         self,
         allow_private_hosts: bool,
         resolver: Resolver,
+        tls: ssl.SSLContext,
+        *,
         seconds: float,
-        opener: httpcore2.AsyncNetworkBackend | None = None,
+        max_body_bytes: int,
+        idle: int,
+        opener: Opener | None = None,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._resolver = resolver
+        self._tls = tls
+        self._tls.set_alpn_protocols(["http/1.1"])
         self._seconds = seconds
-        self._opener = opener or httpcore2.AnyIOBackend()
+        self._max_body_bytes = max_body_bytes
+        self._most_idle = idle
+        self._opener = opener or open_connection
+        self._idle: list[Connection] = []  # the one that has been idle for longest first
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the base class's signature
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """A connection to the first permitted address that takes one. Raises FetchFailed or a httpcore2 exception."""
-        *first, last = await self._permitted(host, port)
+    async def exchange(
+        self, method: str, target: Target, headers: Mapping[str, str], body: bytes, on_departure: Callable[[], None]
+    ) -> Response:
+        """Sends a request with these headers alone, and reads the whole answer. Raises FetchFailed.
+
+        `on_departure` is called just before the first byte leaves.
+        """
+        request = _written(method, target, headers) + body
+        server = Server(target.scheme, target.host, target.port or DEFAULT_PORTS[target.scheme])
+        connection = self._kept(server) or await self._connect(server)
+        on_departure()
+        response = await connection.exchange(request)
+        if connection.reusable:
+            self._keep(connection)
+        return response
+
+    async def aclose(self) -> None:
+        """Closes every connection that is idle, and keeps none from now on."""
+        self._most_idle = 0
+        while self._idle:
+            self._idle.pop().close()
+        await asyncio.sleep(0)  # so that they have closed when the loop ends
+
+    def _kept(self, server: Server) -> Connection | None:
+        """An idle connection with the server, if there is one that will most likely last."""
+        now = asyncio.get_running_loop().time()
+        while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
+            self._idle.pop(0).close()
+        for number, connection in enumerate(self._idle):
+            if connection.server == server and connection.reusable:
+                return self._idle.pop(number)
+        return None
+
+    def _keep(self, connection: Connection) -> None:
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+        if len(self._idle) > self._most_idle:
+            self._idle.pop(0).close()
+
+    async def _connect(self, server: Server) -> Connection:
+        """A connection to the first permitted address that takes one. Raises FetchFailed."""
+        addresses = await self._permitted(server.host, server.port)
         # An address that swallows packets must leave time for the next one.
-        seconds = self._seconds / min(len(first) + 1, 4)
-        for address in first:
+        seconds = self._seconds / min(len(addresses), 4)
+        tls = {"ssl": self._tls, "server_hostname": server.host} if server.scheme == "https" else {}
+        failure: Exception | None = None
+        for address in addresses:
             try:
-                return _Stream(await self._opener.connect_tcp(address, port, seconds, local_address, socket_options))
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                continue
-        return _Stream(await self._opener.connect_tcp(last, port, seconds, local_address, socket_options))
+                async with asyncio.timeout(seconds):
+                    opened = partial(Connection, server, self._max_body_bytes)
+                    return (await self._opener(opened, address, server.port, **tls))[1]
+            except (OSError, ValueError) as error:
+                failure = error
+                if isinstance(error, ssl.SSLError | ValueError):  # ValueError: a name that no certificate can have
+                    break
+        if isinstance(failure, TimeoutError):
+            raise FetchFailed("timeout", f"{server.host} did not take a connection in time") from failure
+        sentence = f"The connection to {server.host} failed; check that it is up"
+        raise FetchFailed("connection_failed", sentence) from failure
 
     async def _permitted(self, host: str, port: int) -> list[str]:
         """The addresses of a host that may be connected to, at least one. Raises FetchFailed."""
@@ -145,64 +150,25 @@ class GuardedNetwork(httpcore2.AsyncNetworkBackend):
         raise FetchFailed("unresolvable", f"The name {host} has no address")
 
 
-class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection that is closed when its TLS handshake is cancelled, which httpcore2 does not do."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        self._stream = stream
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - as above
-        return await self._stream.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as above
-        await self._stream.write(buffer, timeout)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the base class's signature
-    ) -> httpcore2.AsyncNetworkStream:
-        try:
-            return await self._stream.start_tls(ssl_context, server_hostname, timeout)
-        except BaseException:
-            await self._stream.aclose()
-            raise
+async def open_connection(
+    protocol: Callable[[], Connection], address: str, port: int, **tls: Any
+) -> tuple[asyncio.BaseTransport, Connection]:
+    """A connection of the operating system's. Raises OSError, ValueError."""
+    return await asyncio.get_running_loop().create_connection(protocol, address, port, **tls)
 
 
-def _joined(lines: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Header lines by lower-case name; several of one name are joined with commas (RFC 9110 section 5.3)."""
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in lines:
-        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
+def _written(method: str, target: Target, headers: Mapping[str, str]) -> bytes:
+    """The head of a request. Raises FetchFailed."""
+    first, lines = f"{method} {target.path} HTTP/1.1", [f"{name}: {value}" for name, value in headers.items()]
+    if not (_REQUEST_LINE.fullmatch(first) and all(map(_HEADER_LINE.fullmatch, lines))):
+        raise FetchFailed("bad_request", f"The request to {target.host} cannot be written as HTTP")
+    return "\r\n".join([first, *lines, "\r\n"]).encode("ascii")
 
 
-@contextmanager
-def _translated(host: str) -> Iterator[None]:
-    """Turns what can go wrong on a connection into FetchFailed; the original is its cause."""
-    try:
-        yield
-    except httpcore2.TimeoutException as error:
-        raise FetchFailed("timeout", f"{host} did not take a connection in time") from error
-    except httpcore2.LocalProtocolError as error:
-        raise FetchFailed("bad_request", f"The request to {host} cannot be written as HTTP") from error
-    except httpcore2.RemoteProtocolError as error:
-        raise FetchFailed("bad_response", f"The answer of {host} broke off, or is not valid HTTP/1.1") from error
-    except (httpcore2.NetworkError, OSError, ValueError) as error:
-        # OSError and ValueError come from the TLS layer: a broken record, or a name that no certificate can have.
-        raise FetchFailed("connection_failed", f"The connection to {host} failed; check that it is up") from error
-
-
+@cache
 def system_tls() -> ssl.SSLContext:
-    """Trusts whom the operating system trusts. The environment cannot name others, as `create_default_context` lets it.
+    """Trusts whom the operating system trusted when it was first asked: to read all certificates takes tens of
+    milliseconds. The environment cannot name others, as `create_default_context` lets it.
 
     OpenSSL looks in a directory of hashed names or in a file, depending on the distribution.
     """

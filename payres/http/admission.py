@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ADMIN_PATH, ENDPOINTS, Kind, find_endpoint
+from payres.endpoints import ADMIN_PATH, ENDPOINTS, PAGES, Kind, find_endpoint
 from payres.errors import TooManyRequests
 from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
@@ -129,8 +129,10 @@ class Admission:
             if slot is not None and not self._in_progress.try_take(slot):
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
+            scope[REFUSAL] = error
             observation_of(scope).error = error_response(error)
-            await error_response_of(error)(scope, receive, send)
+            is_page = path.startswith(PAGES)  # which says it to a person
+            await (self.app if is_page else error_response_of(error))(scope, receive, send)
             return
         if slot is not None:
             scope[LEAVE] = partial(self._in_progress.release, slot)

@@ -25,7 +25,7 @@ from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.error_responses import ErrorResponse
 from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
-from payres.http.responses import last_response
+from payres.http.responses import last_headers, last_response
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
 
@@ -122,7 +122,7 @@ class HttpProtocol(HttpToolsProtocol):
         most = most_connections()
         most_of_address = most_of_one_address(most)
         if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
-            self.state = END  # without an answer, which would hold the connection for a while: there are too many
+            self.state = END  # without an answer, which would hold one of too many connections for a while
             transport.abort()
         elif len(self.connections) > most and not self._server.close_idle():
             self._reject(Unavailable("The server has as many connections as it takes. Try again shortly"))
@@ -209,12 +209,6 @@ class HttpProtocol(HttpToolsProtocol):
         if self._is_answered() or self.state not in WANTS_ANSWER:
             self._go_on()
 
-    def shutdown(self) -> None:
-        """The server stops: an idle connection is closed, and a request that waits for a change waits no longer."""
-        super().shutdown()
-        if self.state is ANSWER:
-            self.cycle.message_event.set()
-
     def buffered_bytes(self) -> int:
         """How many bytes are buffered: answers that are not sent, and what is not parsed."""
         return self.transport.get_write_buffer_size() + len(self._held)
@@ -225,7 +219,18 @@ class HttpProtocol(HttpToolsProtocol):
         self.flow.resume_writing()  # a request in progress may still write, and shall not be counted
         self.transport.abort()
 
+    def shutdown(self) -> None:
+        """The server stops: the answer that is due is the last, and what waits for a change waits no longer."""
+        super().shutdown()
+        if self.cycle is not None:
+            self.cycle.default_headers = last_headers(self.cycle.default_headers)
+        if self.state is ANSWER:
+            self.cycle.message_event.set()
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if not cycle.keep_alive:
+            cycle.default_headers = last_headers(cycle.default_headers)
+
         async def run(scope: Any, receive: Any, send: Any) -> None:
             try:
                 await app(scope, receive, send)
@@ -371,8 +376,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._close()
 
     def _close(self) -> None:
-        """Closes the connection, and cuts it after a while unless the client reads: what is left to send would keep it
-        forever."""
+        """Closes the connection, and cuts it after a while unless the client reads what is left to send."""
         self._enter(END)
         self.transport.close()
         if self.transport.get_write_buffer_size():

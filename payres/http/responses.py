@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.errors import DomainError
+from payres.http import cross_origin
 from payres.http.error_responses import error_response
 from payres.wire import encode
 
@@ -26,10 +27,18 @@ def error_response_of(error: DomainError) -> Response:
 
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
-    """The bytes of the answer for an error that ends its connection; `headers` are those of all answers."""
+    """The bytes of the answer for an error that ends its connection; `headers` are those of all answers.
+
+    Whether a script of another origin asked may not be known yet: the answer is for every script.
+    """
     response = error_response_of(error)
+    response.headers.update(cross_origin.ANSWER)
     status = HTTPStatus(response.status_code)
-    fields = dict([*headers, *response.raw_headers, (b"connection", b"close")])
-    fields.pop(b"keep-alive", None)
+    fields = dict([*last_headers(headers), *response.raw_headers, (b"connection", b"close")])
     lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(b"%b: %b" % field for field in fields.items())]
     return b"\r\n".join([*lines, b"", b"" if method == b"HEAD" else bytes(response.body)])
+
+
+def last_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Of the headers of all answers, those of one that ends its connection: without how long that stays open."""
+    return [field for field in headers if field[0] != b"keep-alive"]

@@ -1,6 +1,7 @@
 """The HTTP server of `payres serve`: uvicorn's, whose application always gets to close what it has opened."""
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from starlette.types import ASGIApp
 
 from payres.http.protocol import HttpProtocol
 from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
+
+log = logging.getLogger("payres.http")
 
 CUT_SECONDS: Final = 1  # for requests that are cut to notice it
 # A client counts from when it has its answer, a little later than the server does.
@@ -60,10 +63,12 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops. On the second signal uvicorn would leave the application and its requests to end with the loop."""
+        log.info("stopping: no new connections are taken, and the requests in progress are finished")
         await super().shutdown(sockets)
         if self.force_exit:
             await self._cut()
             await self.lifespan.shutdown()
+        log.info("stopped")
 
     async def _cut(self) -> None:
         tasks = list(self.server_state.tasks)

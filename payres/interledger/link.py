@@ -9,8 +9,9 @@ import msgspec
 
 from payres.clock import SECOND
 from payres.errors import Unavailable
+from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, GuardedClient, Response
+from payres.federation.http import Bounds, GuardedClient
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Fulfill, Lost, Reply, decode_reply
 from payres.metrics import Metrics

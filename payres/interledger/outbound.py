@@ -21,6 +21,7 @@ from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Re
 from payres.interledger.routing import Hop, next_hop, peer_towards
 from payres.interledger.sending.pacing import Timing
 from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
+from payres.payments.settlement import end_if_finished
 from payres.requester import requested_by
 from payres.slots import Slots
 from payres.store.database import Database
@@ -69,9 +70,14 @@ class Outbound:
         self._draining = False
         self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_CLIENT, ASKED_AT_ONCE_OF_KEY)
 
-    def open(self, source: Asset, wallet_id: int, payment_id: str | None = None) -> "WalletPackets":
-        """Sends a wallet's packets, counted in `source`; those of an outgoing payment may carry its money."""
-        return WalletPackets(self, source, wallet_id, payment_id)
+    def open(
+        self, source: Asset, wallet_id: int, payment_id: str | None = None, begin: Callable[[Work], None] | None = None
+    ) -> "WalletPackets":
+        """Sends a wallet's packets, counted in `source`; those of an outgoing payment may carry its money.
+
+        `begin` runs once, in the unit that records the first packet with money, or else in `ensure_begun`.
+        """
+        return WalletPackets(self, source, wallet_id, payment_id, begin)
 
     def slots_to(self, peer: PeerRecord) -> Slots:
         """The slots of packets with money to a peer: fewer when a lost answer cannot be had again."""
@@ -102,13 +108,21 @@ class Outbound:
 class WalletPackets:
     """The `PacketSender` of one quote or payment. A packet first waits for a slot on its link."""
 
-    def __init__(self, outbound: Outbound, source: Asset, wallet_id: int, payment_id: str | None) -> None:
+    def __init__(
+        self,
+        outbound: Outbound,
+        source: Asset,
+        wallet_id: int,
+        payment_id: str | None,
+        begin: Callable[[Work], None] | None,
+    ) -> None:
         self._outbound = outbound
         self._database = outbound.database
         self._clock = outbound.clock
         self._source = source
         self._wallet_id = wallet_id
         self._payment_id = payment_id
+        self._begin = begin  # None as soon as a unit with it is queued
         self._peer: PeerRecord | None = None  # whom the packets with money go to, as far as is known
         self._unanswered = False  # whether one of them was, by a peer that does not repeat answers
         self._silent: PeerRecord | None = None
@@ -164,21 +178,37 @@ class WalletPackets:
         self, peer_id: int, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]
     ) -> Outcome:
         packet_id = self._outbound.identifiers.resource()
-        hop, raw = await self._database.write(
-            partial(self._depart, prepare=prepare, packet_id=packet_id, peer_id=peer_id)
-        )
+        begin, self._begin = self._begin, None
+        try:
+            hop, raw = await self._database.write(
+                partial(self._depart, prepare=prepare, packet_id=packet_id, peer_id=peer_id, begin=begin)
+            )
+        except BaseException:
+            self._begin = self._begin or begin
+            raise
         self._peer = hop.peer
         outcome = await self._post(self._outbound.link, hop, raw, packet_id, prepare.expires_at)
         if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
             outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
         if isinstance(outcome, Fulfill):
             arrived = delivered(outcome)
-            await self._database.write(partial(balances.fulfil, packet_id=packet_id, delivered=arrived))
+            await self._database.write(partial(self._land, packet_id=packet_id, delivered=arrived))
         elif isinstance(outcome, Reject):
             await self._database.write(partial(balances.reject, packet_id=packet_id))
         elif not hop.peer.repeats_answers:
             self._unanswered = True
         return outcome
+
+    def _land(self, work: Work, packet_id: str, delivered: int) -> None:
+        """One unit: the money of a fulfilled packet is posted, and with the last of it the payment ends."""
+        if balances.fulfil(work, packet_id, delivered) and self._payment_id is not None:
+            end_if_finished(work, self._payment_id)
+
+    async def ensure_begun(self) -> None:
+        """Has `begin` run if no packet with money has left."""
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            await self._database.write(begin)
 
     async def note_silence(self) -> None:
         """Stores with the peer that it left a packet of a probe unanswered, if it did until the probe ended."""
@@ -191,7 +221,9 @@ class WalletPackets:
             lambda work: peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source)
         )
 
-    def _depart(self, work: Work, prepare: Prepare, packet_id: str, peer_id: int) -> tuple[Hop, bytes]:
+    def _depart(
+        self, work: Work, prepare: Prepare, packet_id: str, peer_id: int, begin: Callable[[Work], None] | None
+    ) -> tuple[Hop, bytes]:
         """One unit: the route, the rate, and the money, which no other packet can take any more.
 
         Raises Rejected, also when the packet no longer goes to the peer on whose link it has its slot.
@@ -213,6 +245,8 @@ class WalletPackets:
             state="prepared",
         )
         balances.prepare(work, packet, hop.peer)
+        if begin is not None:
+            begin(work)
         return hop, raw
 
     async def _post(self, link: Link, hop: Hop, raw: bytes, request_id: str, expires_at: int) -> Outcome:

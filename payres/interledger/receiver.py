@@ -153,12 +153,10 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 def deliver(work: Work, arrival: Arrival) -> bool:
-    """Moves the money; False, and nothing moves, when it is more than the incoming payment takes. Raises Rejected."""
+    """Moves the money and counts the packet; False, and nothing changes, when it is more than the incoming payment
+    takes. Raises Rejected."""
     if work.now >= arrival.expires_at:
         raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
-    # A peer that was removed since its token was checked was owed nothing then.
-    if peers.peer_by_id(work, arrival.peer.id) is None:
-        raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
     wallet, payment = _payee(work, arrival)
     if payment is not None and not fits_as_packet(payment, arrival.arrived):
         return False
@@ -170,6 +168,9 @@ def deliver(work: Work, arrival: Arrival) -> bool:
         raise insufficient(lack, "the receiver's asset") from lack
     except InvalidAmount as error:  # a total that one figure does not hold
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
+    # Last, since it is rare: a peer that was removed since its token was checked was owed nothing then.
+    if not peers.count_received(work, arrival.peer.id):
+        raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
     return True
 
 

@@ -198,6 +198,7 @@ def fulfil_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> bool
     assert packet.prepare is not None
     if not balances.fulfil(work, packet.id, 0):
         return False
+    peers.count_received(work, packet.from_peer_id)
     condition = decode_prepare(packet.prepare).condition
     responses.store(work, Request(packet.from_peer_id, packet.from_request_id, condition), encode(fulfill))
     return True

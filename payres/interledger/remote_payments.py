@@ -22,12 +22,13 @@ from payres.interledger.reconciliation import Reconciliation
 from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, close
 from payres.interledger.sending.payment import Plan, pay
-from payres.payments.settlement import end_remote, has_arrived, has_sent_all
+from payres.payments.settlement import end_unless_in_flight, is_finished
 from payres.slots import Slots
 from payres.store import outgoing, packets, wallets
 from payres.store.database import Database
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.worker import Worker, retry
 
@@ -104,12 +105,11 @@ class RemotePayments:
 
     async def _start(self) -> None:
         """Starts a task for each payment in progress that has none, the first time for those that a crash left."""
-        after = ""
-        while found := await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=after)):
-            for payment in found:
-                if payment.id not in self._sending:
-                    self._sending[payment.id] = asyncio.create_task(self._send(payment.id))
-            after = found[-1].id
+        found: Sequence[str] = [""]
+        while found := await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=found[-1])):
+            for payment_id in found:
+                if payment_id not in self._sending:
+                    self._sending[payment_id] = asyncio.create_task(self._send(payment_id))
 
     async def _send(self, payment_id: str) -> None:
         """Goes on with the payment until it has ended."""
@@ -126,30 +126,28 @@ class RemotePayments:
     async def _go_on(self, payment_id: str) -> bool:
         """One step: unknown outcomes are resolved first; then the payment ends, or is tried once more.
 
-        False when the payment had ended before.
+        False when the payment has ended.
         """
-        payment = await self._database.read(lambda work: outgoing.find_outgoing(work, payment_id))
-        if payment is None or payment.state != "sending":
+        found = await self._database.read(partial(_in_progress, payment_id=payment_id))
+        if found is None:
             return False
-        unresolved = await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared"))
+        payment, wallet, unresolved = found
         if unresolved:
             await self._resolve(payment_id, unresolved)
-        elif _finished(payment) or payment.attempts >= MAX_ATTEMPTS or self._is_overdue(payment):
-            await self._end(payment_id, NOT_IN_FULL)
-        else:
-            # The slot is held while packets leave, and not while the payment waits for something.
-            async with self._slots.slot(payment.wallet_address_id):
-                attempt = await self._attempt(payment)
-            if attempt.next == "retry":
-                await self._back_off(payment_id, attempt.failure)
-            elif attempt.next == "end":
-                await self._end(payment_id, attempt.failure)
-        return True
+            return True
+        if is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or self._is_overdue(payment):
+            return await self._end(payment_id, NOT_IN_FULL)
+        # The slot is held while packets leave, and not while the payment waits for something.
+        async with self._slots.slot(wallet.id):
+            attempt = await self._attempt(payment, wallet)
+        if attempt.next == "retry":
+            return await self._back_off(payment_id, attempt.failure)
+        return attempt.next == "resolve" or await self._end(payment_id, attempt.failure)
 
     def _is_overdue(self, payment: OutgoingRecord) -> bool:
         return self._clock.now() >= payment.created_at + LONGEST
 
-    async def _attempt(self, payment: OutgoingRecord) -> _Attempt:
+    async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> _Attempt:
         """Reads the receiver and sends what is left."""
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
@@ -160,20 +158,23 @@ class RemotePayments:
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
             return _Attempt("end" if error.permanent else "retry", error.sentence)
-        await self._count_attempt(payment)
         if receiver.asset != payment.terms.asset:
+            await self._count_attempt(payment)
             return _Attempt("end", "the receiver now takes another asset than was quoted")
         assert receiver.method is not None, "what is open can be paid"
-        await self._store_baseline(payment, receiver.received)
-        wallet = await self._database.read(lambda work: wallets.wallet_by_id(work, payment.wallet_address_id))
-        source = wallet.asset
+        before = receiver.received - payment.delivered
+        baseline = before if abs(before) <= MAX_LEDGER else None
+        begin = partial(outgoing.count_attempt, payment_id=payment.id, received_before=baseline)
+        own_packets = self.outbound.open(wallet.asset, wallet.id, payment.id, begin)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
-        connection = Connection(self.outbound.open(source, wallet.id, payment.id), destination, self.outbound.timing)
+        connection = Connection(own_packets, destination, self.outbound.timing)
         try:
             async with asyncio.timeout(LONGEST_ATTEMPT):
                 result = await pay(connection, _plan(payment))
         except TimeoutError:
+            await own_packets.ensure_begun()
             return _Attempt("retry", "the receiver takes the money too slowly")
+        await own_packets.ensure_begun()
         self._close(connection)
         if result.failure is not None:
             return _Attempt("retry" if result.failure.retryable else "end", result.failure.sentence)
@@ -181,7 +182,7 @@ class RemotePayments:
         return _Attempt("resolve") if result.unresolved else _Attempt("end", NOT_IN_FULL)
 
     async def _count_attempt(self, payment: OutgoingRecord) -> None:
-        await self._database.write(lambda work: outgoing.count_attempt(work, payment.id))
+        await self._database.write(partial(outgoing.count_attempt, payment_id=payment.id))
 
     def _close(self, connection: Connection) -> None:
         """Closes in the background: a peer that does not answer that shall delay neither other payments nor the end."""
@@ -189,20 +190,14 @@ class RemotePayments:
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
 
-    async def _back_off(self, payment_id: str, failure: str | None) -> None:
-        """Waits before the next attempt, or ends the payment when there will be none."""
+    async def _back_off(self, payment_id: str, failure: str | None) -> bool:
+        """Waits before the next attempt, or ends the payment when there will be none; False when it has ended."""
         payment = await self._database.read(lambda work: outgoing.find_outgoing(work, payment_id))
-        if payment is not None and payment.attempts < MAX_ATTEMPTS and not _finished(payment):
-            log.info("payment %s is tried again: %s", payment_id, failure)
-            await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
-        else:
-            await self._end(payment_id, failure)
-
-    async def _store_baseline(self, payment: OutgoingRecord, received: int) -> None:
-        """Stores, before the first packet leaves, what the receiver has received without this payment."""
-        before = received - payment.delivered
-        if payment.received_before is None and abs(before) <= MAX_LEDGER:
-            await self._database.write(partial(outgoing.set_received_before, payment_id=payment.id, received=before))
+        if payment is None or payment.attempts >= MAX_ATTEMPTS or is_finished(payment):
+            return await self._end(payment_id, failure)
+        log.info("payment %s is tried again: %s", payment_id, failure)
+        await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
+        return True
 
     async def _resolve(self, payment_id: str, unresolved: Sequence[PacketRecord]) -> None:
         """Finds out what became of packets: from the peer, or else from what the receiver has received."""
@@ -210,16 +205,18 @@ class RemotePayments:
         if not all(resolved):
             await self._reconciliation.settle(payment_id)
 
-    async def _end(self, payment_id: str, failure: str | None) -> None:
-        """Ends the payment, which has failed unless it arrived; not while a packet has no outcome."""
+    async def _end(self, payment_id: str, failure: str | None) -> bool:
+        """Ends the payment, unless its last packet has; True, with nothing changed, while a packet has no outcome."""
 
-        def unit(work: Work) -> None:
+        def unit(work: Work) -> bool:
             payment = outgoing.find_outgoing(work, payment_id)
-            if payment is None or payment.state != "sending" or packets.in_flight_of_payment(work, payment_id):
-                return
-            end_remote(work, payment, None if has_arrived(payment) else failure)
+            if payment is None or payment.state != "sending":
+                return False
+            return not end_unless_in_flight(work, payment, failure)
 
-        await self._database.write(unit)
+        if await self._database.read(partial(_in_progress, payment_id=payment_id)) is None:
+            return False
+        return await self._database.write(unit)
 
 
 async def _closed(connection: Connection) -> None:
@@ -227,6 +224,15 @@ async def _closed(connection: Connection) -> None:
         await close(connection)
     except Exception:  # the money has its outcome
         log.info("a connection could not be closed", exc_info=True)
+
+
+def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, Sequence[PacketRecord]] | None:
+    """The payment, its wallet, and its packets without an outcome; None when it has ended."""
+    payment = outgoing.find_outgoing(work, payment_id)
+    if payment is None or payment.state != "sending":
+        return None
+    wallet = wallets.wallet_by_id(work, payment.wallet_address_id)
+    return payment, wallet, packets.packets_of_payment(work, payment_id, "prepared")
 
 
 def _plan(payment: OutgoingRecord) -> Plan:
@@ -242,11 +248,6 @@ def _plan(payment: OutgoingRecord) -> Plan:
         sends_all=payment.terms.sends_all,
         unit_forgiven=payment.delivered < payment.sent * min_rate,
     )
-
-
-def _finished(payment: OutgoingRecord) -> bool:
-    """Whether nothing more is to be sent: all is sent, or the amount has arrived that was to be delivered."""
-    return has_sent_all(payment) if payment.terms.sends_all else has_arrived(payment)
 
 
 def _price_sent(payment: OutgoingRecord) -> bool:

@@ -49,8 +49,7 @@ def find(work: Work, request: Request) -> bytes | NoReply | None:
 
 
 def store(work: Work, request: Request, reply: bytes) -> None:
-    """Caches the reply to a request that was fulfilled in this unit, and counts it for the peer."""
-    peers.count_received(work, request.peer_id)
+    """Caches the reply to a request that was fulfilled in this unit."""
     if request.request_id is None:
         return
     peers.insert_answer(work, request.peer_id, request.request_id, request.condition, reply, work.now)

@@ -36,6 +36,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "webhooks:read": "see webhooks and their deliveries",
     "webhooks:write": "add, test, rotate and remove webhooks, replay deliveries",
     "events:read": "read events",
+    "status:read": "see how the server and its money stand",
     "ledger:read": "read ledger entries and run the invariant checks",
     "backup:write": "make backups in the backup directory",
     "keys:read": "see API keys",

@@ -12,7 +12,7 @@ import msgspec
 from payres.amounts import format_decimal
 from payres.clock import DAY, format_time
 from payres.limits import MIN_FREE_BYTES
-from payres.store import assets, peers, status
+from payres.store import assets, peers, status, webhooks
 from payres.store.database_file import free_bytes, log_bytes
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
@@ -24,6 +24,7 @@ MEBIBYTE: Final = 1024 * 1024
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 # A peer whose credit is used up to this part is about to reject packets.
 NEARLY: Final = 10
+BACKUP_DAYS: Final = 2
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -36,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 def examine(work: Work) -> Sequence[Finding]:
     """The findings of what the database and the settings show. Raises OSError."""
-    return [*_files(work), *_settings(work), *_rates(work), *_peers(work)]
+    return [*_files(work), *_backups(work), *_settings(work), *_rates(work), *_peers(work), *_webhooks(work)]
 
 
 def _files(work: Work) -> Iterator[Finding]:
@@ -54,10 +55,21 @@ def _files(work: Work) -> Iterator[Finding]:
     yield Finding("write-ahead log", seen, large if log > LARGE_LOG_BYTES else None)
 
 
+def _backups(work: Work) -> Iterator[Finding]:
+    made_at = status.last_backup(work)
+    if made_at is None:
+        fix = "Make one with `payres backup`, or let Litestream copy the database: docs/backup.md"
+        yield Finding("backup", "payres has made none", None if is_loopback(_host(work)) else fix)
+    else:
+        fix = "Make backups daily: docs/backup.md says how"
+        is_old = made_at < work.now - BACKUP_DAYS * DAY
+        yield Finding("backup", f"the last one was made at {format_time(made_at)}", fix if is_old else None)
+
+
 def _settings(work: Work) -> Iterator[Finding]:
     settings, address = work.settings, urlsplit(work.settings.base_url)
     seen = f"base_url is {settings.base_url}"
-    if is_loopback(address.hostname or ""):
+    if is_loopback(_host(work)):
         yield Finding("base URL", f"{seen}: only this machine reaches it")
         return
     plain = "Clients expect https: put a proxy with TLS in front and set base_url to its URL"
@@ -81,6 +93,24 @@ def _rates(work: Work) -> Iterator[Finding]:
         seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
         fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to pay across them"
         yield Finding("exchange rates", seen, fix if lacking else None)
+
+
+def _host(work: Work) -> str:
+    return urlsplit(work.settings.base_url).hostname or ""
+
+
+def _webhooks(work: Work) -> Iterator[Finding]:
+    for webhook in webhooks.list_webhooks(work):
+        if not webhook.active:
+            fix = f"Once it is there again: `payres webhook test {webhook.id}`, or `payres webhook remove {webhook.id}`"
+            yield Finding(f"webhook {webhook.url}", "it answered 410 Gone and is disabled", fix)
+        elif webhook.last_error is not None:
+            fix = f"`payres webhook deliveries` lists what it did not take, `payres webhook test {webhook.id}` tries it"
+            yield Finding(f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", fix)
+    failed = status.count_failed_deliveries(work)
+    if failed:
+        fix = "When the webhooks are well again: `payres webhook replay --failed`"
+        yield Finding("events", f"{failed} were not delivered and are not sent again", fix)
 
 
 def _peers(work: Work) -> Iterator[Finding]:

@@ -6,9 +6,10 @@ operator's liquidity, and the payer's comes out of it. Fees stay collected, and 
 
 from collections.abc import Sequence
 
-from payres import ledger
+from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, InvalidAmount, NotFound, WrongState
+from payres.event_types import RefundEvent
 from payres.operator import audit
 from payres.operator.movements import check_reference, require_amount
 from payres.store import assets, incoming, outgoing, wallets
@@ -95,7 +96,19 @@ def _send_back(
             f"The {reason} has {lack.free} {code} free, in the smallest unit, which is less than the refund needs",
             reason=reason,
         ) from lack
+    work.emit("refund.completed", made.id, _event(work, receiver, wallet, made))
     return made
+
+
+def _event(work: Work, receiver: WalletRecord, payer: WalletRecord, made: RefundRecord) -> RefundEvent:
+    return RefundEvent(
+        id=made.id,
+        incoming_payment=work.urls.resource("incoming-payments", made.incoming_payment_id),
+        outgoing_payment=work.urls.resource("outgoing-payments", made.outgoing_payment_id),
+        amount=representations.amount(made.amount, receiver.asset),
+        returned=representations.amount(made.returned, payer.asset),
+        reference=made.reference,
+    )
 
 
 def _move(work: Work, receiver: WalletRecord, payer: WalletRecord, made: RefundRecord) -> None:

@@ -8,15 +8,16 @@ import msgspec
 
 from payres.clock import DAY
 from payres.identifiers import first_identifier
-from payres.store import peers, status, wallets
+from payres.store import peers, status, wallets, webhooks
 from payres.store.database_file import free_bytes, log_bytes
 from payres.store.peers import PeerRecord
 from payres.store.status import LedgerSum, PaymentCounts
+from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Sizes are bytes, `sums` in minor units."""
+    """Sizes are bytes, `sums` in minor units, times microseconds; the backups are those that payres made."""
 
     database: str
     database_bytes: int
@@ -27,6 +28,10 @@ class Status(msgspec.Struct, frozen=True):
     sending: int
     peers: Sequence[PeerRecord]
     unresolved_packets: int
+    last_backup_at: int | None
+    webhooks: Sequence[WebhookRecord]
+    failed_deliveries: int
+    oldest_pending_at: int | None
 
 
 def read_status(work: Work) -> Status:
@@ -42,6 +47,10 @@ def read_status(work: Work) -> Status:
         sending=status.count_sending(work),
         peers=peers.list_peers(work),
         unresolved_packets=status.count_unresolved_packets(work),
+        last_backup_at=status.last_backup(work),
+        webhooks=webhooks.list_webhooks(work),
+        failed_deliveries=status.count_failed_deliveries(work),
+        oldest_pending_at=status.oldest_pending_event(work),
     )
 
 

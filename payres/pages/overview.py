@@ -16,12 +16,10 @@ from payres.operator.volume import Volume
 from payres.pages.charts import Chart, bar_chart
 from payres.pages.tables import Cell, Column, make_table, number, text
 from payres.pages.visit import Page, Visit
-from payres.store.audit import AuditRecord, last_entry
 from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.work import Work
 
 LIVE_SECONDS: Final = 30
-AUDIT_ENTRIES: Final = 10_000  # of which the last backup is looked for
 MEBIBYTE: Final = 1024 * 1024
 
 
@@ -40,7 +38,6 @@ class Stand(NamedTuple):
     status: Status
     day: PaymentCounts
     findings: Sequence[Finding]
-    backup: AuditRecord | None
     now: int
 
 
@@ -73,8 +70,7 @@ async def _show(visit: Visit) -> Response:
 
 
 def _read(work: Work) -> Stand:
-    backup = last_entry(work, "database.backup", AUDIT_ENTRIES)
-    return Stand(read_status(work), read_last_day(work), doctor.examine(work), backup, work.now)
+    return Stand(read_status(work), read_last_day(work), doctor.examine(work), work.now)
 
 
 def _balances(sums: Sequence[LedgerSum]) -> Sequence[Balance]:
@@ -106,7 +102,8 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
         ("Wallets", Cell(f"{status.wallets:,}", link="/admin/wallets")),
         ("Peers", Cell(str(len(status.peers)), link="/admin/peers")),
         ("Unresolved packets", Cell(f"{status.unresolved_packets:,}", link="/admin/peers")),
-        ("Last backup", Cell(_age(stand.backup, stand.now))),
+        ("Failed deliveries of webhooks", Cell(f"{status.failed_deliveries:,}", link="/admin/webhooks/deliveries")),
+        ("Last backup", Cell(_age(status.last_backup_at, stand.now))),
         ("Database", Cell(f"{Path(status.database).name}, {_size(status.database_bytes)}")),
         ("Write-ahead log", Cell(_size(status.log_bytes))),
         ("Free on the disk", Cell(_size(status.free_bytes))),
@@ -114,12 +111,12 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
     ]
 
 
-def _age(backup: AuditRecord | None, now: int) -> str:
-    if backup is None:
+def _age(time: int | None, now: int) -> str:
+    if time is None:
         return "none is in the audit log"
-    hours = (now - backup.created_at) // HOUR
+    hours = (now - time) // HOUR
     ago = f"{hours} hours" if hours < 48 else f"{hours * HOUR // DAY} days"
-    return f"{format_time(backup.created_at)[:10]}, {ago} ago"
+    return f"{format_time(time)[:10]}, {ago} ago"
 
 
 def _size(count: int) -> str:

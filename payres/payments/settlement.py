@@ -9,7 +9,7 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.ledger import NotEnough
 from payres.payments.incoming import credit, fits
-from payres.store import accounts, grants, incoming, outgoing, wallets
+from payres.store import accounts, grants, incoming, outgoing, packets, wallets
 from payres.store.accounts import HoldRecord
 from payres.store.fail_stop import RowMissing
 from payres.store.incoming import IncomingRecord
@@ -69,16 +69,38 @@ def has_sent_all(payment: OutgoingRecord) -> bool:
     return payment.sent >= payment.terms.debit - payment.terms.fee
 
 
+def is_finished(payment: OutgoingRecord) -> bool:
+    """Whether nothing more is to be sent: all is sent, or the amount has arrived that was to be delivered."""
+    return has_sent_all(payment) if payment.terms.sends_all else has_arrived(payment)
+
+
+def end_if_finished(work: Work, payment_id: str) -> None:
+    """Ends a payment of which nothing more is to be sent, unless packets of it are in flight."""
+    payment = outgoing.find_outgoing(work, payment_id)
+    if payment is not None and payment.state == "sending" and is_finished(payment):
+        end_unless_in_flight(work, payment, None)
+
+
+def end_unless_in_flight(work: Work, payment: OutgoingRecord, failure: str | None) -> bool:
+    """Ends a payment, which has failed unless it arrived; False, with nothing changed, while packets of it are in
+    flight."""
+    if packets.in_flight_of_payment(work, payment.id):
+        return False
+    end_remote(work, payment, None if has_arrived(payment) else failure)
+    return True
+
+
 def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None:
     """Ends a payment to a receiver on another server with what its packets have sent; the rest goes back.
 
     The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
     sent all it had has not failed, whatever the receiver says arrived. What may have arrived, the grant counts.
     """
-    held, terms = payment_hold(work, payment.id), payment.terms
+    terms = payment.terms
     spendable = terms.debit - terms.fee
     fee = terms.fee if failure is None else -(-terms.fee * payment.sent // spendable)
     if fee and payment.sent:
+        held = payment_hold(work, payment.id)
         fees = ledger.operator_account(work, accounts.account_by_id(work, held.account_id).asset_id, "fees")
         ledger.post(work, held.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
@@ -169,6 +191,6 @@ def _void_holds(work: Work, payment: OutgoingRecord) -> None:
 @ledger.movement
 def _give_back(work: Work, payment: OutgoingRecord, debit: int, receive: int) -> None:
     """Takes back what the payment has not used of its grant's limits."""
-    if payment.grant_id:
+    if payment.grant_id and (debit or receive):
         window, code, scale = payment.window_start, payment.terms.asset.code, payment.terms.asset.scale
         grants.add_spending(work, payment.grant_id, window, code, scale, -debit, -receive, work.now)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.clock import MINUTE
-from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, WrongState
+from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, TooManyRequests, WrongState
 from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest, OwnerDecision
 from payres.grants.intervals import describe_moment
@@ -46,6 +46,10 @@ async def serve(request: Request) -> Response:
 
 
 async def _answer(request: Request) -> Response:
+    refusal = context_of(request).rate_limits.refusal(request.scope)
+    if refusal is not None:
+        sentence = "There were too many requests from your network address. Please wait a moment and open this again"
+        raise TooManyRequests(sentence, retry_after=refusal.retry_after)
     if request.method in {"GET", "HEAD"}:
         return _show(request, await _find(request))
     if request.method != "POST":

@@ -2,16 +2,18 @@
 
 import asyncio
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres import __version__
+from payres.clock import SECOND
 from payres.errors import NotFound
+from payres.event_types import EVENT_TYPES
 from payres.http.admin_hosts import AdminHosts
-from payres.metrics import Histogram
+from payres.metrics import Histogram, Metrics
 from payres.operator.status import Status, read_status
 from payres.routes.context import Context, context_of
 
@@ -52,31 +54,19 @@ def _render(context: Context, status: Status) -> bytes:
 
 
 def _counted(context: Context) -> Iterator[Any]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    """What happened since the start."""
+    from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 
     metrics = context.metrics
-    requests = CounterMetricFamily(
-        "payres_http_requests", "Requests answered, by endpoint.", labels=("route", "method", "status")
-    )
-    seconds = HistogramMetricFamily(
-        "payres_http_request_duration_seconds", "How long their answers took.", labels=("route", "method", "status")
-    )
-    for (route, method, status), histogram in list(metrics.requests.items()):
-        labels = (route, method, str(status))
-        requests.add_metric(labels, sum(histogram.counts))
-        seconds.add_metric(labels, *_buckets(histogram))
-    yield requests
-    yield seconds
-    errors = CounterMetricFamily("payres_refusals", "Error responses, by code.", labels=("code",))
-    for code, count in list(metrics.errors.items()):
-        errors.add_metric((code,), count)
-    yield errors
-    packets = CounterMetricFamily(
-        "payres_ilp_packets", "Packets of peers and to peers.", labels=("peer", "direction", "result")
-    )
-    for packet_labels, count in list(metrics.packets.items()):
-        packets.add_metric(packet_labels, count)
-    yield packets
+    yield from _requests(metrics)
+    outcomes = {(outcome,): metrics.events[f"outgoing_payment.{outcome}"] for outcome in ("completed", "failed")}
+    yield _counter("payres_outgoing_payments", "Outgoing payments that ended.", ("outcome",), outcomes)
+    happened = {(kind,): metrics.events[kind] for kind in EVENT_TYPES}
+    yield _counter("payres_events", "Events, by type.", ("type",), happened)
+    sent = {(result,): metrics.deliveries[result] for result in ("taken", "failed")}
+    yield _counter("payres_webhook_deliveries", "Attempts to send an event.", ("result",), sent)
+    packet_labels = ("peer", "direction", "result")
+    yield _counter("payres_ilp_packets", "Packets of peers and to peers.", packet_labels, metrics.packets)
     yield GaugeMetricFamily("payres_writer_queue_length", "Units that wait for the writer.", context.database.waiting)
     for name, meaning, histogram in (
         ("payres_writer_transaction_seconds", "How long transactions of the writer took.", metrics.transaction_seconds),
@@ -85,6 +75,35 @@ def _counted(context: Context) -> Iterator[Any]:
         family = HistogramMetricFamily(name, meaning)
         family.add_metric((), *_buckets(histogram))
         yield family
+
+
+def _requests(metrics: Metrics) -> Iterator[Any]:
+    from prometheus_client.core import HistogramMetricFamily
+
+    labels = ("route", "method", "status")
+    seconds = HistogramMetricFamily(
+        "payres_http_request_duration_seconds", "How long their answers took.", labels=labels
+    )
+    answered = {
+        (route, method, str(status)): found for (route, method, status), found in list(metrics.requests.items())
+    }
+    for values, histogram in answered.items():
+        seconds.add_metric(values, *_buckets(histogram))
+    counts = {values: sum(histogram.counts) for values, histogram in answered.items()}
+    yield _counter("payres_http_requests", "Requests answered, by endpoint.", labels, counts)
+    yield seconds
+    errors = {(code,): count for code, count in list(metrics.errors.items())}
+    yield _counter("payres_refusals", "Error responses, by code.", ("code",), errors)
+
+
+def _counter(name: str, meaning: str, labels: Sequence[str], counts: Mapping[Any, int]) -> Any:
+    """A counter with a sample for each of the counts, which the event loop goes on counting meanwhile."""
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(name, meaning, labels=labels)
+    for values, count in list(counts.items()):
+        family.add_metric(values, count)
+    return family
 
 
 def _stored(context: Context, status: Status) -> Iterator[Any]:
@@ -96,6 +115,16 @@ def _stored(context: Context, status: Status) -> Iterator[Any]:
     for row in status.sums:
         ledger.add_metric((row.code, str(row.scale), row.kind), row.balance)
     yield ledger
+    now = context.clock.now()
+    if status.last_backup_at is not None:
+        age = (now - status.last_backup_at) / SECOND
+        yield GaugeMetricFamily("payres_backup_age_seconds", "Since the last backup by payres.", age)
+    pending = 0 if status.oldest_pending_at is None else max(now - status.oldest_pending_at, 0) / SECOND
+    yield GaugeMetricFamily(
+        "payres_webhook_oldest_pending_seconds",
+        "Since the oldest event that a webhook did not take and is sent again.",
+        pending,
+    )
     sizes: Mapping[str, int] = {"database": status.database_bytes, "wal": status.log_bytes}
     files = GaugeMetricFamily("payres_database_bytes", "Sizes of the database's files.", labels=("file",))
     for file, size in sizes.items():

@@ -45,7 +45,7 @@ TITLES: Final = {
     "invalid_interaction": "Too late",
     "wrong_state": "This cannot be decided now",
     "too_large": "This form is too long",
-    "too_many_requests": "Too many wrong passwords",
+    "too_many_requests": "Too many attempts",
     "internal_error": "Something went wrong here",
     "unavailable": "The server is busy",
 }

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import aiosqlite
 
 from payres.errors import Unavailable
+from payres.event_types import EVENT_TYPES
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import BUSY_TIMEOUT_SECONDS
 from payres.store.database_file import Presence
@@ -218,6 +219,7 @@ class WriteLane(LoopLane):
             metrics.batch_sizes.observe(len(batch))
             metrics.transaction_seconds.observe(perf_counter() - started)
         if changed:
+            metrics.events.update(name for name in changed if name in EVENT_TYPES)
             self.on_change(frozenset(changed))
         return outcomes
 

@@ -81,24 +81,16 @@ def sending_local(tx: Transaction) -> Sequence[OutgoingRecord]:
     return OUTGOING.list(tx, "WHERE state = 'sending' AND incoming_payment_id IS NOT NULL ORDER BY id")
 
 
-def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[OutgoingRecord]:
-    """Payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
-    remote = "WHERE state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
-    return OUTGOING.list(tx, remote, after, limit)
+def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str]:
+    """Ids of payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
+    remote = "state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
+    return [row[0] for row in tx.execute(f"SELECT id FROM outgoing_payment WHERE {remote}", (after, limit))]
 
 
 def payments_elsewhere_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
     """Payments to a receiver on another server that are in flight, or ended at that time or later."""
     there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
     return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
-
-
-def set_received_before(tx: Transaction, payment_id: str, received: int) -> None:
-    """Stores what the receiver had received when the payment began; what was stored before stays."""
-    tx.execute(
-        "UPDATE outgoing_payment SET received_before = coalesce(received_before, ?) WHERE id = ?",
-        (received, payment_id),
-    )
 
 
 def set_unresolved(tx: Transaction, payment_id: str, debit: int, receive: int) -> None:
@@ -122,9 +114,13 @@ def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> Non
     )
 
 
-def count_attempt(tx: Transaction, payment_id: str) -> None:
-    """One more attempt to reach a remote receiver."""
-    tx.execute("UPDATE outgoing_payment SET attempts = attempts + 1 WHERE id = ?", (payment_id,))
+def count_attempt(tx: Transaction, payment_id: str, received_before: int | None = None) -> None:
+    """One more attempt to reach a remote receiver. What it had received when the payment began is stored once."""
+    tx.execute(
+        "UPDATE outgoing_payment SET attempts = attempts + 1, received_before = coalesce(received_before, ?)"
+        " WHERE id = ?",
+        (received_before, payment_id),
+    )
 
 
 def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, failure: str | None, now: int) -> None:

@@ -148,9 +148,10 @@ def remove_peer(tx: Transaction, peer_id: int, now: int) -> None:
     tx.execute("UPDATE peer SET removed_at = ? WHERE id = ?", (now, peer_id))
 
 
-def count_received(tx: Transaction, peer_id: int) -> None:
-    """One more packet of the peer was fulfilled."""
-    tx.execute("UPDATE peer SET packets_received = packets_received + 1 WHERE id = ?", (peer_id,))
+def count_received(tx: Transaction, peer_id: int) -> bool:
+    """One more packet of the peer was fulfilled; False, and it is not counted, when the peer was removed."""
+    counted = "UPDATE peer SET packets_received = packets_received + 1 WHERE id = ? AND removed_at IS NULL"
+    return tx.execute(counted, (peer_id,)).rowcount == 1
 
 
 def count_sent(tx: Transaction, peer_id: int) -> None:

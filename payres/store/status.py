@@ -45,6 +45,32 @@ def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
     return PaymentCounts(incoming, *outgoing)
 
 
+def last_backup(tx: Transaction) -> int | None:
+    """When the last backup was made, as the audit log has it."""
+    row = tx.execute(
+        "SELECT created_at FROM audit WHERE action = 'database.backup' ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def count_failed_deliveries(tx: Transaction) -> int:
+    """Events that a webhook did not take, and that are not sent again."""
+    figure: int = tx.execute(
+        "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'"
+    ).fetchone()[0]
+    return figure
+
+
+def oldest_pending_event(tx: Transaction) -> int | None:
+    """When the oldest event happened that an active webhook did not take and is sent again."""
+    row = tx.execute(
+        "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
+        " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"
+        " WHERE w.state = 'active'"
+    ).fetchone()
+    return None if row[0] is None else int(row[0])
+
+
 def count_sending(tx: Transaction) -> int:
     """Outgoing payments to other servers that have not ended."""
     figure: int = tx.execute("SELECT count(*) FROM outgoing_payment WHERE state = 'sending'").fetchone()[0]

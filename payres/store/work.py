@@ -86,6 +86,6 @@ class Work:
         """
         assert kind in EVENT_TYPES, kind
         self.execute(INSERT_EVENT, (kind, subject, encode(data), self.now))
-        self.changed.append(EVENTS)
+        self.changed += (EVENTS, kind)
         if subject is not None:
             self.changed.append(subject)

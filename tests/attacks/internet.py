@@ -1,17 +1,18 @@
 """An internet made up for a test: names that change, and a public address behind which a server of the test answers."""
 
+import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-import httpcore2
 import pytest
 
-from payres.federation import lookups
+from payres.federation import lookups, transport
+from payres.federation.connection import Connection
 
 PUBLIC = "93.184.216.34"
 
@@ -25,21 +26,19 @@ class Internet:
         self.reached: dict[str, int] = {}
         self._names: dict[str, Sequence[Sequence[str]]] = {}
         self._find = lookups.find_addresses
-        self._connect = httpcore2.AnyIOBackend.connect_tcp
-        connect, internet = self._connect, self
-
-        async def connect_tcp(
-            backend: httpcore2.AnyIOBackend, host: str, port: int, *options: Any
-        ) -> httpcore2.AsyncNetworkStream:
-            internet.connections.append(host)
-            if host in internet.reached:
-                return await connect(backend, "127.0.0.1", internet.reached[host], *options)
-            if host == PUBLIC:
-                raise httpcore2.ConnectError("nobody is there")
-            return await connect(backend, host, port, *options)
-
+        self._connect = transport.open_connection
         patch.setattr(lookups, "find_addresses", self.find)
-        patch.setattr(httpcore2.AnyIOBackend, "connect_tcp", connect_tcp)
+        patch.setattr(transport, "open_connection", self.connect)
+
+    async def connect(
+        self, protocol: Callable[[], Connection], address: str, port: int, **tls: Any
+    ) -> tuple[asyncio.BaseTransport, Connection]:
+        self.connections.append(address)
+        if address in self.reached:
+            return await self._connect(protocol, "127.0.0.1", self.reached[address], **tls)
+        if address == PUBLIC:
+            raise ConnectionRefusedError("nobody is there")
+        return await self._connect(protocol, address, port, **tls)
 
     def point(self, name: str, *answers: Sequence[str]) -> None:
         """What the lookups of a name give in turn, and the last one from then on."""

@@ -223,7 +223,7 @@ def trust(tls: Tls, port: int, internet: Internet, patch: pytest.MonkeyPatch) ->
     """The server at the port is `outside.example`, at a public address, with a certificate that counts."""
     internet.reached[PUBLIC] = port
     internet.point("outside.example", [PUBLIC])
-    patch.setattr("payres.federation.transport.system_tls", lambda: tls.client)
+    patch.setattr("payres.federation.http.system_tls", lambda: tls.client)
 
 
 def asking_rates(folder: Path, url: str, **settings: Any) -> Any:
@@ -252,7 +252,9 @@ def passed_on(server: Instance, peer: str, value: int) -> Reject:
     """What `near` hears of its packet for somebody beyond the peer; it has no number, so it ends at once."""
     prepare = Prepare(value, server.clock.now() + 20 * SECOND, bytes(32), f"test.{peer}.receiver", b"")
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octet-stream"}
-    answer = httpx2.post(f"{server.base_url}/ilp", content=encode(prepare), headers=headers, timeout=TIMEOUT)
+    answer = httpx2.post(
+        f"{server.base_url}/ilp", content=encode(prepare), headers=headers, timeout=TIMEOUT, verify=False
+    )
     reply = decode_reply(answer.content)
     assert isinstance(reply, Reject)
     return reply
@@ -342,7 +344,7 @@ def last_error(server: Instance, peer: str) -> str:
 def check_that_the_rest_is_well(server: Instance) -> None:
     """Payments within the server are made, no money hangs anywhere, and the books hold."""
     assert wallet_money(server, "alice") == (FUNDS, 0)
-    assert httpx2.get(f"{server.base_url}/readyz", timeout=TIMEOUT).status_code == 200
+    assert httpx2.get(f"{server.base_url}/readyz", timeout=TIMEOUT, verify=False).status_code == 200
     receiver = server.client.create_incoming_payment(server.wallet("bob"))["id"]
     server.client.pay(server.wallet("alice"), receiver, debitAmount=amount(500))
     assert (wallet_money(server, "alice"), wallet_money(server, "bob")) == ((FUNDS - 500, 0), (FUNDS + 500, 0))

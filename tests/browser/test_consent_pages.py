@@ -205,7 +205,7 @@ async def test_browser_that_is_known_signs_in_while_others_guess(
         await press(stranger, "Sign in")
     await stranger.get_by_label("Password").fill(PASSWORD)
     assert (await press(stranger, "Sign in")).status == 429
-    await expect(stranger.get_by_role("heading")).to_have_text("Too many wrong passwords")
+    await expect(stranger.get_by_role("heading")).to_have_text("Too many attempts")
     await expect(stranger.get_by_role("link", name="Open the request again")).to_be_visible()
 
     await page.goto(client_site.url)

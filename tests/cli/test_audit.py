@@ -11,8 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.events import webhooks
 from payres.operator import assets
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
+from payres.store import events
 from payres.store.packets import PacketRecord, insert_packet
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
@@ -50,13 +52,18 @@ CHANGES = {
     "peer add other --ilp-address test.other --asset USD --scale 2 --url https://b.example/ --outgoing-token OUT"
     " --incoming-token IN": ("peer.add", "other"),
     "peer remove other": ("peer.remove", "other"),
+    "webhook add https://shop.example/hook": ("webhook.add", ""),
+    "webhook rotate {webhook}": ("webhook.rotate", "{webhook}"),
+    "webhook replay {event} --webhook {webhook}": ("webhook.replay", "{event}"),
+    "webhook remove {webhook}": ("webhook.remove", "{webhook}"),
     "api-key create Mine --scope audit:read": ("api_key.create", ""),
     "backup {backup}": ("database.backup", "{backup}"),
 }
-# These change nothing, or need more than this: a key's id, and a server that is stopped.
+# These change nothing, or need more than this: a key's id, an endpoint that answers, and a server that is stopped.
 OTHERS = {
     *("payres init", "payres serve", "payres demo", "payres explain", "payres api-key revoke", "payres restore"),
-    *(name for name in COMMANDS if name.split()[-1] in {"list", "show", "movements", "doubts", "check"}),
+    "payres webhook test",
+    *(name for name in COMMANDS if name.split()[-1] in {"list", "show", "movements", "doubts", "check", "deliveries"}),
 }
 
 
@@ -84,6 +91,8 @@ def prepared(instance: Instance, folder: Path) -> Json:
         insert_packet(work, PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful"))
 
     instance.write(doubtful)
+    hook = instance.write(lambda work: webhooks.add_webhook(work, "http://127.0.0.1:9/", is_private=True))
+    [event] = instance.read(lambda work: events.events_after(work, 0, 1))
     jwk = jwk_from_public_bytes("mine", generate_private_key().public_key().public_bytes_raw())
     files = {name: folder / name for name in ("password", "jwk", "out", "backup")}
     files["password"].write_text("correct horse\n")
@@ -92,7 +101,15 @@ def prepared(instance: Instance, folder: Path) -> Json:
         lambda work: [row[0] for row in work.execute("SELECT id FROM \"grant\" WHERE state = 'pending'")]
     )
     assert len(asked) == len(ids)
-    return {"bill": bill["id"].rpartition("/")[2], "first": ids[0], "second": ids[1], "packet": "packet", **files}
+    told = {"webhook": hook.webhook.id, "event": event.id}
+    return {
+        "bill": bill["id"].rpartition("/")[2],
+        "first": ids[0],
+        "second": ids[1],
+        "packet": "packet",
+        **told,
+        **files,
+    }
 
 
 def run(instance: Instance, line: str) -> str:

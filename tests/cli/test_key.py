@@ -154,8 +154,9 @@ def test_add_of_another_key_under_the_same_kid_is_refused(payres: Command, as_js
 @pytest.mark.parametrize(
     ("options", "status", "sentence"),
     [
-        (["--jwk", "bm90IGEga2V5"], 2, "bm90IGEga2V5"),
+        (["--jwk", "bm90IGEga2V5"], 2, "'bm90IGEga2V5' is neither a file nor a JWK: give a file, - for standard input"),
         (["--jwk", b64encode(b'{"kid": "app"}').decode()], 1, "The key cannot be used"),
+        (["--jwk", '{"kid": "app"}'], 1, '{"kty": "OKP", "crv": "Ed25519", "kid": "..."'),
         (["--jwk", "key.jwk", "--kid", "app"], 2, "leave --kid out"),
         (["--pem", "key.pem"], 2, "give one with --kid"),
         ([], 2, "--jwk FILE, or --pem FILE"),

@@ -54,6 +54,14 @@ def test_create_prints_one_json_object(as_json: Json) -> None:
     }
 
 
+@pytest.mark.parametrize("wrong", [("alice!", "USD", "2"), ("alice", "usd", "2")])
+def test_create_that_fails_makes_no_database(payres: Command, database: Path, wrong: tuple[str, str, str]) -> None:
+    path, asset, scale = wrong
+    assert payres("wallet", "create", path, "--asset", asset, "--scale", scale, "--create").exit_code == 1
+    assert not [*Path().iterdir()]
+    assert not database.exists()
+
+
 def test_create_twice_is_refused_in_one_sentence(payres: Command) -> None:
     payres(*CREATE)
     result = payres(*CREATE)

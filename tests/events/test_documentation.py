@@ -20,6 +20,7 @@ DATA = {
     "incoming_payment": IncomingPayment,
     "outgoing_payment": event_types.OutgoingPaymentEvent,
     "grant": event_types.GrantEvent,
+    "refund": event_types.RefundEvent,
     "wallet": event_types.WalletEvent,
     "liquidity": event_types.LiquidityEvent,
     "peer.credit_low": event_types.PeerEvent,

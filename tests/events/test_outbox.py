@@ -16,7 +16,7 @@ from payres.clock import format_time
 from payres.event_types import EVENT_TYPES
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
-from payres.operator import assets, wallets
+from payres.operator import assets, refunds, wallets
 from payres.store import accounts, events
 from payres.store.connections import connect_writer
 from payres.store.database import Database
@@ -26,7 +26,7 @@ from payres.testing.peering import peer
 from payres.wire import Resource
 from tests.events.conftest import Outbox
 from tests.helpers import Json, usd, wait_until
-from tests.interledger.network import network
+from tests.interledger.network import last_segment, network
 from tests.works import work_at
 
 NOW = 1_800_000_000_000_000
@@ -163,6 +163,17 @@ def test_money_of_wallets_is_told(instance: Instance, outbox: Outbox) -> None:
         ("wallet.deposited", {"walletAddress": address, "amount": usd(10000), "balance": usd(10000)}),
         ("wallet.withdrawn", {"walletAddress": address, "amount": usd(3000), "balance": usd(7000)}),
     ]
+
+
+def test_refund_is_told(instance: Instance, outbox: Outbox) -> None:
+    made = bill(instance, 500)
+    paid = pay(instance, made, 500)
+    outbox.take()
+    [refund] = instance.write(lambda work: refunds.refund(work, last_segment(made["id"]), "return-1", "2.00"))
+    data = {"id": refund.id, "incomingPayment": made["id"], "outgoingPayment": paid["id"], "reference": "return-1"}
+    assert outbox.take() == [("refund.completed", data | {"amount": usd(200), "returned": usd(200)})]
+    instance.write(lambda work: refunds.refund(work, last_segment(made["id"]), "return-1"))
+    assert outbox.take() == [], "it was done before"
 
 
 def test_low_liquidity_is_told_once_until_there_is_more_again(outbox: Outbox, instance: Instance) -> None:

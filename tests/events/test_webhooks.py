@@ -29,6 +29,7 @@ from payres.limits import (
     MAX_WEBHOOKS,
     ROTATION_HOURS,
 )
+from payres.metrics import Metrics
 from payres.operator import wallets
 from payres.settings import Settings
 from payres.store import events
@@ -203,7 +204,7 @@ async def test_retry_after_is_read_and_bounded(text: str, seconds: int) -> None:
 
 async def send(url: str, clock: MovableClock, is_private: bool = True, **members: Any) -> Attempt:
     """One attempt to send an event to a URL."""
-    sender = Sender(clock, allow_private_hosts=False)
+    sender = Sender(clock, allow_private_hosts=False, metrics=Metrics())
     webhook = WebhookRecord("1", url, "*", int(is_private), "active", b"", None, None, 0, NOW)
     event = events.EventRecord(1, "wallet.deposited", None, members.get("data", b"{}"), NOW)
     try:
@@ -270,6 +271,22 @@ def test_slow_endpoint_delays_no_other(instance: Instance, add: AddEndpoint) -> 
     assert len(slow.wait_for(MAX_DELIVERIES_OF_WEBHOOK)) == MAX_DELIVERIES_OF_WEBHOOK, "so many at a time"
     goes_on.set()
     slow.wait_for(20)
+
+
+def test_busy_server_pauses_after_each_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def late() -> float:
+        return 1.0
+
+    monkeypatch.setattr(deliveries, "_lateness", late)
+    monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
+    with Endpoint().running() as endpoint, run_instance(tmp_path / "payres.db") as instance:
+        added = instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, is_private=True))
+        deposit(instance, 20)
+        endpoint.wait_for(MAX_DELIVERIES_OF_WEBHOOK)
+        deposit(instance)
+        shown = instance.read(lambda work: webhook_view(work, webhooks.require_webhook(work, added.webhook.id)))
+    assert len(endpoint.received) == MAX_DELIVERIES_OF_WEBHOOK
+    assert shown.behind >= 17
 
 
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:

@@ -6,14 +6,13 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-import httpcore2
 import httpx2
 import pytest
 from cryptography import x509
@@ -23,10 +22,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres.federation.connection import Connection
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.targets import parse_target
-from payres.federation.transport import system_tls
+from payres.federation.transport import open_connection, system_tls
 from payres.urls import is_http_url
 from tests.federation.conftest import Elapse
 from tests.helpers import examples
@@ -60,32 +60,28 @@ class Lookups:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-class Detour(httpcore2.AsyncNetworkBackend):
+class Detour:
     """Notes the addresses asked for and connects to a loopback port instead; some addresses do not answer."""
 
-    def __init__(self, port: int, silent: Sequence[str] = (), refusing: Sequence[str] = ()) -> None:
+    def __init__(
+        self, port: int, silent: Sequence[str] = (), refusing: Sequence[str] = (), elapse: Elapse = lambda _: None
+    ) -> None:
         self.port = port
         self.silent = silent
         self.refusing = refusing
+        self.elapse = elapse
         self.addresses: list[str] = []
-        self.waits: list[float] = []  # the seconds that silent addresses had
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the base class's signature
-        local_address: str | None = None,
-        socket_options: Any = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        self.addresses.append(host)
-        if host in self.refusing:
-            raise httpcore2.ConnectError("refused")
-        if host in self.silent:
-            assert timeout is not None
-            self.waits.append(timeout)
-            raise httpcore2.ConnectTimeout("silent")
-        return await httpcore2.AnyIOBackend().connect_tcp("127.0.0.1", self.port, timeout)
+    async def __call__(
+        self, protocol: Callable[[], Connection], address: str, port: int, **tls: Any
+    ) -> tuple[asyncio.BaseTransport, Connection]:
+        self.addresses.append(address)
+        if address in self.refusing:
+            raise ConnectionRefusedError
+        if address in self.silent:
+            self.elapse(UNHURRIED.seconds / 3)
+            await asyncio.Event().wait()
+        return await open_connection(protocol, "127.0.0.1", self.port, **tls)
 
 
 # What is asked for and what comes back
@@ -342,14 +338,41 @@ FRAGMENTS = st.sampled_from(
 )
 
 
+class Canned(asyncio.Transport):
+    """Gives one answer to whatever is sent, and hangs up."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self.answer = answer
+        self.protocol: Connection
+
+    async def open(self, protocol: Callable[[], Connection], *_: object) -> tuple[asyncio.BaseTransport, Connection]:
+        self.protocol = protocol()
+        self.protocol.connection_made(self)
+        return self, self.protocol
+
+    def write(self, data: object) -> None:
+        loop = asyncio.get_running_loop()
+        if self.answer:
+            loop.call_soon(self.protocol.data_received, self.answer)
+        loop.call_soon(self.protocol.connection_lost, None)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        """Nothing is open."""
+
+
 @examples(150)
 @given(st.lists(FRAGMENTS | st.binary(max_size=8), max_size=12), st.booleans())
 def test_get_json_raises_nothing_but_fetch_failed(fragments: list[bytes], plausible: bool) -> None:
     answer = (b"HTTP/1.1 302 Found\r\n" if plausible else b"") + b"".join(fragments)
 
     async def fetch() -> None:
-        opener = httpcore2.AsyncMockBackend([answer])
-        async with GuardedClient(True, resolver=Lookups(["127.0.0.1"]), opener=opener, tls=NO_TRUST) as client:
+        async with GuardedClient(
+            True, resolver=Lookups(["127.0.0.1"]), opener=Canned(answer).open, tls=NO_TRUST
+        ) as client:
             with suppress(FetchFailed):
                 await client.get_json("http://wallet.example/")
 
@@ -526,14 +549,13 @@ async def test_get_json_connects_to_the_very_address_it_checked(tls: "Tls", serv
     assert "127.0.0.1" not in caught.value.sentence
 
 
-async def test_get_json_tries_the_permitted_addresses_in_turn(tls: "Tls", serve: Any) -> None:
+async def test_get_json_tries_the_permitted_addresses_in_turn(tls: "Tls", serve: Any, elapse: Elapse) -> None:
     port = await serve(OK, tls.server("wallet.example"))
     lookups = Lookups(["10.0.0.1", "2606:4700::1", "1.1.1.1", "1.1.1.1", "fe80::1", "1.0.0.1"])
-    detour = Detour(port, silent=["2606:4700::1"], refusing=["1.1.1.1"])
+    detour = Detour(port, silent=["2606:4700::1"], refusing=["1.1.1.1"], elapse=elapse)
     async with GuardedClient(False, UNHURRIED, resolver=lookups, tls=tls.client, opener=detour) as client:
         assert await client.get_json("https://wallet.example/") == {}
     assert detour.addresses == ["2606:4700::1", "1.1.1.1", "1.0.0.1"]
-    assert detour.waits == [UNHURRIED.seconds / 3]
 
 
 async def test_get_json_fails_when_no_address_takes_a_connection() -> None:

@@ -48,6 +48,8 @@ def check_refusal(answer: Answer, status: int, code: str) -> None:
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["connection"] == "close"
+    assert "keep-alive" not in answer.headers
+    assert answer.headers["access-control-allow-origin"] == "*", "scripts of other origins may read it"
     assert "date" in answer.headers
     error = json.loads(answer.body)["error"]
     assert error.keys() == {"code", "description", "details"}

@@ -48,6 +48,21 @@ def check_too_many(answer: httpx2.Response) -> None:
     assert (error["code"], error.keys()) == ("too_many_requests", {"code", "description", "details"})
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_consent_page_of_an_address_that_asks_too_often_is_a_page(
+    limited: Instance, stranger: httpx2.Client, still: MovableClock, method: str
+) -> None:
+    page = f"{limited.base_url}/interact/some/nonce"
+    for _ in range(BURST):
+        assert stranger.request(method, page, headers=FROM_A).status_code in {404, 415}
+    answer = stranger.request(method, page, headers=FROM_A)
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "<h1>Too many attempts</h1>" in answer.text
+    assert "Wait as Retry-After says" not in answer.text, "people see no headers"
+    assert "content-security-policy" in answer.headers
+
+
 def test_address_may_ask_so_often_and_again_later(
     limited: Instance, stranger: httpx2.Client, still: MovableClock
 ) -> None:
@@ -185,10 +200,10 @@ def test_request_that_only_looks_signed_is_refused_for_its_address(limited: Inst
         limited.client.request("GET", "/nothing/here", token=token, headers=FROM_A),
         limited.client.request("GET", limited.wallet("alice"), token=token, headers=FROM_A),
         limited.client.request("OPTIONS", "/", token=token, headers=FROM_A),
-        stranger.get(f"{limited.base_url}/interact/1/2", headers=looks),
         stranger.get(url, headers=looks),
     ):
         check_too_many(answer)
+    assert stranger.get(f"{limited.base_url}/interact/1/2", headers=looks).status_code == 429
     assert limited.client.request("GET", url, token=token, headers=FROM_A).status_code == 200
 
 

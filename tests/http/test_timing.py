@@ -149,6 +149,17 @@ def test_answer_says_how_long_its_connection_stays_open(connect: Connect) -> Non
     assert b"keep-alive" not in head
 
 
+@pytest.mark.parametrize(
+    "sent", [GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), GET.replace(b"1.1", b"1.0")]
+)
+def test_last_answer_says_that_its_connection_ends_and_not_how_long_it_stays(connect: Connect, sent: bytes) -> None:
+    connection = connect()
+    connection.sendall(sent)
+    head, _, _ = read_to_end(connection).lower().partition(b"\r\n\r\n")
+    assert b"connection: close" in head
+    assert b"keep-alive" not in head
+
+
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n"])
 def test_connection_on_which_no_request_begins_is_just_closed(
     connect: Connect, send: Send, timers: Timers, sent: bytes

@@ -1,7 +1,6 @@
 """What a peer is answered, and which money has moved when it is."""
 
 import asyncio
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,8 @@ from payres.rate_limiter import RateLimiter
 from payres.store import peers
 from payres.store.peers import PeerRecord
 from payres.store.work import Transaction
-from tests.helpers import TIMEOUT
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
+from tests.traces import commit_held
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
 
@@ -508,35 +507,17 @@ async def test_request_that_expires_before_the_first_is_committed_is_not_denied(
     """The money has moved but is not durable yet, so nobody who reads sees it: the peer must not be told R00."""
     peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
     prepare = encode(sender.prepare(5))
-    first_batch, second_batch = Gate(), Gate()
-    queued = [asyncio.create_task(node.write(first_batch.hold))]
-    await asyncio.to_thread(first_batch.reached.wait)
-    first = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
-    await asyncio.sleep(0)
-    queued.append(asyncio.create_task(node.write(second_batch.hold)))
-    await asyncio.sleep(0)
-    first_batch.opened.set()
-    await asyncio.to_thread(second_batch.reached.wait)  # the first request's unit has run, and its commit is held up
-    node.clock.advance(60)
-    second = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
-    await asyncio.sleep(0)
-    assert not first.done()
-    second_batch.opened.set()
+    async with commit_held(node.database) as gate:
+        first = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
+        await gate.wait()  # its unit has run
+        node.clock.advance(60)
+        second = asyncio.create_task(node.connector.handle(peer, prepare, "number"))
+        for _ in range(20):  # it is read that the packet has expired
+            await asyncio.sleep(0)
+        assert not first.done()
+        assert not second.done()
     assert await second == await first
     assert isinstance(decoded(await first), Fulfill)
-    await asyncio.gather(*queued)
-
-
-class Gate:
-    """Holds the writer up until it is opened."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Event()
-        self.opened = threading.Event()
-
-    def hold(self, tx: Transaction) -> None:
-        self.reached.set()
-        self.opened.wait(TIMEOUT)
 
 
 async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from payres.clock import SECOND
 from payres.errors import Unavailable
-from payres.interledger import balances, quoting
+from payres.interledger import balances, quoting, remote_payments
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
 from payres.slots import Slots
@@ -185,6 +185,46 @@ def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
     created = begin(a, receiver)
     assert ended(a, created).record.state == "completed"
     assert next(refusals, None) is None
+
+
+def test_payment_of_one_packet_takes_three_commits(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The payment; its first packet with the attempt and the receiver's figure; the packet's money with the end."""
+    a, b = pair
+    created = a.client.pay(a.wallet("alice"), bill(b, b.wallet("bob"), 100))  # reads with a grant from now on
+    ended(a, created)
+    quote = a.client.create_quote(a.wallet("alice"), bill(b, b.wallet("bob"), 100))
+    token = a.client.grant({"type": "outgoing-payment", "actions": ["create", "read"], "identifier": a.wallet("alice")})
+    database, units = a.context.database, list[Any]()
+    write = database.write
+
+    async def counted(unit: Any) -> Any:
+        units.append(unit)
+        return await write(unit)
+
+    monkeypatch.setattr(database, "write", counted)
+    asked = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
+    created = a.client.post("/outgoing-payments", asked, token).json()
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.attempts, paid.record.received_before) == ("completed", 1, 0)
+    assert len(units) == 3
+
+
+@pytest.mark.parametrize("blocked", ["route", "slot"])
+def test_attempt_counts_although_no_packet_has_left(
+    blocked: str, pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = pair
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    if blocked == "route":
+        a.write(lambda tx: tx.execute("DELETE FROM peer_route").rowcount)
+    else:
+        monkeypatch.setattr(remote_payments, "LONGEST_ATTEMPT", 0.01)
+        taken = Slots(None, 1, 1)
+        assert taken.try_take(1, 0)  # all there are to the only peer
+        monkeypatch.setattr(a.context.remote_payments.outbound, "slots_to", lambda peer: taken)
+    created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.sent, paid.record.attempts) == ("failed", 0, MAX_ATTEMPTS)
 
 
 def test_outcomes_that_storage_did_not_take_are_asked_for_again(

@@ -9,9 +9,9 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -31,6 +31,7 @@ CHROMIUM_FLAGS = (
 Command = Callable[..., Json]
 Decide = Callable[[str, str], None]  # makes a choice, `approve` or `deny`, at the URL that the owner is sent to
 RunStory = Callable[..., dict[str, Json]]
+UseNode = Callable[[str, Json], AbstractContextManager[IO[str]]]
 RunNode = Callable[[str, Json], Json]
 OpenReceiver = Callable[..., "Receiver"]
 OpenWallet = Callable[..., str]
@@ -132,21 +133,43 @@ def other_app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json
 
 
 @pytest.fixture(scope="session")
-def run_story() -> RunStory:
-    """Runs a story in Node, with settings on its standard input; returns its steps by name, in their order.
+def use_node() -> Iterator[UseNode]:
+    """Hands a line of JSON to a program of stories/, and lends what it prints.
+
+    One process of each serves all tests, because starting it takes longer than what a test wants. One with which a
+    test has failed is not used again.
+    """
+    idle: dict[str, subprocess.Popen[str]] = {}
+    with ExitStack() as opened:
+
+        @contextmanager
+        def use(program: str, line: Json) -> Iterator[IO[str]]:
+            process = idle.pop(program, None)
+            if process is None:
+                pipes: Json = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
+                process = opened.enter_context(child(_node(program), **pipes))
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(json.dumps(line), file=process.stdin, flush=True)
+            yield process.stdout
+            idle[program] = process
+
+        yield use
+
+
+@pytest.fixture(scope="session")
+def run_story(use_node: UseNode) -> RunStory:
+    """Has a story told with these settings; returns its steps by name, in their order.
 
     A step with `decide` sends the wallet's owner to that URL, who decides before the next step is read.
     """
 
     def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
-        command = _node(story)
         steps: dict[str, Json] = {}
-        with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps(settings))
-            process.stdin.close()
-            for line in process.stdout:
+        with use_node("teller", {"story": story, "settings": settings}) as printed:
+            while "end" not in steps:
+                line = printed.readline()
+                assert line, f"{story} broke off after {list(steps)[-1:]}"
                 step: Json = json.loads(line)
                 name = step.pop("step")
                 assert name not in steps, f"{story} has two steps {name!r}"
@@ -154,40 +177,30 @@ def run_story() -> RunStory:
                 if "decide" in step:
                     assert decide is not None, f"{story} asks for consent and there is nobody to decide"
                     decide(step["decide"], step["choice"])
-            assert process.wait(TIMEOUT) == 0, f"{story} broke off after {list(steps)[-1:]}"
+        del steps["end"]
         return steps
 
     return run
 
 
 @pytest.fixture(scope="session")
-def run_node() -> RunNode:
-    """Runs a program of stories/ that takes its settings as an argument, and returns the JSON object that it prints."""
+def run_node(use_node: UseNode) -> RunNode:
+    """What a program of stories/ answers to a line of settings."""
 
     def run(program: str, settings: Json) -> Json:
-        command = [*_node(program), json.dumps(settings)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * TIMEOUT)
-        assert done.returncode == 0, done.stderr
-        result: Json = json.loads(done.stdout)
-        return result
+        with use_node(program, settings) as printed:
+            line = printed.readline()
+            assert line, f"{program} broke off with {settings}"
+            result: Json = json.loads(line)
+            return result
 
     return run
 
 
-@pytest.fixture
-def open_receiver() -> Iterator[OpenReceiver]:
-    """Opens Interledger receivers with the settings that stories/receiver.mjs explains, for the time of the test."""
-    with ExitStack() as opened:
-
-        def open_one(**settings: Any) -> Receiver:
-            command = [*_node("receiver"), json.dumps(settings)]
-            process = opened.enter_context(child(command, stdout=subprocess.PIPE, encoding="utf-8"))
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line, f"the receiver did not start with {settings}"
-            return Receiver(**json.loads(line))
-
-        yield open_one
+@pytest.fixture(scope="session")
+def open_receiver(run_node: RunNode) -> OpenReceiver:
+    """Opens Interledger receivers with the settings that stories/receiver.mjs explains."""
+    return lambda **settings: Receiver(**run_node("receiver", settings))
 
 
 @pytest.fixture(params=["owner_at_command_line", "owner_in_browser"])

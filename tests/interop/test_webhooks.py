@@ -5,6 +5,7 @@ from typing import Any
 
 from payres.clock import SystemClock
 from payres.events.sender import Sender, Target
+from payres.metrics import Metrics
 from payres.store.events import EventRecord
 from payres.store.webhooks import WebhookRecord
 from tests.events.endpoint import Endpoint
@@ -22,7 +23,7 @@ async def test_webhooks_are_verified(run_story: RunStory) -> None:
     event = EventRecord(7, "incoming_payment.completed", "1", DATA, now)
     with Endpoint().running() as endpoint:
         webhook = WebhookRecord("1", endpoint.url, "*", 1, "active", b"", None, None, 0, now)
-        sender = Sender(SystemClock(), allow_private_hosts=False)
+        sender = Sender(SystemClock(), allow_private_hosts=False, metrics=Metrics())
         attempt = await sender.send(Target(webhook, (NEW, OLD)), event)
         await sender.aclose()
     assert attempt.error is None

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from payres.clock import DAY
+from payres.events import webhooks
 from payres.limits import MIN_FREE_BYTES
-from payres.operator import assets, doctor, wallets
+from payres.operator import assets, audit, doctor, wallets
 from payres.operator.doctor import Finding, examine
 from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
@@ -20,6 +22,7 @@ PUBLIC = "https://pay.example.com"
 def database(tmp_path: Path) -> Iterator[tuple[Path, Transaction]]:
     path = tmp_path / "payres.db"
     connection = connect_writer(str(path))
+    audit.record(work_at(connection, NOW - DAY), "database.backup", "/backups/payres.db")
     yield path, connection
     connection.close()
 
@@ -41,7 +44,7 @@ def broken(findings: dict[str, Finding]) -> set[str]:
 def test_nothing_is_wrong_with_a_new_database(database: tuple[Path, Transaction]) -> None:
     findings = found(database)
     assert broken(findings) == set()
-    assert findings.keys() == {"permissions", "disk", "write-ahead log", "base URL"}
+    assert findings.keys() == {"permissions", "disk", "write-ahead log", "backup", "base URL"}
 
 
 def test_file_that_others_can_read(database: tuple[Path, Transaction]) -> None:
@@ -55,6 +58,23 @@ def test_disk_that_fills_up(
 ) -> None:
     monkeypatch.setattr(doctor, name, lambda _: figure)
     assert broken(found(database)) == {"disk" if name == "free_bytes" else "write-ahead log"}
+
+
+def test_backup_that_is_old_or_missing(database: tuple[Path, Transaction]) -> None:
+    database[1].execute("UPDATE audit SET created_at = created_at - ?", (2 * DAY,))
+    assert broken(found(database)) == {"backup"}
+    database[1].execute("DELETE FROM audit")
+    assert broken(found(database)) == {"backup"}
+    assert broken(found(database, "http://127.0.0.1:8080")) == set()
+
+
+def test_webhook_that_fails_or_has_gone(database: tuple[Path, Transaction]) -> None:
+    webhooks.add_webhook(work_at(database[1], NOW), "https://shop.example/payres")
+    assert broken(found(database)) == set()
+    database[1].execute("UPDATE webhook SET last_error = 'It was answered with 500'")
+    assert "It was answered with 500" in found(database)["webhook https://shop.example/payres"].seen
+    database[1].execute("UPDATE webhook SET state = 'disabled'")
+    assert "410" in found(database)["webhook https://shop.example/payres"].seen
 
 
 def test_settings_that_are_not_for_the_public(database: tuple[Path, Transaction]) -> None:

@@ -154,7 +154,7 @@ def test_payments_are_filtered_in_the_page_and_alike_in_csv(
     assert ("There are no such payments" in ann.words("/admin/payments", **filters)) == (not ids)
 
 
-def test_empty_filters_of_a_form_are_left_out_of_the_url(ann: Browser) -> None:
+def test_empty_filters_of_a_form_are_left_out_of_the_url(ann: Browser, seeded: Seeded) -> None:
     answer = ann.get("/admin/payments", wallet="", state="failed", first="50")
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/payments?state=failed&first=50")
     page = ann.get(answer.headers["location"]).text

@@ -145,7 +145,9 @@ def test_guesses_are_bounded_for_names_that_exist_and_for_others_alike(payres: I
     for name in ("Guessed", "Nobody"):
         statuses = [browser.sign_in(name, "wrong").status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
         assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
-    assert "Too many wrong passwords" in words_of(browser.sign_in("Guessed", "wrong"))
+    assert "5 wrong passwords for this operator. Try again in 15 minutes" in words_of(
+        browser.sign_in("Guessed", "wrong")
+    )
     browser.follow_link("Guessed")  # a new link clears the counts
     assert browser.sign_in("Guessed").status_code == 303
 

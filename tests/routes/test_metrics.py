@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from payres.operator import audit
 from payres.testing.instance import Instance, run_instance
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,7 @@ def named(text: str) -> set[str]:
 @pytest.fixture(scope="module")
 def families(shared: Instance) -> set[str]:
     """The names of all metrics, of which those with counters have other endings besides."""
+    shared.write(lambda work: audit.record(work, "database.backup", "/backups/payres.db"))
     answer = httpx2.get(f"{shared.base_url}/metrics")
     return set(re.findall(r"^# TYPE (\w+)", answer.text, re.M))
 

@@ -40,7 +40,7 @@ def test_wallet_address_without_a_name_leaves_it_out(shared: Instance, stranger:
 
 
 def test_own_key_of_the_server_may_be_cached_while_there_is_no_wallet_beside_it(tmp_path: Path) -> None:
-    with run_instance(tmp_path / "payres.db") as instance, httpx2.Client(timeout=TIMEOUT) as stranger:
+    with run_instance(tmp_path / "payres.db") as instance, httpx2.Client(timeout=TIMEOUT, verify=False) as stranger:
         root = f"{instance.base_url}/.well-known/pay"
         assert stranger.get(f"{root}/jwks.json").headers["cache-control"] == "public, max-age=60"
         instance.create_wallet(".well-known/pay")

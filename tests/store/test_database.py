@@ -24,40 +24,9 @@ from payres.store.lanes import OwnedConnection
 from payres.store.units import savepoint
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
-from tests.traces import trace
+from tests.traces import Gate, commit_held, trace
 
 Unit = Callable[[Transaction], object]
-
-
-class Gate:
-    """Holds a thread from the moment it is reached until it is opened: that of a unit, or that of a commit."""
-
-    def __init__(self) -> None:
-        self.reached = threading.Event()
-        self.opened = threading.Event()
-
-    def __call__(self, tx: Transaction) -> None:
-        tx.execute("SELECT count(*) FROM secret").fetchone()
-        self.hold()
-
-    def hold(self) -> None:
-        self.reached.set()
-        assert self.opened.wait(TIMEOUT)
-
-    async def wait(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, TIMEOUT)
-
-
-@asynccontextmanager
-async def commit_held(database: Database) -> AsyncIterator[Gate]:
-    """Inside the block every commit waits for the gate, as for a slow disk."""
-    gate = Gate()
-    await database.write(lambda work: trace(work, lambda sql: gate.hold() if sql == "COMMIT" else None))
-    try:
-        yield gate
-    finally:
-        gate.opened.set()
-        await database.write(lambda work: trace(work, None))
 
 
 @asynccontextmanager
@@ -526,7 +495,7 @@ async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
 
 async def test_long_read_holds_up_neither_writer_nor_reader(database: Database) -> None:
     gate = Gate()
-    examining = asyncio.create_task(database.examine(gate))
+    examining = asyncio.create_task(database.examine(gate.unit))
     await gate.wait()
     assert await asyncio.wait_for(database.write(keep("a")), TIMEOUT) == "a"
     assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}

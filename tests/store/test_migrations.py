@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from payres.payments.idempotency import KeyedRequest, find_response
-from payres.store import migrations
+from payres.store import incoming, migrations
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase, execute_script, first_difference, migrate
@@ -543,3 +543,25 @@ def test_movements_of_version_9_are_listed_after_the_migration(path: str) -> Non
     assert uuid.UUID(records[0].id).version == 7
     assert int(records[0].id.replace("-", "")[:12], 16) == 1_700_000_001_000
     assert not bounds.has_older
+
+
+def test_what_had_expired_before_the_migration_is_not_told_of(path: str) -> None:
+    """Nor is what was low before; but both are watched from then on."""
+    with plain(path) as connection:
+        at_version(connection, 10)
+        connection.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'USD', 2)")
+        connection.execute("INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1)")
+        connection.execute(
+            "INSERT INTO account (id, kind, asset_id, balance, floor) VALUES (2, 'liquidity', 1, 500, 0),"
+            " (3, 'peer', 1, 0, -90), (4, 'external', 1, -500, NULL)"
+        )
+        connection.execute("INSERT INTO wallet_address VALUES (1, 'alice', NULL, 1, 1, NULL, 'active', 1, NULL)")
+        connection.execute("INSERT INTO client VALUES (1, 'shop', 'https://shop.example', NULL, 1, NULL)")
+        for name, expires_at in (("old", 2), ("open", 2**60)):
+            connection.execute(
+                "INSERT INTO incoming_payment VALUES (?, 1, 1, NULL, 0, NULL, 1, ?, NULL)", (name, expires_at)
+            )
+    with closing(connect_writer(path)) as connection:
+        assert [one.id for one in incoming.expired_untold(connection, 2**61, 5)] == ["open"]
+        watched = connection.execute("SELECT warn_below, warned FROM account ORDER BY id").fetchall()
+        assert watched == [(None, 0), (50, 0), (9, 0), (None, 0)]

@@ -7,7 +7,8 @@ update account set warn_below = -floor / 10 where kind = 'peer' and floor < 0;
 
 alter table incoming_payment add column partial_event_at integer;
 alter table incoming_payment add column expiry_event_at integer;
-update incoming_payment set expiry_event_at = expires_at where completed_at is null and expires_at <= cast(strftime('%s', 'now') as integer) * 1000000;
+update incoming_payment set expiry_event_at = expires_at
+  where completed_at is null and expires_at <= cast(strftime('%s', 'now') as integer) * 1000000;
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
 

@@ -8,7 +8,7 @@ import logging
 import re
 import sqlite3
 from contextlib import closing
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -133,6 +133,7 @@ def first_difference(connection: sqlite3.Connection) -> str | None:
     return None
 
 
+@cache
 def schema() -> str:
     """The text of schema.sql: beside the package in a wheel, at the top of the tree in a checkout."""
     packaged = files("payres") / "schema.sql"
@@ -141,6 +142,7 @@ def schema() -> str:
     return (Path(__file__).parents[3] / "schema.sql").read_text(encoding="utf-8")
 
 
+@cache
 def migrations() -> dict[int, str]:
     """The migration scripts by the version they lead to."""
     named = ((_STEP.fullmatch(file.name), file) for file in files(__name__).iterdir())
@@ -163,7 +165,7 @@ def execute_script(connection: sqlite3.Connection, script: str) -> None:
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
-        if sqlite3.complete_statement(statement):
+        if ";" in line and sqlite3.complete_statement(statement):
             connection.execute(statement)
             statement = ""
     connection.execute(statement)  # a last one without its semicolon is run or fails, and is not left out

@@ -1,8 +1,7 @@
-// What every story works with: its settings on standard input, one line of JSON a step on standard output, the official
-// client as it comes from npm, and the page of the app that the owner's browser returns to after consent.
+// What every story works with: its settings, one line of JSON a step on standard output, the official client as it comes
+// from npm, and the page of the app that the owner's browser returns to after consent.
 
 import { createHash, randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 
 import { createAuthenticatedClient, isPendingGrant, OpenPaymentsClientError } from '@interledger/open-payments'
@@ -10,7 +9,17 @@ import { createAuthenticatedClient, isPendingGrant, OpenPaymentsClientError } fr
 // Generous, so that a busy machine fails no test.
 const REQUEST_MS = 30_000
 
-export const settings = JSON.parse(readFileSync(0, 'utf8'))
+/** Those of the story that is being told. */
+export let settings
+
+let told = 0
+
+/** Tells a story with these settings. */
+export async function tell(story, given) {
+  settings = given
+  told += 1
+  await import(`./${story}.mjs?${told}`) // a module runs once, and this is another each time
+}
 
 /** Tells the test what happened. A step with `decide` sends the wallet's owner to that URL, to make that `choice`. */
 export function step(name, facts) {

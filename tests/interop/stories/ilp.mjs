@@ -1,21 +1,23 @@
-// What the Interledger programs share: settings as JSON on the command line, results as lines of JSON, and a plugin that
-// speaks ILP over HTTP (RFC 35) to a server as a peer of it does: one POST a packet, whose answer is the reply.
+// What the Interledger programs share: settings as lines of JSON on standard input, each answered by such a line on
+// standard output, and a plugin that speaks ILP over HTTP (RFC 35) to a server as a peer of it does: one POST a packet,
+// whose answer is the reply.
 
 import { Agent, request } from 'node:http'
+import { createInterface } from 'node:readline'
 
 const TIMEOUT_MS = 30_000
 
-export const settings = JSON.parse(process.argv[2] ?? '{}')
+/** Answers each line of settings with what `run` makes of them, one after the other. */
+export async function answerEach(run) {
+  for await (const line of createInterface({ input: process.stdin })) {
+    process.stdout.write(`${toJson(await run(JSON.parse(line)))}\n`)
+  }
+}
 
 /** A value as JSON, in which a BigInt is a number with all its digits. */
 export function toJson(value) {
   const text = JSON.stringify(value, (_, member) => (typeof member === 'bigint' ? `bigint:${member}` : member))
   return text.replace(/"bigint:(\d+)"/g, '$1')
-}
-
-/** Prints a result as one line. */
-export function print(result) {
-  process.stdout.write(`${toJson(result)}\n`)
 }
 
 /** The shared secret that incoming payments carry as base64url. */

@@ -1,4 +1,5 @@
-// An Interledger peer that receives with stream-receiver, and can misbehave. Settings, all optional:
+// Interledger peers that receive with stream-receiver, and can misbehave. Each line of standard input opens one; its
+// settings, all optional:
 //
 //   version       'alpha3' or 'alpha4' of stream-receiver (alpha3)
 //   address       its ILP address (test.receiver)
@@ -17,9 +18,9 @@
 //   clientAddress, clientAsset   what it tells a sender that asks by IL-DCP (test.receiver.sender, the asset)
 //   seed          of the chances (1), so that a run can be repeated
 //
-// It prints { url, destination, sharedSecret } and then takes packets at POST url. GET /total tells { received, packets,
-// requests }: the money, the packets that carried it, and all that was posted. POST /credentials makes further credentials
-// and returns { destination, sharedSecret }. PATCH /settings changes settings.
+// For each it prints { url, destination, sharedSecret } and then takes packets at POST url. Beside that, GET total tells
+// { received, packets, requests }: the money, the packets that carried it, and all that was posted. POST credentials makes
+// further credentials and returns { destination, sharedSecret }. PATCH settings changes settings.
 
 import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
@@ -28,7 +29,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { deserializeIlpPrepare, serializeIlpReply } from 'ilp-packet'
 import * as ildcp from 'ilp-protocol-ildcp'
 
-import { print, readAll, settings, toJson } from './ilp.mjs'
+import { answerEach, readAll, toJson } from './ilp.mjs'
 
 const PACKAGES = { alpha3: '@interledger/stream-receiver', alpha4: 'stream-receiver-alpha4' }
 const DEFAULTS = {
@@ -53,96 +54,135 @@ const DEFAULTS = {
   seed: 1
 }
 
-const config = {}
-configure({ ...DEFAULTS, ...settings })
-const { StreamServer } = await import(PACKAGES[config.version])
-const streams = new StreamServer({ serverSecret: randomBytes(32), serverAddress: config.address })
-const chance = randomFrom(config.seed)
-const answers = new Map()
-const total = { received: 0n, packets: 0, requests: 0 }
+class Receiver {
+  answers = new Map()
+  total = { received: 0n, packets: 0, requests: 0 }
 
-const server = createServer((request, response) => {
-  serve(request, response).catch((error) => {
-    process.stderr.write(`${error.stack}\n`)
-    response.writeHead(500).end()
-  })
+  constructor(settings, { StreamServer }) {
+    this.config = { ...DEFAULTS, ...settings }
+    this.streams = new StreamServer({ serverSecret: randomBytes(32), serverAddress: this.config.address })
+    this.chance = randomFrom(this.config.seed)
+  }
+
+  /** Listens, and returns the URL that it takes packets at. */
+  async open() {
+    const server = createServer((request, response) => {
+      this.serve(request, response).catch((error) => {
+        process.stderr.write(`${error.stack}\n`)
+        response.writeHead(500).end()
+      })
+    })
+    await new Promise((resolve) => server.listen(this.config.port, '127.0.0.1', resolve))
+    return `http://127.0.0.1:${server.address().port}/ilp`
+  }
+
+  async serve(request, response) {
+    const body = await readAll(request)
+    switch (`${request.method} ${request.url}`) {
+      case 'POST /ilp':
+        return this.takePacket(request, body, response)
+      case 'GET /total':
+        return tell(response, this.total)
+      case 'POST /credentials':
+        return tell(response, this.credentials())
+      case 'PATCH /settings':
+        Object.assign(this.config, known(JSON.parse(body)))
+        return tell(response, this.config)
+      default:
+        return response.writeHead(404).end()
+    }
+  }
+
+  async takePacket(request, body, response) {
+    const { token, latency, http500, repeats, drop } = this.config
+    if (token !== null && request.headers.authorization !== `Bearer ${token}`) {
+      return response.writeHead(401).end()
+    }
+    this.total.requests += 1
+    await delay(latency)
+    if (this.happens(http500)) {
+      return response.writeHead(500).end()
+    }
+    const id = repeats ? request.headers['request-id'] : undefined
+    const reply = this.answers.get(id) ?? (await this.answer(body))
+    if (id !== undefined) {
+      this.answers.set(id, reply)
+      response.setHeader('Request-Id', id)
+    }
+    if (this.happens(drop)) {
+      return request.socket.destroy()
+    }
+    return response.writeHead(200, { 'Content-Type': 'application/octet-stream' }).end(reply)
+  }
+
+  /** The reply to a packet, both serialized. */
+  async answer(body) {
+    const { asset, address, clientAddress, clientAsset, maxPacket, tellMaxPacket, t00 } = this.config
+    const prepare = deserializeIlpPrepare(body)
+    if (prepare.destination === 'peer.config') {
+      const { code: assetCode, scale: assetScale } = clientAsset ?? asset
+      const handler = async () => ({ clientAddress, assetCode, assetScale })
+      return ildcp.serve({ requestPacket: body, handler, serverAddress: address })
+    }
+    if (maxPacket !== null && BigInt(prepare.amount) > BigInt(maxPacket)) {
+      return this.reject('F08', 'the packet is too large', tellMaxPacket ? amounts(prepare.amount, maxPacket) : '')
+    }
+    if (this.happens(t00)) {
+      return this.reject('T00', 'try again')
+    }
+    return serializeIlpReply(this.receive({ ...prepare, amount: String(this.arriving(BigInt(prepare.amount))) }))
+  }
+
+  receive(prepare) {
+    const money = this.streams.createReply(prepare)
+    if (!('accept' in money)) {
+      return money
+    }
+    if (this.config.closeAfter !== null && this.total.packets >= this.config.closeAfter) {
+      return money.finalDecline()
+    }
+    this.total.packets += 1
+    this.total.received += BigInt(prepare.amount)
+    return money.accept()
+  }
+
+  arriving(amount) {
+    const { rate, rateAfter } = this.config
+    const changed = rateAfter !== null && this.total.packets >= rateAfter.packets
+    const [numerator, denominator] = (changed ? rateAfter.rate : rate).map(BigInt)
+    return (amount * numerator) / denominator
+  }
+
+  reject(code, message, data = '') {
+    return serializeIlpReply({ code, message, triggeredBy: this.config.address, data: Buffer.from(data) })
+  }
+
+  credentials() {
+    const { ilpAddress, sharedSecret } = this.streams.generateCredentials({
+      paymentTag: this.config.tag,
+      asset: this.config.asset ?? undefined
+    })
+    return { destination: ilpAddress, sharedSecret: sharedSecret.toString('base64url') }
+  }
+
+  /** Whether something happens that is so probable. What cannot happen uses up no chance, so the seed decides the rest. */
+  happens(probability) {
+    return probability > 0 && this.chance() < probability
+  }
+}
+
+await answerEach(async (settings) => {
+  const receiver = new Receiver(known(settings), await import(PACKAGES[settings.version ?? DEFAULTS.version]))
+  return { url: await receiver.open(), ...receiver.credentials() }
 })
-server.listen(config.port, '127.0.0.1', () => {
-  print({ url: `http://127.0.0.1:${server.address().port}/ilp`, ...credentials() })
-})
 
-async function serve(request, response) {
-  const body = await readAll(request)
-  switch (`${request.method} ${request.url}`) {
-    case 'POST /ilp':
-      return takePacket(request, body, response)
-    case 'GET /total':
-      return tell(response, total)
-    case 'POST /credentials':
-      return tell(response, credentials())
-    case 'PATCH /settings':
-      configure(JSON.parse(body))
-      return tell(response, config)
-    default:
-      return response.writeHead(404).end()
+/** The settings, all of which there are. */
+function known(settings) {
+  const unknown = Object.keys(settings).filter((name) => !(name in DEFAULTS))
+  if (unknown.length > 0) {
+    throw new Error(`unknown settings: ${unknown.join(', ')}`)
   }
-}
-
-async function takePacket(request, body, response) {
-  if (config.token !== null && request.headers.authorization !== `Bearer ${config.token}`) {
-    return response.writeHead(401).end()
-  }
-  total.requests += 1
-  await delay(config.latency)
-  if (happens(config.http500)) {
-    return response.writeHead(500).end()
-  }
-  const id = config.repeats ? request.headers['request-id'] : undefined
-  const reply = answers.get(id) ?? (await answer(body))
-  if (id !== undefined) {
-    answers.set(id, reply)
-    response.setHeader('Request-Id', id)
-  }
-  if (happens(config.drop)) {
-    return request.socket.destroy()
-  }
-  return response.writeHead(200, { 'Content-Type': 'application/octet-stream' }).end(reply)
-}
-
-/** The reply to a packet, both serialized. */
-async function answer(body) {
-  const prepare = deserializeIlpPrepare(body)
-  if (prepare.destination === 'peer.config') {
-    const { code: assetCode, scale: assetScale } = config.clientAsset ?? config.asset
-    const handler = async () => ({ clientAddress: config.clientAddress, assetCode, assetScale })
-    return ildcp.serve({ requestPacket: body, handler, serverAddress: config.address })
-  }
-  if (config.maxPacket !== null && BigInt(prepare.amount) > BigInt(config.maxPacket)) {
-    return reject('F08', 'the packet is too large', config.tellMaxPacket ? amounts(prepare.amount, config.maxPacket) : '')
-  }
-  if (happens(config.t00)) {
-    return reject('T00', 'try again')
-  }
-  return serializeIlpReply(receive({ ...prepare, amount: String(arriving(BigInt(prepare.amount))) }))
-}
-
-function receive(prepare) {
-  const money = streams.createReply(prepare)
-  if (!('accept' in money)) {
-    return money
-  }
-  if (config.closeAfter !== null && total.packets >= config.closeAfter) {
-    return money.finalDecline()
-  }
-  total.packets += 1
-  total.received += BigInt(prepare.amount)
-  return money.accept()
-}
-
-function arriving(amount) {
-  const changed = config.rateAfter !== null && total.packets >= config.rateAfter.packets
-  const [numerator, denominator] = (changed ? config.rateAfter.rate : config.rate).map(BigInt)
-  return (amount * numerator) / denominator
+  return settings
 }
 
 /** The data of an F08: the amount that came and the most that could, 64 bits each. */
@@ -153,33 +193,8 @@ function amounts(received, maximum) {
   return data
 }
 
-function reject(code, message, data = '') {
-  return serializeIlpReply({ code, message, triggeredBy: config.address, data: Buffer.from(data) })
-}
-
-function credentials() {
-  const { ilpAddress, sharedSecret } = streams.generateCredentials({
-    paymentTag: config.tag,
-    asset: config.asset ?? undefined
-  })
-  return { destination: ilpAddress, sharedSecret: sharedSecret.toString('base64url') }
-}
-
-function configure(changes) {
-  const unknown = Object.keys(changes).filter((name) => !(name in DEFAULTS))
-  if (unknown.length > 0) {
-    throw new Error(`unknown settings: ${unknown.join(', ')}`)
-  }
-  Object.assign(config, changes)
-}
-
 function tell(response, value) {
   response.writeHead(200, { 'Content-Type': 'application/json' }).end(toJson(value))
-}
-
-/** Whether something happens that is so probable. What cannot happen uses up no chance, so the seed decides the rest. */
-function happens(probability) {
-  return probability > 0 && chance() < probability
 }
 
 /** Numbers from 0 to 1 that look random and are the same for the same seed (xorshift, 32 bits). */

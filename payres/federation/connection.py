@@ -1,0 +1,135 @@
+"""One HTTP/1.1 connection to another server, for one exchange at a time (RFC 9112)."""
+
+import asyncio
+from typing import Final, NamedTuple
+
+import httptools
+import msgspec
+
+from payres.federation.failures import FetchFailed, Reason
+
+MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer, all but its body: heads, interim answers, the framing of chunks
+
+
+class Response(msgspec.Struct, frozen=True):
+    """An answer of any status. Header names are lower-case; lines of one name are joined with commas."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Server(NamedTuple):
+    """Whom a connection is with; `host` is the name that its certificate must have."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+class Connection(asyncio.Protocol):
+    """Reads bodies of at most `max_body_bytes`. `reusable` says whether another exchange may follow on it."""
+
+    idle_since = 0.0  # by the event loop's clock, set by who keeps the connection
+
+    def __init__(self, server: Server, max_body_bytes: int) -> None:
+        self.server = server
+        self.reusable = False
+        self._max_body_bytes = max_body_bytes
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: asyncio.Future[Response] | None = None
+        self._headers: dict[str, str] = {}
+        self._in_head = True
+        self._body = bytearray()
+        self._framing_bytes = 0
+
+    async def exchange(self, request: bytes) -> Response:
+        """Sends a request as it is, and reads the whole answer. Closes what is not reusable. Raises FetchFailed."""
+        self.reusable, self._framing_bytes = False, 0
+        self._body.clear()
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            if self._transport.is_closing():
+                self.connection_lost(None)
+            else:
+                self._transport.write(request)
+            return await self._answer
+        finally:
+            self._answer = None
+            if not self.reusable:
+                self.close()
+
+    def close(self) -> None:
+        """Closes the connection at once."""
+        self.reusable = False
+        self._transport.abort()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # it is one that writes
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None:  # nobody has asked
+            self.close()
+            return
+        self._framing_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):  # also for what follows an answer
+            self._fail("bad_response", "The answer of {host} is not valid HTTP/1.1")
+        if self._framing_bytes > MAX_FRAMING_BYTES:
+            self._fail("bad_response", "The answer of {host} has longer headers than are read")
+
+    def eof_received(self) -> None:
+        self.reusable = False  # before the loop reports the end
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.reusable = False
+        if exc is not None:
+            self._fail("connection_failed", "The connection to {host} failed; check that it is up")
+        elif self._in_head or not self._headers.keys().isdisjoint({"content-length", "transfer-encoding"}):
+            self._fail("bad_response", "The answer of {host} broke off")
+        else:
+            self._answered(reusable=False)  # the end of the connection is the end of the body
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        """An answer begins; one that comes after the answer ends the connection."""
+        self.reusable = False
+        if self._answer is not None and not self._answer.done():
+            self._headers, self._in_head = {}, True
+
+    def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
+        """Lines of one name are joined with commas (RFC 9110 section 5.3). What follows a body in chunks is dropped."""
+        if self._in_head:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip(" \t")
+            self._headers[name] = f"{self._headers[name]}, {value}" if name in self._headers else value
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._headers.get("content-encoding", "identity").lower() != "identity":
+            self._fail("bad_response", "{host} answered with a content coding although none was accepted")
+
+    def on_body(self, part: bytes) -> None:
+        self._framing_bytes -= len(part)
+        self._body += part
+        if len(self._body) > self._max_body_bytes:
+            self._fail("too_large", f"{{host}} answered with more than {self._max_body_bytes} bytes")
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() >= 200:  # others announce the answer (RFC 9110 section 15.2)
+            self._answered(reusable=self._parser.should_keep_alive())
+
+    def _answered(self, *, reusable: bool) -> None:
+        if self._answer is not None and not self._answer.done():
+            self.reusable = reusable
+            self._answer.set_result(Response(self._parser.get_status_code(), self._headers, bytes(self._body)))
+
+    def _fail(self, reason: Reason, sentence: str) -> None:
+        """Nothing more is read."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(FetchFailed(reason, sentence.format(host=self.server.host)))
+        self.close()

@@ -1,0 +1,228 @@
+"""What a commit has ended permits nothing from then on, whatever is cached: with requests in progress, and ended
+by the server as well as by another program that has the database open. ENDED_RIGHTS says how often for each kind.
+
+Requests go into the application itself, without sockets, so that thousands take seconds.
+"""
+
+import asyncio
+import os
+import random
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from starlette.applications import Starlette
+
+from payres.application import create_app
+from payres.clock import SECOND, MovableClock
+from payres.grants import clients, tokens
+from payres.grants.access import encode_access
+from payres.grants.clients import Client
+from payres.identifiers import hash_secret
+from payres.operator import keys, wallets
+from payres.routes.context import Context
+from payres.settings import Settings
+from payres.signatures.base import Message
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.signatures.sign import sign
+from payres.store import grants
+from payres.store.connections import connect_writer
+from payres.store.grants import GrantRecord
+from payres.store.work import Work, world
+from payres.testing.instance import DEFAULTS
+from payres.wire import IncomingPaymentAccess
+
+BASE = "http://127.0.0.1:8000"
+TOGETHER = 50  # so many rights end beside each other in each round
+ROUNDS = int(os.environ.get("ENDED_RIGHTS", "200")) // TOGETHER
+REFUSED = (400, 401)  # 400 for a wallet address that is not active
+
+
+class Right(msgspec.Struct):
+    """What a client needs to create incoming payments in a wallet of its own."""
+
+    path: str
+    private_key: Ed25519PrivateKey
+    grant: GrantRecord
+    token: str = ""
+    token_id: str = ""
+    answers: list[int] = []
+
+    def issue(self, work: Work) -> None:
+        """Another token, and the last one stays as it is."""
+        token = tokens.issue_token(work, self.grant)
+        self._use(token.value, token.manage)
+
+    def rotate(self, work: Work) -> None:
+        token = tokens.rotate_token(work, self.token_id)
+        self._use(token.value, token.manage)
+
+    def add_key(self, work: Work) -> None:
+        """Another key under the kid that the last one had."""
+        self.private_key = generate_private_key()
+        public = self.private_key.public_key().public_bytes_raw()
+        keys.add_key(work, self.path, jwk_from_public_bytes("key", public))
+
+    def count(self, work: Work) -> int:
+        """How many payments have been created with it."""
+        query = "SELECT count(*) FROM incoming_payment p JOIN wallet_address w ON w.id = p.wallet_address_id"
+        return int(work.execute(f"{query} WHERE w.path = ?", (self.path,)).fetchone()[0])
+
+    def _use(self, value: str, manage: str) -> None:
+        self.token, self.token_id = value, manage.rpartition("/")[2]
+
+
+def revoke_token(work: Work, right: Right) -> None:
+    tokens.revoke_token(work, right.token_id)
+    right.issue(work)
+
+
+def rotate_token(work: Work, right: Right) -> None:
+    right.rotate(work)
+
+
+def replace_key(work: Work, right: Right) -> None:
+    keys.revoke_key(work, right.path, "key")
+    right.add_key(work)
+
+
+def deactivate_wallet(work: Work, right: Right) -> None:
+    wallets.deactivate(work, right.path)
+
+
+# A key or a wallet may end after the look at it and before the payment is made; a token may not.
+ENDINGS: dict[Callable[[Work, Right], None], bool] = {
+    revoke_token: True,
+    rotate_token: True,
+    replace_key: False,
+    deactivate_wallet: True,
+}
+
+
+@pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
+async def test_nothing_is_created_with_what_has_ended(tmp_path: Path, end: Callable[[Work, Right], None]) -> None:
+    settings = msgspec.convert({"base_url": BASE, "database": str(tmp_path / "p.db"), **DEFAULTS}, Settings)
+    clock, chance = MovableClock(), random.Random(1)
+    app = create_app(settings, clock)
+    async with app.router.lifespan_context(app):
+        context: Context = app.state.context
+        with closing(connect_writer(settings.database)) as shell:
+            shell.execute("PRAGMA busy_timeout = 0")  # waiting would hold up the server, which is on the same thread
+            rights = await context.database.write(lambda work: [_open(work, number) for number in range(TOGETHER)])
+            for number in range(ROUNDS):
+                in_server = partial(_in_server, context) if number % 2 else partial(_in_shell, shell, context)
+                await asyncio.gather(*(_end_once(app, right, end, in_server, chance) for right in rights))
+                if end is deactivate_wallet:
+                    await context.database.write(lambda work: [wallets.activate(work, one.path) for one in rights])
+    answers = [answer for right in rights for answer in right.answers]
+    assert len(answers) == ROUNDS * TOGETHER
+    assert {201} < set(answers) <= {201, *REFUSED}, "some came before the end, and some after it"
+
+
+Run = Callable[[Callable[[Work], Any]], Awaitable[Any]]
+
+
+async def _end_once(
+    app: Starlette, right: Right, end: Callable[[Work, Right], None], run: Run, chance: random.Random
+) -> None:
+    """Ends the right at some moment of a request with it; from then on a request with it creates nothing."""
+    request = _request(right)
+    in_progress = asyncio.create_task(_ask(app, *request))
+    for _ in range(chance.randrange(8)):
+        await asyncio.sleep(0)
+    ended = msgspec.structs.replace(right)
+
+    def unit(work: Work) -> int:
+        nonlocal ended
+        ended = msgspec.structs.replace(right)  # units may run twice
+        end(work, ended)
+        return right.count(work)
+
+    count = await run(unit)
+    assert await _ask(app, *request) in REFUSED
+    right.answers.append(await in_progress)
+    if ENDINGS[end]:
+        assert await app.state.context.database.read(right.count) == count
+    right.private_key, right.token, right.token_id = ended.private_key, ended.token, ended.token_id
+
+
+async def _in_server(context: Context, unit: Callable[[Work], int]) -> int:
+    return await context.database.write(unit)
+
+
+async def _in_shell(shell: sqlite3.Connection, context: Context, unit: Callable[[Work], int]) -> int:
+    """On a connection of another program, which takes the lock when the server does not have it."""
+    while True:
+        try:
+            shell.execute("BEGIN IMMEDIATE")
+            break
+        except sqlite3.OperationalError:  # it is the server's turn
+            await asyncio.sleep(0)
+    result = unit(Work(shell, world(context.settings, context.clock)))
+    shell.execute("COMMIT")
+    return result
+
+
+def _open(work: Work, number: int) -> Right:
+    path = f"client-{number}"
+    wallets.create_wallet(work, path, "USD", 2, None, None)
+    address = work.urls.wallet(path)
+    record = clients.remember(work, Client(address, address, None))
+    grant = GrantRecord(
+        id=work.new_id(),
+        client_id=record.id,
+        client_name=None,
+        state="issued",
+        access=encode_access([IncomingPaymentAccess(actions=["create"])]),
+        subject=None,
+        wallet_address_id=None,
+        continue_hash=hash_secret(work.new_secret()),
+        waits_from=work.now,
+        created_at=work.now,
+        ended_at=None,
+    )
+    grants.insert_grant(work, grant)
+    right = Right(path, generate_private_key(), grant, answers=[])
+    right.add_key(work)
+    right.issue(work)
+    return right
+
+
+def _request(right: Right) -> tuple[Sequence[tuple[bytes, bytes]], bytes]:
+    """The headers and the body of a signed request, which may be sent more than once."""
+    body = msgspec.json.encode({"walletAddress": f"{BASE}/{right.path}"})
+    headers = {"authorization": f"GNAP {right.token}", "content-type": "application/json"}
+    lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+    message = Message("POST", f"{BASE}/incoming-payments", lines, body)
+    signed = sign(message, right.private_key, "key", MovableClock().now() // SECOND)
+    return [*lines, *((name.lower().encode(), value.encode()) for name, value in signed.items())], body
+
+
+async def _ask(app: Starlette, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> int:
+    """The status that the application answers with."""
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    path = "/incoming-payments"
+    scope: dict[str, Any] = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+    }
+    scope |= {"query_string": b"", "headers": headers, "client": ("127.0.0.1", 1), "extensions": {}}
+    await app(scope, receive, send)
+    return statuses[0]
