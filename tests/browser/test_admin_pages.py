@@ -45,6 +45,7 @@ async def sign_in(page: Page, server: Instance, name: str) -> None:
     """Follows a new link, by keyboard."""
     made = server.write(lambda work: operators.make_link(work, name, read_only=False))
     await page.goto(f"{server.base_url}/admin/link/{made.secret}")
+    await expect(page.get_by_label("Password, at least")).to_be_focused()
     await page.keyboard.type(PASSWORD)
     await page.keyboard.press("Tab")
     await page.keyboard.type(PASSWORD)
