@@ -1,0 +1,80 @@
+"""What grants have spent and have left, as operators see it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from payres.amounts import Asset
+from payres.cli import main
+from payres.operator.grants import Spending, require_grant, spending_of
+from payres.testing.instance import Instance, run_instance
+from tests.helpers import Json, usd
+
+USD = Asset("USD", 2)
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("grants") / "payres.db") as instance:
+        yield instance
+
+
+def spend(payres: Instance, limits: Json | None, cents: int = 500) -> str:
+    """The id of a grant with these limits, with which so much was paid."""
+    bill = payres.client.create_incoming_payment(payres.wallet("bob"), usd(cents))
+    quote = payres.client.create_quote(payres.wallet("alice"), bill["id"])
+    paid = payres.client.create_outgoing_payment(payres.wallet("alice"), quote["id"], limits)["id"].rpartition("/")[2]
+    [grant_id] = payres.read(
+        lambda work: work.execute("SELECT grant_id FROM outgoing_payment WHERE id = ?", (paid,)).fetchone()
+    )
+    return str(grant_id)
+
+
+def spending(payres: Instance, grant_id: str) -> Spending | None:
+    return payres.read(lambda work: spending_of(work, require_grant(work, grant_id)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "debit_left", "receive_left"),
+    [
+        (None, None, None),
+        ({"debitAmount": usd(1200)}, 700, None),
+        ({"receiveAmount": usd(501)}, None, 1),
+        ({"debitAmount": usd(500), "interval": "R/2026-01-01T00:00:00Z/P1M"}, 0, None),
+    ],
+)
+def test_spending_is_what_was_paid_and_what_limits_leave(
+    payres: Instance, limits: Json | None, debit_left: int | None, receive_left: int | None
+) -> None:
+    assert spending(payres, spend(payres, limits)) == Spending(500, debit_left, USD, 500, receive_left, USD)
+
+
+def test_grant_with_no_window_open_spends_nothing(payres: Instance) -> None:
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("alice")}
+    limits = {"debitAmount": usd(500), "interval": "R0/2100-01-01T00:00:00Z/P1M"}
+    payres.client.grant(item | {"limits": limits})
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    assert spending(payres, newest) is None
+
+
+def test_grant_that_pays_nothing_has_no_spending(payres: Instance) -> None:
+    payres.client.grant({"type": "outgoing-payment", "actions": ["read"], "identifier": payres.wallet("alice")})
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    assert spending(payres, newest) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"debitAmount": usd(1200)}, "spent    5.00 USD, 7.00 USD left\n"),
+        ({"receiveAmount": usd(700)}, "spent    5.00 USD; delivered 5.00 USD, 2.00 left\n"),
+    ],
+)
+def test_command_shows_what_is_spent_and_left(
+    payres: Instance, limits: Json, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["grant", "show", spend(payres, limits), "--database", payres.context.database.path]
+    assert says in CliRunner().invoke(main, words, catch_exceptions=False).stdout
