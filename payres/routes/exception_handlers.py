@@ -20,7 +20,7 @@ def render_error(request: Request, error: DomainError) -> Response:
     A request from an address that guesses is told that, and nothing else, unless it has proven who sent it.
     """
     limits = rate_limits_of(request)
-    found = error_response(limits.refusal(request.scope) or error)
+    found = error_response(limits.address_error(request.scope) or error)
     limits.count_failure(request.scope, found.status)
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
