@@ -128,7 +128,7 @@ def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent
 
 
 def _check_funds(work: Work, wallet: WalletRecord, terms: Terms) -> None:
-    """Before anything is written, so that a refusal costs the units beside it nothing."""
+    """Before anything is written, so that an error costs the units beside it nothing."""
     try:
         ledger.check_free(work, wallet.account_id, terms.debit)
     except NotEnough as lack:
