@@ -415,8 +415,30 @@ create table api_key (
   last_used_at integer
 ) strict, without rowid;
 
+-- Operators who use the admin pages. Each gets in by a one-time link, with which the password is set; a new link ends the
+-- password and the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at is when
+-- the last link was made: wrong passwords until then count no more.
+create table operator (
+  id integer primary key,
+  name text not null unique,
+  role text not null check (role in ('full', 'read-only')),
+  password_hash text,
+  link_hash blob unique,
+  link_expires_at integer not null,
+  unlocked_at integer not null
+) strict;
+
+-- Browsers in which an operator is signed in to the admin pages.
+create table operator_session (
+  id_hash blob primary key,
+  operator_id integer not null references operator,
+  expires_at integer not null
+) strict, without rowid;
+create index operator_session_expiry on operator_session (expires_at);
+create index operator_session_of_operator on operator_session (operator_id);
+
 -- The audit log: what operators changed, each row written with the change itself. actor is `shell:<user>`,
--- `api:<id of the key>`, or `server`; details is a JSON object without secrets. Rows are never changed or deleted.
+-- `api:<id of the key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed or deleted.
 create table audit (
   id text primary key,
   created_at integer not null,

@@ -40,7 +40,10 @@ from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
 from payres.limits import MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
 from payres.logs import RequestLog
+from payres.operator import operators
 from payres.operator.invariants import BackgroundCheck
+from payres.operator.volume import DailyVolume
+from payres.pages.serving import page_routes
 from payres.payments.expiry import Expiry
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
@@ -77,6 +80,7 @@ def create_app(
         async with AsyncExitStack() as stack:
             app.state.context = await _open(around, rate_limits, stack)
             app.state.readiness = Readiness(app.state.context.database)
+            app.state.volume = DailyVolume()
             yield
 
     app = _Application(lifespan=lifespan)
@@ -93,7 +97,7 @@ class _Application(Starlette):
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes, from outside in."""
         around: World = self.state.around
-        router = Router(admin_routes(), self.state.admin_hosts)
+        router = Router([*admin_routes(), *page_routes()], self.state.admin_hosts)
         requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
         if is_loopback(urlsplit(around.settings.base_url).hostname or ""):
             requests = ForwardedHost(requests, around.settings.base_url)
@@ -133,6 +137,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         connector=node.connector,
         credentials=node.credentials,
         sign_in=SignInGuard(),
+        operator_sign_in=SignInGuard(operators.WHAT),
         rate_limits=rate_limits,
         idempotency_slots=Slots(None, None, 1),
         changes=changes,

@@ -18,6 +18,7 @@ class Kind(Enum):
     PAGE = auto()  # people: the answer to every method is a page; closed to scripts of other origins
     HEALTH = auto()  # monitoring
     ADMIN = auto()  # programs of the operator, with an API key; there only for those that `admin_hosts` lets in
+    ADMIN_PAGE = auto()  # people who operate the server, signed in; there for the same
     METRICS = auto()  # the same, for the operator alone
     WALLET = auto()  # anyone: a wallet address, which has every path that is left
 
@@ -25,7 +26,8 @@ class Kind(Enum):
 class Endpoint(NamedTuple):
     """What one method does at one path, where `{id}` stands for a segment.
 
-    `handler` names a function and its module in `payres.routes`, or in `payres.admin` for the operator's programs.
+    `handler` names a function and its module in `payres.routes`, in `payres.admin` for the operator's programs, and in
+    `payres.pages` a page for operators.
     """
 
     method: str
@@ -110,6 +112,41 @@ ADMIN_ENDPOINTS: Final = (
     _admin("GET", "/audit-log", "audit:read", "audit.list_page"),
 )
 
+
+def _admin_page(path: str, handler: str) -> Endpoint:
+    return Endpoint("GET", f"/admin{path}", handler, Kind.ADMIN_PAGE)
+
+
+# The operator's pages. A form goes to the page that it stands on.
+ADMIN_PAGES: Final = (
+    _admin_page("", "overview.PAGE"),
+    _admin_page("/link/{secret}", "sign_in.follow_link"),
+    _admin_page("/wallets", "wallets.LIST"),
+    _admin_page("/wallets/{wallet}", "wallets.PAGE"),
+    _admin_page("/wallets/{wallet}/movements", "wallets.MOVEMENTS"),
+    _admin_page("/wallets/{wallet}/keys/{kid}", "changes.WALLET_KEY"),
+    _admin_page("/wallets/{wallet}/deposit", "changes.DEPOSIT"),
+    _admin_page("/wallets/{wallet}/withdraw", "changes.WITHDRAWAL"),
+    _admin_page("/wallets/{wallet}/deactivate", "changes.DEACTIVATION"),
+    _admin_page("/wallets/{wallet}/activate", "changes.ACTIVATION"),
+    _admin_page("/payments", "payments.LIST"),
+    _admin_page("/payments/{id}", "payments.PAGE"),
+    _admin_page("/payments/{id}/refund", "changes.REFUND"),
+    _admin_page("/grants", "grants.LIST"),
+    _admin_page("/grants/{id}", "grants.PAGE"),
+    _admin_page("/grants/{id}/revoke", "changes.GRANT"),
+    _admin_page("/peers", "peers.LIST"),
+    _admin_page("/peers/{name}", "peers.PAGE"),
+    _admin_page("/packets/{id}", "changes.PACKET"),
+    _admin_page("/webhooks", "webhooks.LIST"),
+    _admin_page("/webhooks/deliveries", "webhooks.DELIVERIES"),
+    _admin_page("/webhooks/{id}", "webhooks.REPLAY"),
+    _admin_page("/api-keys", "api_keys.LIST"),
+    _admin_page("/api-keys/{id}", "changes.API_KEY"),
+    _admin_page("/audit-log", "audit.LIST"),
+    _admin_page("/settings", "settings.PAGE"),
+)
+
 # Routes are tried in this order, so what is asked for most comes first, and wallet addresses last.
 ENDPOINTS: Final = (
     Endpoint("POST", "/ilp", "ilp.receive", Kind.PEERS),
@@ -140,6 +177,7 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/{path:wallet}/did.json", "wallet_addresses.read_did", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}", "wallet_addresses.read", Kind.WALLET),
     *ADMIN_ENDPOINTS,
+    *ADMIN_PAGES,
 )
 
 # What the server may have one day, and what others look for at the root of a site.

@@ -39,6 +39,11 @@ def first_identifier(moment: int) -> str:
     return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
 
 
+def moment_of(identifier: str) -> int:
+    """The time in a UUIDv7 (microseconds since 1970), to the millisecond."""
+    return int(identifier.replace("-", "")[:12], 16) * 1000
+
+
 def event_id(time: int, sequence: int) -> str:
     """The id of an event: a UUIDv7 (RFC 9562) of its time (microseconds) and its sequence, which leads to its row."""
     milliseconds, rest = divmod(time, 1000)

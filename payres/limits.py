@@ -39,7 +39,7 @@ GRACE_SECONDS: Final = 10
 MAX_HEADER_BYTES: Final = 32 * 1024
 # Bytes of a body; the default of `max_body_bytes`.
 DEFAULT_BODY_BYTES: Final = 65536
-# Bytes of a form of the consent pages.
+# Bytes of a form of the pages.
 MAX_FORM_BYTES: Final = 16 * 1024
 # Fields of such a form.
 MAX_FORM_FIELDS: Final = 8
@@ -190,11 +190,11 @@ MAX_COUNTED: Final = 16384
 
 # Passwords, in any 15 minutes.
 
-# Wrong passwords for a wallet from one address, or from a browser that its owner has signed in with.
+# Wrong passwords for a wallet or an operator's name from one address, or from a browser that the owner has used before.
 MAX_WRONG_PASSWORDS: Final = 5
-# Wrong passwords for a wallet from everywhere, but for those browsers.
+# Wrong passwords for a wallet or an operator's name from everywhere, but for those browsers.
 MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
-# Wrong passwords from one address for all wallets.
+# Wrong passwords from one address for all wallets, and again for all operators.
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
 # Days for which a wallet knows a browser that its owner has signed in with.
 KNOWN_BROWSER_DAYS: Final = 365

@@ -92,11 +92,12 @@ def load_settings(
         for name, value in found.items():
             values[name] = _checked(origin, name, value)
     if "base_url" not in values and ("port" in values or "host" in values):
-        values["base_url"] = _local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))
+        values["base_url"] = local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))
     return Settings(**values)
 
 
-def _local_url(host: str, port: int) -> str:
+def local_url(host: str, port: int) -> str:
+    """The URL of a server that listens there, for programs on its machine."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison, not a bind
     bracketed = f"[{reachable}]" if ":" in reachable and not reachable.startswith("[") else reachable
     return f"http://{bracketed}:{port}"

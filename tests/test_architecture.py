@@ -67,6 +67,7 @@ ROOMS: dict[str, set[str]] = {
         "store",
     },
     "admin": VALUES | {"events", "grants", "http", "ledger", "operator", "payments", "routes", "signatures", "store"},
+    "pages": VALUES | {"admin", "grants", "http", "operator", "routes", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

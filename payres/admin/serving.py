@@ -3,7 +3,7 @@
 The order of the steps is the order of errors: 401, 403, 429, what the path, the query and the body say, the rules.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -120,7 +120,7 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
         arguments["page"] = page_query(request, numbers=True)
     others = other_parameters(request, PAGE_PARAMETERS if operation.is_paged else ())
     if operation.query is not None:
-        arguments["query"] = _query(others, operation.query)
+        arguments["query"] = read_query(others, operation.query)
     elif others:
         raise InvalidRequest(f"There is no parameter {next(iter(others))} here", field=next(iter(others)))
     body = b""
@@ -131,7 +131,8 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
     return arguments, body
 
 
-def _query(parameters: dict[str, str], kind: type[T]) -> T:
+def read_query(parameters: Mapping[str, str], kind: type[T]) -> T:
+    """The struct of the parameters of a query. Raises InvalidRequest, naming the one that breaks a rule."""
     try:
         return msgspec.convert(parameters, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ledger": ("ledger", "Check the ledger."),
     "export": ("export", "Export payments, the ledger and statements."),
     "api-key": ("api_key", "Let programs use the operator's API."),
+    "admin": ("admin", "Let people use the admin pages."),
     "audit": ("audit", "See what was changed, by whom."),
     "backup": ("backup", "Copy the database while the server runs."),
     "restore": ("backup", "Put a backup in the place of the database."),

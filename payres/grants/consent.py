@@ -157,7 +157,7 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
     Raises InsufficientAccess for a forged form.
     """
     if request.session is not None:
-        _check_csrf(request.session, csrf)
+        check_csrf(request.session, csrf)
         sessions.delete_session(tx, hash_secret(request.session))
 
 
@@ -171,7 +171,7 @@ def decide_as_owner(work: Work, request: ConsentRequest, given: OwnerDecision) -
     if request.session is None:
         signed_out = "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again"
         raise SignInFailed(signed_out, reason="signed_out")
-    _check_csrf(request.session, given.csrf)
+    check_csrf(request.session, given.csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), given.shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
     return decide(work, request.pending, given.approve)
@@ -220,6 +220,14 @@ def csrf_token(session: str) -> str:
     return _keyed(session, "csrf")
 
 
+def check_csrf(session: str, token: str) -> None:
+    """Raises InsufficientAccess for a token that is not of this session."""
+    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
+        raise InsufficientAccess(
+            "This form belongs to an earlier sign-in. Nothing was decided; open it again", reason="csrf"
+        )
+
+
 def shown_digest(request: ConsentRequest) -> str:
     """A digest of all that the page shows of a request, bound to the session, so that consent is for just that."""
     assert request.session is not None
@@ -262,14 +270,6 @@ def _check_undecided(pending: Pending, now: int) -> None:
         raise WrongState("This request has been decided already")
     if now >= pending.interaction.expires_at:
         raise InvalidInteraction("This request has expired; the app can ask again")
-
-
-def _check_csrf(session: str, token: str) -> None:
-    """Raises InsufficientAccess for a token that is not of this session."""
-    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
-        raise InsufficientAccess(
-            "This form belongs to an earlier sign-in. Nothing was decided; open it again", reason="csrf"
-        )
 
 
 def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None) -> str | None:

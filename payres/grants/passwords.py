@@ -1,10 +1,24 @@
-"""Passwords that wallet owners sign in with for consent: stored as Argon2id hashes (RFC 9106), never as they are."""
+"""Passwords of wallet owners and operators: stored as Argon2id hashes (RFC 9106), never as they are."""
 
 import unicodedata
+from typing import Protocol
 
 from payres.errors import InvalidRequest
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.store.wallets import WalletRecord
+
+
+class Account(Protocol):
+    """What a password signs in to: a wallet, or the pages of an operator.
+
+    Wrong passwords until unlocked_at (microseconds) count no more.
+    """
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def password_hash(self) -> str | None: ...
+    @property
+    def unlocked_at(self) -> int | None: ...
 
 
 def hash_password(password: str) -> str:
@@ -18,17 +32,17 @@ def hash_password(password: str) -> str:
     return PasswordHasher().hash(encoded)
 
 
-def verify_password(wallet: WalletRecord | None, password: str) -> bool:
-    """Whether this is the password of the wallet's owner.
+def verify_password(account: Account | None, password: str) -> bool:
+    """Whether this is the password of the account.
 
-    Takes as long for a wallet that does not exist or has no password, so that the time reveals nothing.
+    Takes as long for one that does not exist or has no password, so that the time reveals nothing.
     """
     from argon2 import PasswordHasher
     from argon2.exceptions import VerifyMismatchError
 
     hasher = PasswordHasher()
     attempt = _encoded(password[: MAX_PASSWORD_LENGTH + 1])
-    stored = wallet.password_hash if wallet else None
+    stored = account.password_hash if account else None
     if stored is None or attempt is None:
         hasher.hash(attempt or b"")
         return False

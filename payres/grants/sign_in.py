@@ -1,4 +1,4 @@
-"""Sign-in of wallet owners: how many wrong passwords are accepted in a while, and whose password is checked first."""
+"""Sign-in with a password: how many wrong ones are accepted in a while, and whose password is checked first."""
 
 import asyncio
 from collections import OrderedDict
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from payres.clock import MINUTE, SECOND
 from payres.errors import SignInFailed, TooManyRequests, Unavailable
-from payres.grants.passwords import verify_password
+from payres.grants.passwords import Account, verify_password
 from payres.limits import (
     MAX_COUNTED,
     MAX_WRONG_PASSWORDS,
@@ -18,7 +18,6 @@ from payres.limits import (
     PASSWORDS_WAITING,
 )
 from payres.slots import Slots, SlotsBusy
-from payres.store.wallets import WalletRecord
 
 WINDOW: Final = 15 * MINUTE
 BUSY_SECONDS: Final = 5  # in which a full queue is worked off, also on a slow machine
@@ -47,40 +46,42 @@ class SignInGuard:
     table of attempts would cost everyone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "wallet") -> None:
+        """`what` the accounts are in sentences."""
+        self._what = what
         self._attempts: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
-        # One password of a wallet at a time, so that one owner cannot take all the slots.
+        # One password of an account at a time, so that one owner cannot take all the slots.
         queue = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
         self._others = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
         self._hashing = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
 
-    async def check_password(self, wallet: WalletRecord, password: str, now: int, guesser: Guesser) -> None:
-        """Raises SignInFailed unless the password is the wallet's, TooManyRequests, Unavailable when too many wait."""
-        counts = _counts(wallet, guesser)
-        self._count(counts, now, _counted_since(wallet, now))
+    async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
+        """Raises SignInFailed unless the password is the account's, TooManyRequests, Unavailable when too many wait."""
+        counts = _counts(account, guesser, self._what)
+        self._count(counts, now, _counted_since(account, now))
         try:
-            async with self._turn(wallet, guesser):
-                is_right = await asyncio.to_thread(verify_password, wallet, password)
+            async with self._turn(account, guesser):
+                is_right = await asyncio.to_thread(verify_password, account, password)
         except SlotsBusy as busy:
             self._take_back(counts, now)
             sentence = "Too many people are signing in just now, so your password was not looked at. Try again shortly"
             raise Unavailable(sentence, retry_after=BUSY_SECONDS) from busy
         if not is_right:
-            raise wrong_password()
+            raise wrong_password(self._what)
         here, *wider = counts  # the wider counts are of others too, and only lose this attempt
         self._attempts.pop(here.key, None)
         self._take_back(wider, now)
 
     @asynccontextmanager
-    async def _turn(self, wallet: WalletRecord, guesser: Guesser) -> AsyncIterator[None]:
+    async def _turn(self, account: Account, guesser: Guesser) -> AsyncIterator[None]:
         """Holds a slot for the check of a password. Raises SlotsBusy.
 
         Other browsers queue before they may queue with the known ones, so these pass all but the first of them.
         """
         async with AsyncExitStack() as stack:
             if guesser.known_browser is None:
-                await stack.enter_async_context(self._others.slot(wallet.id))
-            await stack.enter_async_context(self._hashing.slot(wallet.id))
+                await stack.enter_async_context(self._others.slot(account.id))
+            await stack.enter_async_context(self._hashing.slot(account.id))
             yield
 
     def _count(self, counts: Sequence[_Count], now: int, since: int) -> None:
@@ -102,27 +103,27 @@ class SignInGuard:
                 self._attempts[count.key].remove(now)
 
 
-def wrong_password() -> SignInFailed:
-    """The password is not that of the wallet's owner."""
-    return SignInFailed("This is not the password of this wallet", reason="wrong_password")
+def wrong_password(what: str = "wallet") -> SignInFailed:
+    """The password is not the account's."""
+    return SignInFailed(f"This is not the password of this {what}", reason="wrong_password")
 
 
-def _counted_since(wallet: WalletRecord, now: int) -> int:
-    """When the attempts that count for a wallet begin: the operator may have cleared the counts."""
-    unlocked_at = wallet.unlocked_at
+def _counted_since(account: Account, now: int) -> int:
+    """When the attempts that count for an account begin: the operator may have cleared the counts."""
+    unlocked_at = account.unlocked_at
     if unlocked_at is None or unlocked_at > now:  # the clock was set back, which shall not let anyone guess for free
         return now - WINDOW
     return max(now - WINDOW, unlocked_at)
 
 
-def _counts(wallet: WalletRecord, guesser: Guesser) -> list[_Count]:
+def _counts(account: Account, guesser: Guesser, what: str) -> list[_Count]:
     """The narrowest first."""
-    for_wallet = "for this wallet"
+    for_this = f"for this {what}"
     if guesser.known_browser is not None:
-        return [_Count(("browser", wallet.id, guesser.known_browser), MAX_WRONG_PASSWORDS, for_wallet)]
+        return [_Count(("browser", account.id, guesser.known_browser), MAX_WRONG_PASSWORDS, for_this)]
     counts = [
-        _Count(("wallet and address", wallet.id, guesser.address), MAX_WRONG_PASSWORDS, for_wallet),
-        _Count(("wallet", wallet.id), MAX_WRONG_PASSWORDS_PER_WALLET, for_wallet),
+        _Count(("account and address", account.id, guesser.address), MAX_WRONG_PASSWORDS, for_this),
+        _Count(("account", account.id), MAX_WRONG_PASSWORDS_PER_WALLET, for_this),
     ]
     if guesser.address is not None:
         counts.append(_Count(("address", guesser.address), MAX_WRONG_PASSWORDS_PER_ADDRESS, "from your address"))

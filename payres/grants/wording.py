@@ -119,11 +119,15 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
     """
     if name is None or name == wallet_address:
         return None
-    visible = "".join(" " if character.isspace() else character for character in name if not _deceives(character))
-    line = " ".join(visible.split())
+    line = " ".join(visible_text(name).split())
     if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
         return None
     return line if len(line) <= MAX_NAME_LENGTH else line[: MAX_NAME_LENGTH - 1] + "…"
+
+
+def visible_text(text: str) -> str:
+    """A text without characters that hide or turn text around; every blank and line break is a space."""
+    return "".join(" " if character.isspace() else character for character in text if not _deceives(character))
 
 
 def visible_url(url: str) -> ShownUrl:

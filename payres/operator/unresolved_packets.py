@@ -42,16 +42,8 @@ def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
 
     Raises NotFound, WrongState for a packet whose outcome is known or is still being found out, InsufficientFunds.
     """
-    packet = packets.find_packet(work, packet_id)
-    if packet is None:
-        raise NotFound(f"There is no packet {packet_id!r}; `payres peer doubts NAME` lists those of a peer")
-    if packet.state != "doubtful":
-        what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
-        raise WrongState(f"The packet is {what}; only what `payres peer doubts` lists can be resolved")
-    peer = peers.peer_by_id(work, packet.to_peer_id)
-    if peer is None:
-        raise WrongState("The peer of the packet was removed; settle with it outside of payres")
-    unresolved = _described(work, packet, peer)
+    unresolved = require_unresolved(work, packet_id)
+    packet, peer = unresolved.packet, unresolved.peer
     if delivered:
         _pay_out(work, packet, peer.account_id, packet.amount, "payment")
         peers.count_sent(work, peer.id)
@@ -63,6 +55,20 @@ def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
     outcome = "delivered" if delivered else "returned"
     audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
     return unresolved
+
+
+def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
+    """Raises NotFound, WrongState for a packet whose outcome is known or is still being found out."""
+    packet = packets.find_packet(work, packet_id)
+    if packet is None:
+        raise NotFound(f"There is no packet {packet_id!r}; `payres peer doubts NAME` lists those of a peer")
+    if packet.state != "doubtful":
+        what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
+        raise WrongState(f"The packet is {what}; only what `payres peer doubts` lists can be resolved")
+    peer = peers.peer_by_id(work, packet.to_peer_id)
+    if peer is None:
+        raise WrongState("The peer of the packet was removed; settle with it outside of payres")
+    return _described(work, packet, peer)
 
 
 def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kind: str) -> None:

@@ -40,6 +40,7 @@ class Context(msgspec.Struct, frozen=True):
     connector: Connector
     credentials: CredentialSource
     sign_in: SignInGuard
+    operator_sign_in: SignInGuard
     rate_limits: RateLimits
     idempotency_slots: Slots  # one for each key of a client, so that copies of a request wait for its answer
     changes: Changes

@@ -1,4 +1,4 @@
-"""The cookies of the consent pages: the session of a signed-in owner, and of each wallet that knows this browser."""
+"""The cookies of pages: the session of a signed-in owner or operator, and of each wallet that knows this browser."""
 
 import re
 from functools import lru_cache
@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from payres.clock import SECOND
 from payres.grants.consent import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn
+from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
 from payres.routes.context import context_of
 from payres.store.sessions import BROWSER_LIFETIME
 
@@ -16,18 +17,24 @@ from payres.store.sessions import BROWSER_LIFETIME
 HOST_PREFIX: Final = "__Host-"
 SESSION: Final = "payres_session"
 KNOWN: Final = "payres_known_"
+OPERATOR: Final = "payres_admin"
 
 
 def browser_of(request: Request) -> Browser:
-    """What the browser shows of itself; nothing of what cannot be a cookie of ours. The last of one name counts.
+    """What the browser shows of itself; nothing of what cannot be a cookie of ours. The last of one name counts."""
+    found = _found(request)
+    known = {int(name.removeprefix(KNOWN)): value for name, value in found.items() if name.startswith(KNOWN)}
+    return Browser(found.get(SESSION), known)
 
-    Read here and not by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
-    """
-    lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
-    found: dict[bytes, bytes] = dict(_cookies(_is_secure(request)).findall(b";".join(lines)))
-    session = found.pop(b"", None)
-    known = {int(wallet_id): value.decode("ascii") for wallet_id, value in found.items()}
-    return Browser(session.decode("ascii") if session else None, known)
+
+def operator_session_of(request: Request) -> str | None:
+    """The session of the admin pages."""
+    return _found(request).get(OPERATOR)
+
+
+def set_operator_session(request: Request, response: Response, session: str) -> None:
+    """Sets the cookie of an operator's session; an empty one deletes it."""
+    _set(request, response, OPERATOR, session, OPERATOR_SESSION_LIFETIME if session else 0, "strict")
 
 
 def set_signed_in(request: Request, response: Response, signed_in: SignedIn) -> None:
@@ -43,15 +50,25 @@ def set_signed_out(request: Request, response: Response) -> None:
     _set(request, response, SESSION, "", 0, "lax")
 
 
+def _found(request: Request) -> dict[str, str]:
+    """Our cookies by their names without the prefix.
+
+    Read here and not by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
+    """
+    lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
+    pairs = _cookies(_is_secure(request)).findall(b";".join(lines))
+    return {name.decode("ascii"): value.decode("ascii") for name, value in pairs}
+
+
 @lru_cache
 def _cookies(secure: bool) -> re.Pattern[bytes]:
     """Finds ours among `name=value; name=value` (RFC 6265bis), in time linear in their length.
 
-    The groups are the id of the wallet, empty for the session, and the value.
+    The groups are the name without the prefix, and the value.
     """
     prefix = HOST_PREFIX.encode() if secure else b""
-    name = rb"%bpayres_(?:session|known_([0-9]{1,19}+))" % prefix
-    return re.compile(rb"(?:^|;)[ \t]*+%b=(%b)(?=[ \t]*+(?:;|$))" % (name, COOKIE_VALUE))
+    names = rb"payres_session|payres_known_[0-9]{1,19}+|payres_admin"
+    return re.compile(rb"(?:^|;)[ \t]*+%b(%b)=(%b)(?=[ \t]*+(?:;|$))" % (prefix, names, COOKIE_VALUE))
 
 
 def _set(

@@ -28,6 +28,7 @@ from payres.urls import canonical
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
     from jinja2 import Environment
 
+STYLE_SHEET: Final = "style.css"  # of all pages
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -56,9 +57,10 @@ def render(
     values: Mapping[str, object],
     status: int = 200,
     form_action: str = "'self'",
+    style_sheets: tuple[str, ...] = (STYLE_SHEET,),
 ) -> Response:
     """The page that a template makes of the values. form_action is where its forms, and what they lead to, may go."""
-    style, style_hash = _style()
+    style, style_hash = _style(style_sheets)
     host = context_of(request).urls.base.partition("://")[2]
     text = _environment().get_template(template).render(style=style, server=host, **values)
     policy = (
@@ -77,9 +79,14 @@ def redirect(url: str) -> Response:
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
+def title_of(error: ErrorResponse) -> str:
+    """The heading of the page for an error."""
+    return TITLES.get(error.code, "This did not work")
+
+
 def error_page(request: Request, error: ErrorResponse, again: str | None = None) -> Response:
     """The page for an error; `again` is where the owner can look at the request once more."""
-    values = {"title": TITLES.get(error.code, "This did not work"), "text": error.hint, "again": again}
+    values = {"title": title_of(error), "text": error.hint, "again": again}
     response = render(request, "notice.html", values, error.status)
     response.headers.update(error.headers)
     return response
@@ -123,10 +130,10 @@ def _environment() -> "Environment":
     )
 
 
-@lru_cache(maxsize=1)
-def _style() -> tuple[str, str]:
-    """The style sheet, and its hash as a Content-Security-Policy names it."""
-    text = _read("consent.css")
+@lru_cache(maxsize=2)
+def _style(names: tuple[str, ...]) -> tuple[str, str]:
+    """The style sheets as one, and its hash as a Content-Security-Policy names it."""
+    text = "".join(map(_read, names))
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return text, f"'sha256-{digest}'"
 

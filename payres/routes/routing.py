@@ -39,7 +39,7 @@ class Route:
             self.handlers["HEAD"] = self.handlers["GET"]
         self.streams = streams
         self.is_json = kind in {Kind.API, Kind.ADMIN}
-        self._takes_all = kind in {Kind.PAGE, Kind.WALLET}
+        self._takes_all = kind in {Kind.PAGE, Kind.ADMIN_PAGE, Kind.WALLET}
         self._allowed = {"Allow": ", ".join(sorted({"OPTIONS", *self.handlers}))}  # RFC 9110 section 10.2.1
 
     def handler(self, method: str) -> Handler:
@@ -57,7 +57,7 @@ class Router:
     """The application behind the middleware: one pass from the path to the answer.
 
     Starlette's own layers, of which each would be a coroutine around every request, are left out. `admin` are the
-    routes of the operator's API, which is there only for who is let in by `admin_hosts`.
+    routes of the operator's API and pages, which are there only for who is let in by `admin_hosts`.
     """
 
     def __init__(self, admin: Sequence[Route], admin_hosts: AdminHosts) -> None:
@@ -78,7 +78,7 @@ class Router:
     def _answer(self, scope: Scope, request: Request) -> Awaitable[Response]:
         """Raises NotFound at an address of no route, 405, and 406 for what accepts no JSON where that is the answer."""
         path: str = scope["path"]
-        route = self._admin_route(scope) if path.startswith(ADMIN) else _route(scope, path)
+        route = self._admin_route(scope) if path.startswith(ADMIN) or path == ADMIN[:-1] else _route(scope, path)
         observation_of(scope).route = route.path
         handler = route.handler(scope["method"])
         if route.is_json:
@@ -143,6 +143,6 @@ def _handler(endpoint: Endpoint) -> Handler:
     return handler
 
 
-ROUTES: Final = build_routes((one for one in ENDPOINTS if one.kind is not Kind.ADMIN), _handler)
+ROUTES: Final = build_routes((one for one in ENDPOINTS if one.kind not in {Kind.ADMIN, Kind.ADMIN_PAGE}), _handler)
 LITERAL: Final = {route.path: route for route in ROUTES if "{" not in route.path}
 PATTERNS: Final = [route for route in ROUTES if "{" in route.path]

@@ -30,3 +30,11 @@ def insert_audit(tx: Transaction, record: AuditRecord) -> None:
 def page_of_audit(tx: Transaction, query: PageQuery) -> tuple[Sequence[AuditRecord], PageBounds]:
     """A page, newest first."""
     return select_page(tx, AUDIT, query, {})
+
+
+def last_entry(tx: Transaction, action: str, among: int) -> AuditRecord | None:
+    """The newest entry of an action among so many of the newest."""
+    newest = (
+        f"WHERE id IN (SELECT id FROM audit ORDER BY id DESC LIMIT {among:d}) AND action = ? ORDER BY id DESC LIMIT 1"
+    )
+    return AUDIT.find(tx, newest, action)

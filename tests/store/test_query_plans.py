@@ -21,6 +21,7 @@ from payres.store import (
     incoming,
     movements,
     nonces,
+    operators,
     outgoing,
     packets,
     payments,
@@ -30,6 +31,7 @@ from payres.store import (
     retention,
     sessions,
     tokens,
+    volume,
     wallets,
     webhooks,
 )
@@ -127,6 +129,13 @@ QUERIES: dict[str, Query] = PAGES | {
     "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None, None),
     "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
     "nonces.use_nonce": lambda tx: nonces.use_nonce(tx, 1, "kid", "nonce", 2, 1),
+    "operators.find_operator": lambda tx: operators.find_operator(tx, "ann"),
+    "operators.operator_of_link": lambda tx: operators.operator_of_link(tx, b"1"),
+    "operators.operator_of_session": lambda tx: operators.operator_of_session(tx, b"1", 1),
+    "operators.set_password": lambda tx: operators.set_password(tx, 1, "hash"),
+    "operators.insert_session": lambda tx: operators.insert_session(tx, b"1", 1, 1, 2),
+    "operators.delete_session": lambda tx: operators.delete_session(tx, b"1"),
+    "operators.delete_sessions_of_operator": lambda tx: operators.delete_sessions_of_operator(tx, 1),
     "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
     "outgoing.quote_used": lambda tx: outgoing.quote_used(tx, "1"),
     "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
@@ -349,3 +358,11 @@ def test_spending_sorts_nothing_but_one_window(connection: RecordingConnection) 
         "SEARCH grant_spending USING PRIMARY KEY (grant_id=? AND window_start=?)",
         "USE TEMP B-TREE FOR ORDER BY",
     ]
+
+
+def test_volume_is_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
+    for plan in plans(connection, lambda tx: volume.first_transfer_since(tx, 1)).values():
+        assert not [step for step in plan if "SCAN" in step and step != "SCAN CONSTANT ROW"]
+    for plan in plans(connection, lambda tx: volume.sums_by_day(tx, 1, 5)).values():
+        assert plan[0] == "SEARCH t USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
+        assert not [step for step in plan if "SCAN" in step]

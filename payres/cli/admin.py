@@ -1,0 +1,55 @@
+"""`payres admin`: who may use the admin pages."""
+
+from urllib.parse import urlsplit
+
+import click
+
+from payres.cli.groups import Group
+from payres.cli.session import Session, with_session
+from payres.clock import format_time
+from payres.operator import operators
+from payres.settings import Settings, local_url
+from payres.urls import is_loopback
+
+
+@click.group(cls=Group)
+def admin() -> None:
+    """The pages are at /admin; docs/admin-pages.md is about them."""
+
+
+@admin.command()
+@click.option("--name", default="admin", show_default=True, help="Who it is for, as the audit log names them.")
+@click.option("--read-only", is_flag=True, help="They may look at everything and change nothing.")
+@with_session
+def link(session: Session, name: str, read_only: bool) -> None:
+    """Print a URL with which an operator sets a password.
+
+    It is good once, for 15 minutes. The password and the sessions that the name has had end at once, so this is also
+    how somebody is locked out.
+
+    \b
+    Example: payres admin link --name ann
+    """
+    made = session.write(lambda work: operators.make_link(work, name, read_only=read_only))
+    settings = session.settings
+    url = f"{_reachable(settings)}/admin/link/{made.secret}"
+    if not url.startswith(settings.base_url):
+        session.warn(
+            "The pages are there for this machine alone: open the URL here or through an SSH tunnel, or let others in"
+            " with the setting admin_hosts"
+        )
+    resource = {
+        "name": made.operator.name,
+        "role": made.operator.role,
+        "url": url,
+        "expiresAt": format_time(made.operator.link_expires_at),
+    }
+    session.show(resource, url)
+
+
+def _reachable(settings: Settings) -> str:
+    """The URL by which the pages can be reached: the base URL if `admin_hosts` knows its name."""
+    host = urlsplit(settings.base_url).hostname or ""
+    if is_loopback(host) or host in settings.admin_hosts.split(","):
+        return settings.base_url
+    return local_url(settings.host, settings.port)

@@ -1,0 +1,114 @@
+"""Operators of the admin pages: how they get in, and for how long.
+
+Whoever has a shell on the server makes a link; it is good once, for 15 minutes, and whoever opens it sets the password.
+"""
+
+import hashlib
+from typing import Final, NamedTuple
+
+from payres.clock import HOUR, MINUTE
+from payres.errors import NotFound, SignInFailed
+from payres.grants.sign_in import wrong_password
+from payres.identifiers import hash_secret
+from payres.operator import audit
+from payres.operator.wallets import check_name
+from payres.store import operators
+from payres.store.operators import OperatorRecord
+from payres.store.work import Work
+
+LINK_LIFETIME: Final = 15 * MINUTE
+SESSION_LIFETIME: Final = 12 * HOUR
+WHAT: Final = "operator"  # whose password is wrong, in sentences
+
+
+class Link(NamedTuple):
+    """A link that lets an operator in once; `secret` is a part of its URL."""
+
+    operator: OperatorRecord
+    secret: str
+
+
+def make_link(work: Work, name: str, *, read_only: bool) -> Link:
+    """A link for an operator, who may be new; the password and the sessions that there were end.
+
+    Raises InvalidRequest for the name.
+    """
+    check_name(name, "sign-in")
+    secret, role = work.new_secret(), "read-only" if read_only else "full"
+    operators.set_link(work, name, role, hash_secret(secret), work.now + LINK_LIFETIME, work.now)
+    operator = operators.find_operator(work, name)
+    assert operator is not None
+    operators.delete_sessions_of_operator(work, operator.id)
+    audit.record(work, "admin.link", name, role=role)
+    return Link(operator, secret)
+
+
+def open_link(work: Work, secret: str) -> OperatorRecord:
+    """Whose link this is. Raises NotFound for one that was used, has expired or never was."""
+    operator = operators.operator_of_link(work, hash_secret(secret))
+    if operator is None or work.now >= operator.link_expires_at:
+        raise NotFound("This link was used or has expired; `payres admin link` makes another")
+    return operator
+
+
+def set_password(work: Work, secret: str, password_hash: str) -> str:
+    """Sets the password of the link's operator (see hash_password) and signs in; the secret of the session.
+
+    Raises NotFound as `open_link` does.
+    """
+    operator = open_link(work, secret)
+    operators.set_password(work, operator.id, password_hash)
+    work.actor = actor_of(operator)
+    audit.record(work, "admin.set_password", operator.name)
+    return _new_session(work, operator)
+
+
+def find_account(work: Work, name: str) -> OperatorRecord:
+    """The operator of this name, or one that no password is right for, counted by the name as any other is."""
+    found = operators.find_operator(work, name)
+    if found is not None:
+        return found
+    number = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big")
+    return OperatorRecord(-number, name, "read-only", None, 0, 0)
+
+
+def open_session(work: Work, verified: OperatorRecord, before: str | None) -> str:
+    """A session for the operator whose password matched `verified`, in place of the browser's own; its secret.
+
+    The secret is always new, so that nobody can have planted it. Raises SignInFailed when the password was changed
+    while it was being checked.
+    """
+    if operators.operator_by_id(work, verified.id).password_hash != verified.password_hash:
+        raise wrong_password(WHAT)
+    if before is not None:
+        operators.delete_session(work, hash_secret(before))
+    return _new_session(work, verified)
+
+
+def find_session(work: Work, session: str) -> OperatorRecord | None:
+    """Who is signed in with this session."""
+    return operators.operator_of_session(work, hash_secret(session), work.now)
+
+
+def require_session(work: Work, session: str) -> OperatorRecord:
+    """The same. Raises SignInFailed for a session that has ended."""
+    operator = find_session(work, session)
+    if operator is None:
+        raise SignInFailed("You are signed out by now. Sign in again", reason="signed_out")
+    return operator
+
+
+def close_session(work: Work, session: str) -> None:
+    """Signs the browser out."""
+    operators.delete_session(work, hash_secret(session))
+
+
+def actor_of(operator: OperatorRecord) -> str:
+    """Who acts, as the audit log names an operator."""
+    return f"page:{operator.name}"
+
+
+def _new_session(work: Work, operator: OperatorRecord) -> str:
+    secret = work.new_secret()
+    operators.insert_session(work, hash_secret(secret), operator.id, work.now, work.now + SESSION_LIFETIME)
+    return secret

@@ -1,0 +1,76 @@
+"""How much wallets have paid and received on each of the last 90 days."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from payres.amounts import Asset
+from payres.clock import DAY
+from payres.store.database import Database
+from payres.store.exports import last_transfer
+from payres.store.volume import DaySum, first_transfer_since, sums_by_day
+from payres.store.work import Work
+
+DAYS: Final = 90
+BATCH: Final = 100_000  # transfers that are counted with each look
+
+
+class Volume(msgspec.Struct, frozen=True):
+    """Sums in minor units by asset, a figure for each day, oldest first; `first_day` is its number since 1970.
+
+    `complete` is False while there are more transfers to count, of the newest days.
+    """
+
+    first_day: int
+    paid: Mapping[Asset, list[int]]
+    received: Mapping[Asset, list[int]]
+    complete: bool
+
+
+class _Step(NamedTuple):
+    """What one look has counted: transfers up to the id before `next`."""
+
+    sums: list[DaySum]
+    next: int
+    today: int
+    complete: bool
+
+
+class DailyVolume:
+    """Counts each transfer once and keeps the sums in memory: transfers never change, so neither do past days.
+
+    A look counts a bounded number of transfers, in the order of their ids; after a start, the first few looks catch up.
+    """
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        self._sums: dict[tuple[int, Asset, bool], int] = {}
+        self._looking = asyncio.Lock()
+
+    async def look(self, database: Database) -> Volume:
+        """The volume as far as it has been counted."""
+        async with self._looking:
+            step = await database.examine(partial(_count, after=self._next))
+            self._next = step.next
+            for one in step.sums:
+                key = (one.day, Asset(one.code, one.scale), one.received)
+                self._sums[key] = self._sums.get(key, 0) + one.amount
+            first_day = step.today - DAYS + 1
+            self._sums = {key: amount for key, amount in self._sums.items() if key[0] >= first_day}
+            return Volume(first_day, self._by_asset(first_day, False), self._by_asset(first_day, True), step.complete)
+
+    def _by_asset(self, first_day: int, received: bool) -> dict[Asset, list[int]]:
+        assets = sorted({asset for _, asset, _ in self._sums}, key=lambda asset: (asset.code, asset.scale))
+        days = range(first_day, first_day + DAYS)
+        return {asset: [self._sums.get((day, asset, received), 0) for day in days] for asset in assets}
+
+
+def _count(work: Work, after: int | None) -> _Step:
+    today = work.now // DAY
+    first = first_transfer_since(work, (today - DAYS + 1) * DAY) if after is None else after
+    end = last_transfer(work)
+    last = min(end, first + BATCH - 1)
+    return _Step(list(sums_by_day(work, first, last)), max(last + 1, first), today, last == end)

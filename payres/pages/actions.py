@@ -1,0 +1,105 @@
+"""Actions: a page that says what will happen, with the form that makes it happen."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from starlette.responses import Response
+
+from payres.errors import DomainError, InvalidRequest
+from payres.http.error_responses import error_response
+from payres.http.observation import observation_of
+from payres.pages.listing import section_of
+from payres.pages.sign_in import check_password
+from payres.pages.tables import Cell
+from payres.pages.visit import Form, Page, Visit
+from payres.routes.pages import redirect
+from payres.store.operators import operator_by_id
+from payres.store.work import Work
+
+Segments = Mapping[str, str]
+ONCE: Final = "once"  # a field with an id of the form, so that a second click does nothing
+
+
+class Field(NamedTuple):
+    """What the operator writes; `note` says how."""
+
+    name: str
+    label: str
+    note: str
+    required: bool
+
+
+class Told(NamedTuple):
+    """What the form is about, and what it will do: nothing where nothing can be done. `back` is where to go on."""
+
+    title: str
+    facts: Sequence[tuple[str, Cell]]
+    will: Sequence[str]
+    back: str
+
+
+class Action(NamedTuple):
+    """`choices` are what the form can send, each a button; or, with a `question`, one of several answers.
+
+    What moves money takes the password again.
+    """
+
+    tell: Callable[[Work, Segments], Told]
+    do: Callable[[Work, Segments, Form], object]
+    choices: Mapping[str, str]
+    fields: Sequence[Field] = ()
+    moves_money: bool = False
+    question: str = ""
+
+
+AMOUNT: Final = Field("amount", "Amount", "such as 100.00, in the wallet's asset", True)
+REFERENCE: Final = Field("reference", "Reference", "your own for it; under one reference, nothing is done twice", False)
+
+
+def page_for(action: Action) -> Page:
+    """The page of an action."""
+    return Page(partial(_show, action), partial(_act, action))
+
+
+def reference_of(form: Form) -> str:
+    """What the operator wrote, or else the id of the form."""
+    return form.get("reference") or f"page {form.get(ONCE, '')}"
+
+
+async def _show(action: Action, visit: Visit) -> Response:
+    return await _render(action, visit, {}, None, 200)
+
+
+async def _act(action: Action, visit: Visit, form: Form) -> Response:
+    try:
+        if action.moves_money:
+            account = await visit.read(partial(operator_by_id, operator_id=visit.operator.id))
+            await check_password(visit.request, account, form.get("password", ""))
+        if form.get("choice") not in action.choices:
+            raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+        back = await visit.write(partial(_do, action=action, segments=visit.segments, form=form))
+    except DomainError as error:
+        found = observation_of(visit.request.scope).error = error_response(error)
+        return await _render(action, visit, form, found.hint, found.status)
+    return redirect(back)
+
+
+def _do(work: Work, action: Action, segments: Segments, form: Form) -> str:
+    told = action.tell(work, segments)
+    action.do(work, segments, form)
+    return told.back
+
+
+async def _render(action: Action, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
+    told = await visit.read(lambda work: action.tell(work, visit.segments))
+    return visit.show(
+        "action.html",
+        section_of(visit),
+        status,
+        told=told,
+        action=action,
+        form=form,
+        problem=problem,
+        once=form.get(ONCE) or visit.context.identifiers.resource(),
+    )

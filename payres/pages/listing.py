@@ -1,0 +1,140 @@
+"""Lists: what an endpoint of the operator's API lists, as a page with its filters in the URL, and the same as CSV."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from payres.admin.operations import Operation, operations
+from payres.admin.serving import PAGE_PARAMETERS, read_query
+from payres.admin.wire import Page as WirePage
+from payres.limits import DEFAULT_PAGE, MAX_PAGE
+from payres.pages.tables import Column, as_csv, make_table
+from payres.pages.visit import Page, Visit
+from payres.routes.pages import HEADERS, redirect
+from payres.routes.requests import other_parameters, page_query
+
+FORMAT: Final = "format"
+LABELS: Final = {"from": "From", "to": "Before", "min": "At least", "max": "At most", "reason": "Failure has"}
+DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+DAYS: Final = frozenset({"from", "to"})
+COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
+
+
+class Listing(NamedTuple):
+    """A list of an endpoint; `{name}` in the title is a segment of the path. `none` is said when it is
+    empty, `also` is a link to another list."""
+
+    title: str
+    handler: str
+    columns: Sequence[Column]
+    none: str
+    about: str = ""
+    also: tuple[str, str] | None = None
+
+    @property
+    def operation(self) -> Operation:
+        [found] = [one for one in operations() if one.endpoint.handler == self.handler]
+        return found
+
+
+class Filter(NamedTuple):
+    """A parameter of the query; `options` are all that it can be, none if it can be any text."""
+
+    name: str
+    label: str
+    value: str
+    options: Sequence[str]
+    is_day: bool
+
+
+def page_for(listing: Listing) -> Page:
+    """The page of a list."""
+    return Page(partial(_show, listing))
+
+
+async def _show(listing: Listing, visit: Visit) -> Response:
+    request, operation = visit.request, listing.operation
+    parameters = dict(request.query_params)
+    given = {name: value for name, value in parameters.items() if value}
+    if given != parameters:  # as a form sends what was left empty
+        return redirect(_url(visit, given))
+    others = other_parameters(request, (*PAGE_PARAMETERS, FORMAT))
+    arguments: dict[str, Any] = dict(visit.segments)
+    if operation.is_paged:
+        arguments["page"] = page_query(request, numbers=True)
+    if operation.query is not None:
+        arguments["query"] = read_query({name: _moment(name, value) for name, value in others.items()}, operation.query)
+    found = await visit.read(partial(operation.function, **arguments))
+    count = int(given.get("first") or given.get("last") or DEFAULT_PAGE)
+    title = listing.title.format(**visit.segments)
+    table = make_table(title, listing.columns, found.result, listing.none)
+    if given.get(FORMAT) == "csv":
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+        headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+        return Response(as_csv(table), headers=headers, media_type="text/csv")
+    return visit.show(
+        "list.html",
+        section=section_of(visit),
+        title=title,
+        about=listing.about,
+        also=listing.also,
+        table=table,
+        filters=_filters(operation, others),
+        is_filtered=bool(others),
+        counts=COUNTS if operation.is_paged else (),
+        count=count,
+        is_resized=count != DEFAULT_PAGE,
+        csv=_url(visit, given | {FORMAT: "csv"}),
+        all=request.scope["raw_path"].decode("ascii"),
+        beside=_beside(visit, given, found),
+    )
+
+
+def section_of(visit: Visit) -> str:
+    """The section in the navigation that the page is in."""
+    path: str = visit.request.scope["path"]
+    return "/".join(path.split("/")[1:3]).removeprefix("admin")
+
+
+def _beside(visit: Visit, given: Mapping[str, str], found: Any) -> Sequence[tuple[str, str]]:
+    """The pages with newer and older rows, by their names."""
+    if not isinstance(found, WirePage):
+        return []
+    kept = {name: value for name, value in given.items() if name not in PAGE_PARAMETERS}
+    count, pagination = given.get("first") or given.get("last") or str(DEFAULT_PAGE), found.pagination
+    newer = {"last": count, "cursor": pagination.start_cursor or given.get("cursor", "")}
+    older = {"first": count, "cursor": pagination.end_cursor or given.get("cursor", "")}
+    there = (("Newer", newer, pagination.has_previous_page), ("Older", older, pagination.has_next_page))
+    return [(name, _url(visit, kept | place)) for name, place, is_there in there if is_there]
+
+
+def _filters(operation: Operation, given: Mapping[str, str]) -> Sequence[Filter]:
+    if operation.query is None:
+        return []
+    kind = msgspec.inspect.type_info(operation.query)
+    assert isinstance(kind, msgspec.inspect.StructType)
+    return [_filter(field, given.get(field.encode_name, "")) for field in kind.fields]
+
+
+def _filter(field: msgspec.inspect.Field, value: str) -> Filter:
+    kinds = field.type.types if isinstance(field.type, msgspec.inspect.UnionType) else (field.type,)
+    options = [str(one) for kind in kinds if isinstance(kind, msgspec.inspect.LiteralType) for one in kind.values]
+    if any(isinstance(kind, msgspec.inspect.BoolType) for kind in kinds):
+        options = ["true", "false"]
+    name = field.encode_name
+    return Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS)
+
+
+def _moment(name: str, value: str) -> str:
+    """A day as the time at which it begins in UTC."""
+    return f"{value}T00:00:00Z" if name in DAYS and DAY.fullmatch(value) else value
+
+
+def _url(visit: Visit, parameters: Mapping[str, str]) -> str:
+    path = visit.request.scope["raw_path"].decode("ascii")
+    return f"{path}?{urlencode(parameters)}" if parameters else path

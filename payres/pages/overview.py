@@ -1,0 +1,129 @@
+"""The overview: whether payments can be taken, what needs attention, and how the server and its money stand."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from starlette.responses import Response
+
+from payres import __version__
+from payres.amounts import Asset, format_decimal
+from payres.clock import DAY, HOUR, format_time
+from payres.operator import doctor
+from payres.operator.doctor import Finding
+from payres.operator.status import Status, read_last_day, read_status
+from payres.operator.volume import Volume
+from payres.pages.charts import Chart, bar_chart
+from payres.pages.tables import Cell, Column, make_table, number, text
+from payres.pages.visit import Page, Visit
+from payres.store.audit import AuditRecord, last_entry
+from payres.store.status import LedgerSum, PaymentCounts
+from payres.store.work import Work
+
+LIVE_SECONDS: Final = 30
+AUDIT_ENTRIES: Final = 10_000  # of which the last backup is looked for
+MEBIBYTE: Final = 1024 * 1024
+
+
+class Balance(NamedTuple):
+    """What the accounts of one asset hold together, by kind."""
+
+    asset_code: str
+    wallets: str
+    liquidity: str
+    fees: str
+
+
+class Stand(NamedTuple):
+    """What the page is made of, over one snapshot."""
+
+    status: Status
+    day: PaymentCounts
+    findings: Sequence[Finding]
+    backup: AuditRecord | None
+    now: int
+
+
+BALANCE_COLUMNS: Final = (
+    Column("Asset", text("asset_code")),
+    Column("In wallets", number("wallets")),
+    Column("Liquidity", number("liquidity")),
+    Column("Fees", number("fees")),
+)
+
+
+async def _show(visit: Visit) -> Response:
+    state = visit.request.scope["app"].state
+    problem = await state.readiness.problem()
+    volume = await state.volume.look(visit.context.database)
+    stand = await visit.read(_read)
+    is_live = visit.request.query_params.get("live") == "1"
+    return visit.show(
+        "overview.html",
+        "",
+        problem=problem,
+        findings=[one for one in stand.findings if one.fix],
+        balances=make_table("Balances", BALANCE_COLUMNS, _balances(stand.status.sums), "There are no wallets yet"),
+        charts=_charts(volume),
+        is_counted=volume.complete,
+        facts=_facts(stand),
+        is_live=is_live,
+        refresh=LIVE_SECONDS if is_live else None,
+    )
+
+
+def _read(work: Work) -> Stand:
+    backup = last_entry(work, "database.backup", AUDIT_ENTRIES)
+    return Stand(read_status(work), read_last_day(work), doctor.examine(work), backup, work.now)
+
+
+def _balances(sums: Sequence[LedgerSum]) -> Sequence[Balance]:
+    held = {(one.code, one.scale, one.kind): one.balance for one in sums}
+
+    def shown(code: str, scale: int, kind: str) -> str:
+        return format_decimal(held.get((code, scale, kind), 0), Asset(code, scale))
+
+    assets = dict.fromkeys((one.code, one.scale) for one in sums)
+    return [
+        Balance(code, *(shown(code, scale, kind) for kind in ("wallet", "liquidity", "fees"))) for code, scale in assets
+    ]
+
+
+def _charts(volume: Volume) -> Sequence[Chart]:
+    return [
+        bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures)
+        for asset in volume.paid
+        for word, figures in (("paid", volume.paid[asset]), ("received", volume.received[asset]))
+    ]
+
+
+def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
+    status, day = stand.status, stand.day
+    payments = f"{day.incoming:,} incoming and {day.outgoing:,} outgoing payments, {day.failed:,} of them failed"
+    return [
+        ("Last 24 hours", Cell(payments)),
+        ("Being sent to other servers", Cell(f"{status.sending:,} payments")),
+        ("Wallets", Cell(f"{status.wallets:,}", link="/admin/wallets")),
+        ("Peers", Cell(str(len(status.peers)), link="/admin/peers")),
+        ("Unresolved packets", Cell(f"{status.unresolved_packets:,}", link="/admin/peers")),
+        ("Last backup", Cell(_age(stand.backup, stand.now))),
+        ("Database", Cell(f"{Path(status.database).name}, {_size(status.database_bytes)}")),
+        ("Write-ahead log", Cell(_size(status.log_bytes))),
+        ("Free on the disk", Cell(_size(status.free_bytes))),
+        ("Version", Cell(f"payres {__version__}")),
+    ]
+
+
+def _age(backup: AuditRecord | None, now: int) -> str:
+    if backup is None:
+        return "none is in the audit log"
+    hours = (now - backup.created_at) // HOUR
+    ago = f"{hours} hours" if hours < 48 else f"{hours * HOUR // DAY} days"
+    return f"{format_time(backup.created_at)[:10]}, {ago} ago"
+
+
+def _size(count: int) -> str:
+    return f"{count / MEBIBYTE:,.1f} MiB" if count < 1024 * MEBIBYTE else f"{count / MEBIBYTE / 1024:,.1f} GiB"
+
+
+PAGE: Final = Page(_show)

@@ -1,0 +1,84 @@
+"""How every page of the operator is served: signing in first, then the page, or what its form asks for.
+
+Whoever `admin_hosts` does not let in comes no further than the router. Every answer is a page or leads to one.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from importlib import import_module
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.endpoints import ADMIN_PAGES, Endpoint
+from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed
+from payres.grants.consent import check_csrf
+from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.observation import observation_of
+from payres.pages import sign_in
+from payres.pages.visit import Page, Visit
+from payres.routes.context import context_of
+from payres.routes.pages import read_form
+from payres.routes.routing import Handler, Route, build_routes
+
+log = logging.getLogger("payres.pages")
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def page_routes() -> Sequence[Route]:
+    """The routes of the operator's pages."""
+    return build_routes(ADMIN_PAGES, _handler)
+
+
+def _handler(endpoint: Endpoint) -> Handler:
+    module, _, name = endpoint.handler.partition(".")
+    found = getattr(import_module(f"payres.pages.{module}"), name)
+    return partial(_serve, answer=partial(_answer, page=found) if isinstance(found, Page) else found)
+
+
+async def _serve(request: Request, answer: Answer) -> Response:
+    """The endpoint, for every method: errors and faults are pages too."""
+    observation = observation_of(request.scope)
+    try:
+        return await answer(request)
+    except DomainError as error:
+        found = observation.error = error_response(error)
+        context_of(request).rate_limits.count_failure(request.scope, found.status)
+    except Exception:
+        log.exception("%s of %s failed", request.method, observation.route)
+        sentence = "The server failed, and its log says how"
+        found = observation.error = ErrorResponse(500, "internal_error", sentence)
+    return sign_in.notice(request, found)
+
+
+async def _answer(request: Request, page: Page) -> Response:
+    is_form = request.method == "POST"
+    form = await read_form(request) if is_form else {}
+    choice = form.get("choice")
+    if choice == "sign-in":
+        return await sign_in.sign_in(request, form)
+    visit = await sign_in.find_visit(request)
+    if visit is None:
+        return sign_in.show_sign_in(request, "You are signed out by now, so nothing was done" if is_form else None)
+    if request.method in {"GET", "HEAD"}:
+        return await _shown(visit, page)
+    if not is_form:
+        allow = {"Allow": "GET, HEAD, POST"}
+        raise ErrorResponse(405, "method_not_allowed", "A page can be opened, and its form be sent", headers=allow)
+    check_csrf(visit.session, form.get("csrf", ""))
+    if choice == "sign-out":
+        return await sign_in.sign_out(visit)
+    if page.act is None:
+        raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+    if not visit.operator.may_change:
+        raise InsufficientAccess("You may look at everything and change nothing", reason="action")
+    return await page.act(visit, form)
+
+
+async def _shown(visit: Visit, page: Page) -> Response:
+    try:
+        return await page.show(visit)
+    except SignInFailed as error:  # the session has ended meanwhile
+        return sign_in.show_sign_in(visit.request, str(error))

@@ -1,0 +1,47 @@
+"""The settings as they are in effect."""
+
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from payres.pages.tables import Cell, Column, code, make_table
+from payres.pages.visit import Page, Visit
+from payres.settings import Settings
+
+SECRET: Final = frozenset({"metrics_token"})
+# What of a value is told to anyone who looks over the operator's shoulder: of a URL, not the query.
+MASK: Final = "••••••••"
+
+
+class Effective(msgspec.Struct, frozen=True):
+    """One setting in words."""
+
+    name: str
+    value: str
+    is_default: bool
+
+
+COLUMNS: Final = (
+    Column("Setting", code("name")),
+    Column("Value", lambda one: Cell(one.value, "code")),
+    Column("From", lambda one: Cell("default" if one.is_default else "set")),
+)
+
+
+async def _show(visit: Visit) -> Response:
+    found = visit.context.settings
+    rows = [_effective(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
+    table = make_table("Settings", COLUMNS, rows, "")
+    return visit.show("settings.html", "/settings", table=table)
+
+
+def _effective(field: Any, value: object) -> Effective:
+    shown = str(value).lower() if isinstance(value, bool) else str(value)
+    if field.name in SECRET and shown:
+        shown = MASK
+    before, mark, _ = shown.partition("?")
+    return Effective(field.name, f"{before}{mark}{MASK}" if mark else shown, value == field.default)
+
+
+PAGE: Final = Page(_show)

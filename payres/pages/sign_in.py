@@ -1,0 +1,109 @@
+"""Signing in to the operator's pages: by a link that sets a password, and later by name and password."""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.errors import DomainError, SignInFailed
+from payres.grants.passwords import hash_password
+from payres.grants.sign_in import Guesser
+from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.observation import observation_of
+from payres.limits import MIN_PASSWORD_LENGTH
+from payres.operator import operators
+from payres.pages.visit import STYLE_SHEETS, Form, Visit
+from payres.rate_limiter import origin_of
+from payres.routes.context import context_of
+from payres.routes.cookies import operator_session_of, set_operator_session
+from payres.routes.pages import read_form, redirect, render, title_of
+from payres.store.operators import OperatorRecord
+
+HOME: Final = "/admin"
+WRONG: Final = "This name and this password do not belong together"
+
+
+async def find_visit(request: Request) -> Visit | None:
+    """The visit of whoever is signed in."""
+    session = operator_session_of(request)
+    if session is None:
+        return None
+    operator = await context_of(request).database.read(partial(operators.find_session, session=session))
+    return Visit(request, operator, session) if operator else None
+
+
+async def sign_in(request: Request, form: Form) -> Response:
+    """Takes a name and a password, and leads back to the page that was asked for."""
+    context, name = context_of(request), form.get("name", "")
+    account = await context.database.read(partial(operators.find_account, name=name))
+    try:
+        await check_password(request, account, form.get("password", ""))
+        before = operator_session_of(request)
+        session = await context.database.write(partial(operators.open_session, verified=account, before=before))
+    except SignInFailed as error:
+        context.rate_limits.count_failure(request.scope, 401)
+        observation_of(request.scope).error = error_response(error)
+        return show_sign_in(request, WRONG, name)
+    return _signed_in(request, session, request.scope["raw_path"].decode("ascii"))
+
+
+async def sign_out(visit: Visit) -> Response:
+    """Ends the session."""
+    await visit.write(partial(operators.close_session, session=visit.session))
+    response = redirect(HOME)
+    set_operator_session(visit.request, response, "")
+    return response
+
+
+async def check_password(request: Request, account: OperatorRecord, password: str) -> None:
+    """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked."""
+    context = context_of(request)
+    guesser = Guesser(origin_of(request.scope))
+    await context.operator_sign_in.check_password(account, password, context.clock.now(), guesser)
+
+
+async def follow_link(request: Request) -> Response:
+    """GET shows the form for a password, POST takes it."""
+    secret = request.path_params["secret"]
+    observation_of(request.scope).path = "/admin/link/..."
+    database = context_of(request).database
+    operator = await database.read(partial(operators.open_link, secret=secret))
+    if request.method != "POST":
+        return _show_link(request, operator.name)
+    form = await read_form(request)
+    if form.get("password") != form.get("again"):
+        return _show_link(request, operator.name, "The two passwords are not the same", 400)
+    try:
+        hashed = await asyncio.to_thread(hash_password, form.get("password", ""))
+    except DomainError as error:
+        return _show_link(request, operator.name, str(error), 400)
+    session = await database.write(partial(operators.set_password, secret=secret, password_hash=hashed))
+    return _signed_in(request, session, HOME)
+
+
+def show_sign_in(request: Request, problem: str | None = None, name: str = "") -> Response:
+    """The form for name and password, where another page was asked for."""
+    return _render(request, "sign_in.html", 401, problem=problem, name=name)
+
+
+def notice(request: Request, error: ErrorResponse) -> Response:
+    """The page for an error."""
+    response = _render(request, "notice.html", error.status, title=title_of(error), text=error.hint)
+    response.headers.update(error.headers)
+    return response
+
+
+def _show_link(request: Request, name: str, problem: str | None = None, status: int = 200) -> Response:
+    return _render(request, "link.html", status, problem=problem, name=name, least=MIN_PASSWORD_LENGTH)
+
+
+def _signed_in(request: Request, session: str, path: str) -> Response:
+    response = redirect(path)
+    set_operator_session(request, response, session)
+    return response
+
+
+def _render(request: Request, template: str, status: int, **values: object) -> Response:
+    return render(request, f"admin/{template}", values, status, style_sheets=STYLE_SHEETS)

@@ -1,0 +1,135 @@
+"""A payment's whole story in plain sentences, in the order of time."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from payres.admin.wire import LedgerEntry, Packet, Payment, PaymentStory, Refund
+from payres.clock import format_time
+from payres.identifiers import moment_of
+from payres.pages.tables import Cell, page_of
+from payres.urls import Urls
+
+OUTCOMES: Final = {
+    "prepared": "It is in flight.",
+    "fulfilled": "It was delivered.",
+    "rejected": "It was rejected.",
+    "doubtful": "Its outcome is unknown.",
+}
+
+
+class Moment(NamedTuple):
+    """What happened at a time; `said` are the parts of a sentence, some of which lead somewhere."""
+
+    at: Cell
+    said: Sequence[Cell]
+
+
+def tell(story: PaymentStory, urls: Urls) -> Sequence[Moment]:
+    """The moments, oldest first; of one time, what causes comes before what follows from it."""
+    payment = story.payment
+    told = [
+        *_granted(story),
+        *_quoted(story),
+        _begun(payment, urls),
+        *map(_packet, story.packets),
+        *map(_entry, story.entries),
+        *_ended(story),
+        *(_refund(payment, one) for one in story.refunds),
+    ]
+    return sorted(told, key=lambda one: one.at.text)  # which keeps the order of what has one time
+
+
+def _granted(story: PaymentStory) -> Iterator[Moment]:
+    grant = story.grant
+    if grant is None:
+        return
+    yield _moment(grant.created_at, f"The client {grant.client} asked for ", _link("grants", grant.id, "a grant"), ".")
+    if grant.interaction is not None and grant.interaction.decided_at is not None:
+        yield _moment(grant.interaction.decided_at, "The owner of the wallet approved it.")
+
+
+def _quoted(story: PaymentStory) -> Iterator[Moment]:
+    quote = story.quote
+    if quote is not None:
+        debit, fee, receive = (f"{one.asset_code} {one.amount}" for one in (quote.debit, quote.fee, quote.receive))
+        yield _moment(
+            quote.created_at, f"A quote: {debit} leaves the wallet, {fee} of it as a fee, and {receive} arrives."
+        )
+
+
+def _begun(payment: Payment, urls: Urls) -> Moment:
+    wallet = _link("wallets", payment.wallet, payment.wallet)
+    amount = "any amount" if payment.amount is None else f"{payment.asset_code} {payment.amount}"
+    if payment.direction == "incoming":
+        said: tuple[Cell | str, ...] = (
+            f"The client {payment.client} asked for {amount}, to be paid into ",
+            wallet,
+            ".",
+        )
+    else:
+        said = (
+            f"The payment began: at most {amount} from ",
+            wallet,
+            " to ",
+            _receiver(payment.receiver or "", urls),
+            ".",
+        )
+    return _moment(payment.created_at, *said)
+
+
+def _receiver(url: str, urls: Urls) -> Cell:
+    """The incoming payment that a URL names; one of this server has a page."""
+    own = urls.resource_id("incoming-payments", url)
+    return Cell(url) if own is None else _link("payments", own, url)
+
+
+def _packet(packet: Packet) -> Moment:
+    sent = f"A packet of {packet.source_amount} in the smallest unit went to the peer "
+    peer = _link("peers", packet.peer, packet.peer)
+    return _moment(format_time(moment_of(packet.id)), sent, peer, f". {OUTCOMES[packet.state]}")
+
+
+def _entry(entry: LedgerEntry) -> Moment:
+    what = "as a fee " if entry.kind == "fee" else "to be exchanged " if entry.kind == "exchange" else ""
+    moved = f"{entry.asset_code} {entry.amount} moved {what}from "
+    return _moment(entry.created_at, moved, _account(entry.debit), " to ", _account(entry.credit), ".")
+
+
+def _account(name: str) -> Cell:
+    """An account as an entry names it, with the page of its wallet or peer."""
+    kind, _, whose = name.partition(" ")
+    return (
+        _link(f"{kind}s", whose, f"the {kind} {whose}") if kind in {"wallet", "peer"} else Cell(f"the account {name}")
+    )
+
+
+def _ended(story: PaymentStory) -> Iterator[Moment]:
+    payment, delivered = story.payment, story.delivered
+    moved = f"{payment.asset_code} {payment.moved}"
+    if payment.state == "expired" and payment.expires_at is not None:
+        yield _moment(payment.expires_at, f"It expired. It had received {moved}.")
+    if payment.ended_at is None:
+        return
+    if payment.direction == "incoming":
+        yield _moment(payment.ended_at, f"It was completed. It had received {moved}.")
+        return
+    arrived = f"{delivered.asset_code} {delivered.amount} arrived" if delivered else "the rest is not known"
+    how = f"It failed: {payment.failure}." if payment.failure else "It was completed."
+    yield _moment(payment.ended_at, f"{how} {moved} was sent, and {arrived}.")
+
+
+def _refund(payment: Payment, refund: Refund) -> Moment:
+    if payment.direction == "incoming":
+        moved, preposition, other = f"{refund.asset_code} {refund.amount} was sent back", "to", refund.payer
+    else:
+        moved, preposition, other = f"{refund.returned_asset_code} {refund.returned} came back", "from", refund.receiver
+    reference = f", under the reference {refund.reference}."
+    return _moment(refund.created_at, f"{moved} {preposition} ", _link("wallets", other, other), reference)
+
+
+def _link(section: str, name: str, text: str) -> Cell:
+    return Cell(text, link=page_of(section, name))
+
+
+def _moment(at: str, *said: Cell | str) -> Moment:
+    return Moment(Cell(at, "time"), [Cell(one) if isinstance(one, str) else one for one in said])

@@ -1,0 +1,52 @@
+"""SQL of how much wallets have paid and received a day, counted from the transfers of the ledger."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from payres.clock import DAY
+from payres.store.work import Transaction
+
+_HALF = 1 << 32  # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves
+
+
+class DaySum(NamedTuple):
+    """The transfers of one day (its number since 1970) and asset into wallets (`received`), or out of them."""
+
+    day: int
+    code: str
+    scale: int
+    received: bool
+    amount: int
+
+
+def first_transfer_since(tx: Transaction, moment: int) -> int:
+    """The id of the first transfer of a time or later; of the one that will come next when there is none.
+
+    Ids rise with time, so they are searched by halves, a few tens of rows.
+    """
+    # Two subqueries, because for both ends at once SQLite would read the whole table.
+    low, high = tx.execute(
+        "SELECT coalesce((SELECT min(id) FROM transfer), 1), coalesce((SELECT max(id) FROM transfer), 0) + 1"
+    ).fetchone()
+    while low < high:
+        middle = (low + high) // 2
+        (created_at,) = tx.execute(
+            "SELECT created_at FROM transfer WHERE id >= ? ORDER BY id LIMIT 1", (middle,)
+        ).fetchone()
+        low, high = (middle + 1, high) if created_at < moment else (low, middle)
+    return int(low)
+
+
+def sums_by_day(tx: Transaction, first: int, last: int) -> Sequence[DaySum]:
+    """What payments moved into wallets and out of them, by the transfers with these ids."""
+    found = []
+    for side, received in (("debit", False), ("credit", True)):
+        rows = tx.execute(
+            "SELECT t.created_at / ?, s.code, s.scale, sum(t.amount >> 32), sum(t.amount & 4294967295)"
+            f" FROM transfer t JOIN account a ON a.id = t.{side}_account_id AND a.kind = 'wallet'"
+            " JOIN asset s ON s.id = a.asset_id"
+            " WHERE t.id BETWEEN ? AND ? AND t.kind IN ('payment', 'exchange') GROUP BY 1, 2, 3",
+            (DAY, first, last),
+        )
+        found += [DaySum(day, code, scale, received, upper * _HALF + lower) for day, code, scale, upper, lower in rows]
+    return found

@@ -1,0 +1,181 @@
+"""The operator's pages as people see them: wide and narrow, light and dark, by keyboard, and with a screen reader."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from playwright.async_api import Page, ViewportSize, expect
+
+from payres.operator import operators
+from payres.testing.instance import Instance, run_instance
+from tests.pages.seed import Seeded, fill
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(__file__).parents[1] / "interop" / "node_modules" / "axe-core" / "axe.min.js"
+PASSWORD = "correct horse"
+WIDE, NARROW = ViewportSize(width=1280, height=900), ViewportSize(width=390, height=844)
+PATHS = (
+    *("", "/wallets", "/wallets/alice", "/wallets/savings%2Fof-a-wallet-with-a-long-path", "/wallets/alice/movements"),
+    *("/wallets/alice/keys/{kid}", "/wallets/alice/deposit", "/wallets/alice/deactivate", "/payments", "/grants"),
+    *("/payments/{incoming}", "/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending"),
+    *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
+    *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
+    *("/settings", "/wallets/nobody"),
+)
+
+
+class OpenPage(Protocol):
+    async def __call__(self, **options: Any) -> Page: ...
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("admin") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def seeded(server: Instance) -> Seeded:
+    return fill(server)
+
+
+async def sign_in(page: Page, server: Instance, name: str) -> None:
+    """Follows a new link, by keyboard."""
+    made = server.write(lambda work: operators.make_link(work, name, read_only=False))
+    await page.goto(f"{server.base_url}/admin/link/{made.secret}")
+    await page.keyboard.type(PASSWORD)
+    await page.keyboard.press("Tab")
+    await page.keyboard.type(PASSWORD)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
+async def breaches(page: Page, **options: Any) -> list[str]:
+    """What axe finds wrong."""
+    found = await page.evaluate("options => axe.run(document, options)", {"resultTypes": ["violations"]} | options)
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]]
+
+
+async def check(page: Page, where: str) -> None:
+    """That the page fits both widths, follows the device's light, and has nothing that axe finds wrong."""
+    await page.evaluate(AXE.read_text(encoding="utf-8"))
+    await page.set_viewport_size(WIDE)
+    await page.emulate_media(color_scheme="light")
+    assert await page.evaluate("document.documentElement.scrollWidth") == WIDE["width"], where
+    assert await breaches(page) == [], where
+    await page.set_viewport_size(NARROW)
+    await page.emulate_media(color_scheme="dark")
+    assert await page.evaluate("document.documentElement.scrollWidth") == NARROW["width"], where
+    red = int((await page.evaluate("getComputedStyle(document.body).backgroundColor"))[4:].split(",")[0])
+    assert red < 128, where
+    # What colours and a narrow layout can change; the rest is the same page.
+    assert await breaches(page, runOnly=["color-contrast", "target-size", "scrollable-region-focusable"]) == [], where
+
+
+async def test_every_page_fits_and_can_be_read_by_everyone(
+    server: Instance, seeded: Seeded, open_page: OpenPage
+) -> None:
+    page = await open_page(java_script_enabled=True, bypass_csp=True)
+    await page.goto(f"{server.base_url}/admin")
+    await check(page, "sign-in")
+    made = server.write(lambda work: operators.make_link(work, "ann", read_only=False))
+    await page.goto(f"{server.base_url}/admin/link/{made.secret}")
+    await check(page, "link")
+    await sign_in(page, server, "ann")
+    for path in PATHS:
+        where = path.format(**seeded._asdict())
+        await page.goto(f"{server.base_url}/admin{where}")
+        await check(page, where)
+
+
+async def test_pages_work_without_scripts_and_break_no_policy(
+    server: Instance, seeded: Seeded, open_page: OpenPage
+) -> None:
+    page = await open_page()
+    await sign_in(page, server, "bea")
+    for name in ("Wallets", "Payments", "Grants", "Peers", "Webhooks", "API keys", "Audit log", "Settings"):
+        await page.get_by_role("link", name=name, exact=True).click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text(name)
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+
+
+@pytest.mark.parametrize("path", ["", "/payments", "/wallets/alice", "/packets/{packet}"])
+async def test_keyboard_reaches_everything_in_order_and_shows_where_it_is(
+    server: Instance, seeded: Seeded, open_page: OpenPage, path: str
+) -> None:
+    page = await open_page(java_script_enabled=True, viewport=WIDE)
+    await sign_in(page, server, "kim")
+    await page.goto(f"{server.base_url}/admin{path.format(**seeded._asdict())}")
+    reachable = "a[href], button, input:not([type=hidden]), select, summary"
+    count = await page.locator(reachable).count()
+    seen: list[int] = []
+    for _ in range(count):
+        await page.keyboard.press("Tab")
+        place, is_visible, outline = await page.evaluate(
+            """(all) => {
+              const one = document.activeElement, box = one.getBoundingClientRect();
+              const seen = box.left >= 0 && box.right <= innerWidth && box.width > 0;
+              const style = getComputedStyle(one);
+              return [[...document.querySelectorAll(all)].indexOf(one), seen, style.outlineStyle];
+            }""",
+            reachable,
+        )
+        if place == -1:
+            break
+        assert is_visible
+        assert outline == "solid"
+        if place not in seen:  # a date has several stops
+            seen.append(place)
+    assert seen == sorted(seen)
+    assert seen[0] == 0
+    assert len(seen) >= 10
+
+
+async def test_skip_link_leads_past_the_navigation(server: Instance, seeded: Seeded, open_page: OpenPage) -> None:
+    page = await open_page(java_script_enabled=True)
+    await sign_in(page, server, "sid")
+    await page.goto(f"{server.base_url}/admin/wallets")
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("link", name="Skip to the page")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.querySelector('main').contains(document.activeElement)")
+
+
+async def test_deposit_is_made_by_keyboard_alone(server: Instance, seeded: Seeded, open_page: OpenPage) -> None:
+    page = await open_page()
+    await sign_in(page, server, "dan")
+    before = server.balance("bob")
+    await page.goto(f"{server.base_url}/admin/wallets/bob")
+    await page.get_by_role("link", name="Deposit", exact=True).press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Deposit into a wallet")
+    await page.get_by_label("Amount").press_sequentially("5.00")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("by keyboard")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("wrong password")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("alert")).to_have_text("This is not the password of this operator.")
+    await expect(page.get_by_label("Amount")).to_have_value("5.00")
+    await page.get_by_label("Your password").press_sequentially(PASSWORD)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Wallet bob")
+    await expect(page.get_by_text("by keyboard")).to_be_visible()
+    assert (before, server.balance("bob")) == ("1025.00", "1030.00")
+
+
+async def test_list_is_filtered_by_its_form(server: Instance, seeded: Seeded, open_page: OpenPage) -> None:
+    page = await open_page()
+    await sign_in(page, server, "fay")
+    await page.goto(f"{server.base_url}/admin/payments")
+    await page.get_by_label("State").select_option("failed")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.get_by_role("link", name=seeded.failed)).to_be_visible()
+    await expect(page.get_by_role("link", name=seeded.outgoing)).to_have_count(0)
+    assert page.url.endswith("/admin/payments?state=failed&first=20")
+    async with page.expect_download() as download:
+        await page.get_by_role("link", name="These rows as CSV").click()
+    assert (await download.value).suggested_filename == "payments.csv"

@@ -1,0 +1,89 @@
+"""A browser on the operator's pages, as far as a test without scripts and pictures needs one."""
+
+import re
+from html import unescape
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+from payres.operator import operators
+from payres.testing.instance import Instance
+from tests.helpers import TIMEOUT
+
+PASSWORD = "correct horse"
+
+
+class Browser:
+    """It keeps its cookies, follows no redirects, and sends forms with what is hidden in them."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.http.close()
+
+    @property
+    def session(self) -> str | None:
+        """The secret in the cookie."""
+        return self.http.cookies.get("payres_admin")
+
+    def new_link(self, name: str, *, read_only: bool = False) -> str:
+        """The path of a one-time link."""
+        made = self.instance.write(lambda work: operators.make_link(work, name, read_only=read_only))
+        return f"/admin/link/{made.secret}"
+
+    def follow_link(self, name: str, *, read_only: bool = False) -> httpx2.Response:
+        """Sets the password by a new link, which signs in."""
+        path = self.new_link(name, read_only=read_only)
+        answer = self.http.post(path, data={"password": PASSWORD, "again": PASSWORD})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/admin"), answer.text
+        return answer
+
+    def sign_in(self, name: str, password: str = PASSWORD, path: str = "/admin") -> httpx2.Response:
+        return self.http.post(path, data={"choice": "sign-in", "name": name, "password": password})
+
+    def get(self, path: str, **params: Any) -> httpx2.Response:
+        return self.http.get(path, params=params or None)
+
+    def words(self, path: str, **params: Any) -> str:
+        """The words of a page that must be there, as they are read."""
+        answer = self.get(path, **params)
+        assert answer.status_code == 200, answer.text
+        return words_of(answer)
+
+    def rows(self, path: str, **params: Any) -> list[dict[str, str]]:
+        """The rows of the page's first table, by their headings."""
+        answer = self.get(path, **params)
+        assert answer.status_code == 200, answer.text
+        return rows_of(answer.text.partition("<tbody")[2].partition("</tbody>")[0])
+
+    def send(self, path: str, **fields: str) -> httpx2.Response:
+        """Sends the form on a page with these fields, and with what is hidden in it."""
+        return self.http.post(path, data=hidden_fields(self.get(path)) | fields)
+
+
+def hidden_fields(page: httpx2.Response) -> dict[str, str]:
+    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="([\w-]+)">', page.text))
+
+
+def words_of(page: httpx2.Response) -> str:
+    body = page.text.partition("<main")[2].partition(">")[2]
+    return _words(body)
+
+
+def rows_of(body: str) -> list[dict[str, str]]:
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.S)
+    cells = [re.findall(r'<td role="cell" data-label="([^"]*)"[^>]*>(.*?)</td>', row, re.S) for row in rows]
+    return [{unescape(heading): _words(text) for heading, text in row} for row in cells]
+
+
+def _words(text: str) -> str:
+    spaced = re.sub(r"</(p|h\d|li|div|dt|dd|td|th|option|label)>", " ", text)
+    return " ".join(unescape(re.sub(r"<[^>]*>", "", spaced)).split())

@@ -1,0 +1,36 @@
+from collections.abc import Iterator
+
+import pytest
+
+from payres.testing.instance import Instance, run_instance
+from tests.pages.browser import Browser
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """One instance for the tests of a module, each of which makes what it needs."""
+    with run_instance(tmp_path_factory.mktemp("pages") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture
+def browser(payres: Instance) -> Iterator[Browser]:
+    """A browser in which nobody is signed in."""
+    with Browser(payres) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def ann(payres: Instance) -> Iterator[Browser]:
+    """The browser of an operator who may change things."""
+    with Browser(payres) as opened:
+        opened.follow_link("ann")
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def reader(payres: Instance) -> Iterator[Browser]:
+    """The browser of an operator who may look only."""
+    with Browser(payres) as opened:
+        opened.follow_link("reader", read_only=True)
+        yield opened

@@ -1,0 +1,222 @@
+"""What operators do in the pages: each by a form that says what will happen."""
+
+import pytest
+
+from payres.events import webhooks
+from payres.operator import api_keys, keys
+from payres.signatures.jwk import jwk_from_public_bytes
+from payres.store.work import Work
+from payres.testing.instance import Instance
+from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+from tests.pages.seed import Seeded, fill
+
+
+@pytest.fixture(scope="module")
+def seeded(payres: Instance) -> Seeded:
+    return fill(payres)
+
+
+def last_entries(browser: Browser, count: int = 1) -> list[tuple[str, str, str, str]]:
+    names = ("Who", "Did what", "To what", "Details")
+    found = [tuple(row[name] for name in names) for row in browser.rows("/admin/audit-log")]
+    return found[:count]  # type: ignore[return-value]
+
+
+def open_wallet(payres: Instance, path: str, amount: str = "100.00") -> str:
+    """A wallet of its own for a test; its page."""
+    payres.create_wallet(path, deposit=amount)
+    return f"/admin/wallets/{path}"
+
+
+def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
+    wallet = payres.wallet("alice")
+    token = payres.client.grant({"type": "incoming-payment", "actions": ["create"], "identifier": wallet})
+    newest, *_ = ann.rows("/admin/grants")
+    path = f"/admin/grants/{newest['Grant']}"
+    assert f'href="{path}/revoke"' in ann.get(path).text
+    assert "The grant and its tokens end at once, and cannot be brought back" in ann.words(f"{path}/revoke")
+
+    answer = ann.send(f"{path}/revoke", choice="revoke")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert "State revoked" in ann.words(path)
+    assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
+    refused = payres.client.post("/incoming-payments", {"walletAddress": wallet}, token)
+    assert refused.status_code == 401
+    assert last_entries(ann) == [("page:ann", "grant.revoke", newest["Grant"], "")]
+
+
+def test_api_key_is_revoked(payres: Instance, ann: Browser) -> None:
+    record, _ = payres.write(lambda work: api_keys.create_api_key(work, "Old", ["audit:read"], None))
+    path = f"/admin/api-keys/{record.id}"
+    assert ann.send(path, choice="revoke").headers["location"] == "/admin/api-keys"
+    assert "State revoked" in ann.words(path)
+    assert last_entries(ann) == [("page:ann", "api_key.revoke", record.id, "")]
+
+
+def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "keyed")
+    jwk = jwk_from_public_bytes("a/b?c", bytes(range(32)))
+    payres.write(lambda work: keys.add_key(work, "keyed", jwk))
+    path = f"{own}/keys/a%2Fb%3Fc"
+    assert f'href="{path}"' in ann.get(own).text
+    assert ann.send(path, choice="revoke").headers["location"] == own
+    assert "State revoked" in ann.words(path)
+    assert last_entries(ann)[0][1] == "key.revoke"
+
+
+def test_wallet_is_deactivated_and_activated(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "asleep")
+    assert ann.send(f"{own}/deactivate", choice="deactivate").headers["location"] == own
+    assert "State inactive" in ann.words(own)
+    assert ann.send(f"{own}/activate", choice="activate").headers["location"] == own
+    assert "State active" in ann.words(own)
+
+
+def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "paid-in")
+    form = hidden_fields(ann.get(f"{own}/deposit")) | {"choice": "deposit", "amount": "12.50", "password": PASSWORD}
+    for _ in range(2):  # as a second click sends it
+        answer = ann.http.post(f"{own}/deposit", data=form)
+        assert (answer.status_code, answer.headers["location"]) == (303, own), answer.text
+    assert payres.balance("paid-in") == "112.50"
+    [(who, what, whom, details)] = last_entries(ann)
+    assert (who, what, whom) == ("page:ann", "wallet.deposit", "paid-in")
+    assert details.startswith("amount 12.50 USD, reference page ")
+
+
+def test_withdrawal_has_the_reference_that_was_given(payres: Instance, ann: Browser) -> None:
+    own = open_wallet(payres, "paid-out")
+    fields = {"choice": "withdraw", "amount": "30.00", "reference": "invoice 7", "password": PASSWORD}
+    assert ann.send(f"{own}/withdraw", **fields).status_code == 303
+    assert payres.balance("paid-out") == "70.00"
+    assert ann.rows(f"{own}/movements")[0]["Reference"] == "invoice 7"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "problem"),
+    [
+        ({"amount": "1.00"}, 401, "This is not the password of this operator."),
+        ({"amount": "1.00", "password": "wrong"}, 401, "This is not the password of this operator."),
+        ({"amount": "1000.00", "password": PASSWORD}, 403, "The wallet guarded has 100.00 USD free, less than"),
+        ({"amount": "<b>", "password": PASSWORD}, 400, "'<b>' is not an amount of USD"),
+        ({"amount": "", "password": PASSWORD}, 400, "'' is not an amount of USD"),
+        ({"password": PASSWORD}, 400, "'' is not an amount of USD"),
+        ({"amount": "1.00", "choice": "deposit", "password": PASSWORD}, 400, "This form is not one of this page's"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_moves(
+    payres: Instance, browser: Browser, fields: dict[str, str], status: int, problem: str
+) -> None:
+    if {"path": "guarded"} not in [{"path": row["Wallet"]} for row in _wallets(browser)]:
+        open_wallet(payres, "guarded")
+    answer = browser.send("/admin/wallets/guarded/withdraw", **{"choice": "withdraw"} | fields)
+    assert answer.status_code == status
+    assert problem in words_of(answer)
+    assert "<b>" not in answer.text
+    assert payres.balance("guarded") == "100.00"
+
+
+def _wallets(browser: Browser) -> list[dict[str, str]]:
+    browser.follow_link("ben")
+    return browser.rows("/admin/wallets?first=100")
+
+
+def test_passwords_in_forms_that_move_money_are_guesses_too(payres: Instance, browser: Browser) -> None:
+    own = open_wallet(payres, "guessed")
+    browser.follow_link("thief")
+    fields = {"choice": "withdraw", "amount": "1.00"}
+    statuses = [browser.send(f"{own}/withdraw", **fields, password=f"guess {n}").status_code for n in range(6)]
+    assert statuses == [401] * 5 + [429]
+    assert browser.send(f"{own}/withdraw", **fields, password=PASSWORD).status_code == 429
+    assert payres.balance("guessed") == "100.00"
+
+
+def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded: Seeded) -> None:
+    path = f"/admin/packets/{seeded.packet}"
+    assert f'href="{path}"' in ann.get("/admin/peers/second").text
+    assert "Delivered: the peer is owed 5.00 USD, which is paid out of your liquidity." in ann.words(path)
+    assert ann.send(path, choice="delivered").status_code == 401, "it moves money"
+    answer = ann.send(path, choice="delivered", password=PASSWORD)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
+    assert "Of unknown outcome nothing" in ann.words("/admin/peers/second")
+    assert last_entries(ann)[0][1:3] == ("packet.resolve", seeded.packet)
+    assert ann.get(path).status_code == 409, "it is resolved"
+    payres.check_ledger()
+
+
+def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Browser, seeded: Seeded) -> None:
+    path = f"/admin/payments/{seeded.incoming}"
+    assert f'href="{path}/refund"' in ann.get(path).text
+    part = ann.send(f"{path}/refund", choice="refund", amount="5.00", reference="broken cup", password=PASSWORD)
+    assert (part.status_code, part.headers["location"]) == (303, path)
+    assert "USD 5.00 was sent back to alice, under the reference broken cup." in ann.words(path)
+    other = ann.words(f"/admin/payments/{seeded.outgoing}")
+    assert "USD 5.00 came back from bob, under the reference broken cup." in other
+    assert ann.send(f"{path}/refund", choice="refund", password=PASSWORD).status_code == 303
+    assert "Sent back USD 25.00" in ann.words(path)
+    payres.check_ledger()
+
+
+def test_failed_deliveries_of_a_webhook_are_sent_again(payres: Instance, ann: Browser) -> None:
+    added = payres.write(lambda work: webhooks.add_webhook(work, "http://127.0.0.1:9/hook", ["grant.*"], True))
+    assert "secret" not in ann.words("/admin/webhooks")
+    [row] = ann.rows("/admin/webhooks")
+    assert (row["Webhook"], row["Events"], row["State"]) == (added.webhook.id, "grant.*", "active")
+    assert ann.get("/admin/webhooks/deliveries").status_code == 200
+    answer = ann.send(f"/admin/webhooks/{added.webhook.id}", choice="replay")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/webhooks")
+    payres.write(lambda work: webhooks.remove_webhook(work, added.webhook.id))
+
+
+ACTIONS = (
+    *("/admin/wallets/bob/deposit", "/admin/wallets/bob/withdraw", "/admin/wallets/bob/deactivate"),
+    *("/admin/grants/{grant}/revoke", "/admin/api-keys/{api_key}", "/admin/wallets/alice/keys/{kid}"),
+    "/admin/payments/{incoming}/refund",
+)
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_who_may_look_only_changes_nothing(payres: Instance, reader: Browser, seeded: Seeded, path: str) -> None:
+    path = path.format(**seeded._asdict())
+    before = payres.read(_figures)
+    page = reader.get(path)
+    assert page.status_code == 200
+    assert "<button" not in page.text.partition("<main")[2]
+    token = hidden_fields(reader.get("/admin"))["csrf"]
+    choices = ("deposit", "withdraw", "deactivate", "revoke", "refund")
+    for choice in choices:
+        form = {"csrf": token, "choice": choice, "amount": "1.00", "password": PASSWORD}
+        answer = reader.http.post(path, data=form)
+        assert answer.status_code == 403
+        assert "You may look at everything and change nothing" in words_of(answer)
+    assert payres.read(_figures) == before
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+def test_forged_form_changes_nothing(
+    payres: Instance, ann: Browser, reader: Browser, seeded: Seeded, path: str
+) -> None:
+    path = path.format(**seeded._asdict())
+    before = payres.read(_figures)
+    another = hidden_fields(reader.get("/admin"))["csrf"]
+    for choice in ("deposit", "withdraw", "deactivate", "revoke", "refund"):
+        form = {"choice": choice, "amount": "1.00", "password": PASSWORD}
+        assert ann.http.post(path, data=form).status_code == 403
+        assert ann.http.post(path, data=form | {"csrf": another}).status_code == 403
+        with Browser(payres) as stranger:
+            assert stranger.http.post(path, data=form | {"csrf": another}).status_code == 401
+    assert payres.read(_figures) == before
+
+
+def _figures(work: Work) -> list[object]:
+    """What the actions would change."""
+    sql = (
+        "SELECT sum(balance) FROM account WHERE kind = 'wallet' UNION ALL"
+        " SELECT count(*) FROM wallet_address WHERE state = 'active' UNION ALL"
+        " SELECT count(*) FROM api_key WHERE revoked_at IS NULL UNION ALL"
+        " SELECT count(*) FROM wallet_key WHERE revoked_at IS NULL UNION ALL"
+        """ SELECT count(*) FROM "grant" WHERE state = 'issued' UNION ALL"""
+        " SELECT count(*) FROM audit WHERE actor LIKE 'page:%' AND action NOT LIKE 'admin.%'"
+    )
+    return [one for (one,) in work.execute(sql).fetchall()]

@@ -1,0 +1,263 @@
+import csv
+import io
+import re
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from payres.operator.backups import Backup, record_backup
+from payres.operator.wallets import create_wallet, deposit
+from payres.pages.tables import Cell
+from payres.store.work import Work
+from payres.testing.instance import Instance, run_instance
+from tests.pages.browser import Browser, rows_of, words_of
+from tests.pages.seed import FORMULA, HOSTILE, Seeded, fill
+
+TEXT = HOSTILE.removesuffix("\u202e")  # as it is shown: a mark of direction would turn around what follows
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    settings = {"metrics_token": "very-secret", "rates_url": "http://127.0.0.1:9/rates?key=very-secret"}
+    with run_instance(tmp_path_factory.mktemp("pages") / "payres.db", **settings) as instance:
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def seeded(payres: Instance) -> Seeded:
+    return fill(payres)
+
+
+def paths(seeded: Seeded) -> list[str]:
+    """Every page, some in several states."""
+    return [
+        *("/admin", "/admin?live=1", "/admin/wallets", "/admin/wallets/alice", "/admin/wallets/alice/movements"),
+        *("/admin/wallets/savings%2Fof-a-wallet-with-a-long-path", "/admin/payments", "/admin/grants", "/admin/peers"),
+        *(f"/admin/payments/{one}" for one in (seeded.incoming, seeded.outgoing, seeded.failed)),
+        *("/admin/payments?state=sending", f"/admin/grants/{seeded.grant}", "/admin/peers/second", "/admin/api-keys"),
+        *("/admin/audit-log", "/admin/settings"),
+    ]
+
+
+def test_story_of_a_payment_here_is_told_from_its_grant_to_its_end(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/payments/{seeded.outgoing}")
+    told = [
+        "asked for a grant. ",
+        "The owner of the wallet approved it.",
+        "The payment began: at most USD 25.00 from alice to ",
+        "USD 25.00 moved from the wallet alice to the wallet bob.",
+        "It was completed. USD 25.00 was sent, and USD 25.00 arrived.",
+    ]
+    places = [words.index(sentence) for sentence in told]
+    assert places == sorted(places)
+    assert "A quote: USD 25.00 leaves the wallet, USD 0.00 of it as a fee, and USD 25.00 arrives." in words
+    assert f'href="/admin/grants/{seeded.grant}"' in ann.get(f"/admin/payments/{seeded.outgoing}").text
+    assert f'href="/admin/payments/{seeded.incoming}"' in ann.get(f"/admin/payments/{seeded.outgoing}").text
+
+
+def test_story_of_an_incoming_payment_names_who_paid_and_has_the_metadata(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/payments/{seeded.incoming}")
+    assert "asked for USD 25.00, to be paid into bob." in words
+    assert "It was completed. It had received USD 25.00." in words
+    assert f"Paid by {seeded.outgoing}" in words
+    assert '"order": 17' in words
+
+
+def test_story_of_a_failed_payment_tells_of_its_packets(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/payments/{seeded.failed}")
+    assert "A packet of 500 in the smallest unit went to the peer second. Its outcome is unknown." in words
+    assert f"It failed: the receiver said {TEXT}. USD 0.00 was sent, and GBP 0.00 arrived." in words
+
+
+def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words("/admin/wallets/alice")
+    for part in ("Balance 13,315.67", "Wallet address ", "Phone <b>of Alice</b>", seeded.outgoing, "12,345.67"):
+        assert part in words
+    [key] = [row for row in _table(ann, "/admin/wallets/alice", "Keys") if row["Key id"] == seeded.kid]
+    assert key["State"] == "valid"
+
+
+def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
+    words = ann.words(f"/admin/grants/{seeded.grant}")
+    assert "Spent 25.00 USD Left 75.00 USD" in words
+    assert "Send up to USD 100.00 in total" in words
+    [row] = [row for row in ann.rows("/admin/grants") if row["Grant"] == seeded.grant]
+    assert (row["State"], row["Spent"], row["Left"]) == ("issued", "25.00 USD", "75.00 USD")
+
+
+def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
+    assert "Of unknown outcome 5.00 in 1 packet " in ann.words("/admin/peers/second")
+    [packet] = _table(ann, "/admin/peers/second", "Unresolved packets")
+    assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "5.00")
+    [peer] = ann.rows("/admin/peers")
+    assert (peer["Peer"], peer["Unresolved packets"]) == ("second", "1")
+
+
+def test_settings_are_those_in_effect_and_secrets_are_masked(ann: Browser) -> None:
+    answer = ann.get("/admin/settings")
+    assert "very-secret" not in answer.text
+    shown = {row["Setting"]: (row["Value"], row["From"]) for row in ann.rows("/admin/settings")}
+    assert shown["metrics_token"] == ("••••••••", "set")
+    assert shown["rates_url"] == ("http://127.0.0.1:9/rates?••••••••", "set")
+    assert shown["signature_max_age"] == ("300", "default")
+    assert shown["allow_private_hosts"] == ("true", "set")
+
+
+def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    words = ann.words("/admin")
+    for part in (
+        "Payments can be taken",
+        "packets: 1 packets have an unknown outcome",
+        "USD paid a day",
+        "USD 25.00 in all",
+        "Last backup none is in the audit log",
+        "Version payres ",
+    ):
+        assert part in words, part
+    [_, dollars] = ann.rows("/admin")
+    assert dollars == {"Asset": "USD", "In wallets": "14,340.67", "Liquidity": "1,000.00", "Fees": "0.00"}
+    payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1)))
+    assert ", 0 hours ago" in ann.words("/admin")
+
+
+def test_page_loads_again_by_itself_only_where_that_was_asked_for(ann: Browser, seeded: Seeded) -> None:
+    assert 'http-equiv="refresh"' not in ann.get("/admin").text
+    assert '<meta http-equiv="refresh" content="30">' in ann.get("/admin?live=1").text
+    assert 'http-equiv="refresh"' not in ann.get(f"/admin/payments/{seeded.outgoing}?live=1").text, "it has ended"
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({}, {"incoming", "outgoing", "failed"}),
+        ({"direction": "incoming"}, {"incoming"}),
+        ({"wallet": "alice"}, {"outgoing", "failed"}),
+        ({"state": "failed"}, {"failed"}),
+        ({"wallet": "alice", "min": "1.00"}, {"outgoing"}),
+        ({"reason": "receiver said"}, {"failed"}),
+        ({"counterpart": "https://elsewhere.example"}, {"failed"}),
+        ({"from": "2020-01-01", "to": "2020-02-01"}, set()),
+        ({"from": "2020-01-01"}, {"incoming", "outgoing", "failed"}),
+        ({"from": "2020-01-01T00:00:00Z"}, {"incoming", "outgoing", "failed"}),
+    ],
+)
+def test_payments_are_filtered_in_the_page_and_alike_in_csv(
+    ann: Browser, seeded: Seeded, filters: dict[str, str], found: set[str]
+) -> None:
+    ids = {getattr(seeded, name) for name in found}
+    rows = ann.rows("/admin/payments", **filters)
+    assert {row["Payment"] for row in rows} == ids
+    written = _csv(ann, "/admin/payments", **filters)
+    assert [row["Payment"] for row in written] == [row["Payment"] for row in rows]
+    assert ("There are no such payments" in ann.words("/admin/payments", **filters)) == (not ids)
+
+
+def test_empty_filters_of_a_form_are_left_out_of_the_url(ann: Browser) -> None:
+    answer = ann.get("/admin/payments", wallet="", state="failed", first="50")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/payments?state=failed&first=50")
+    page = ann.get(answer.headers["location"]).text
+    assert "<option selected>failed</option>" in page
+    assert 'href="/admin/payments?state=failed&amp;first=50&amp;format=csv"' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("state=never", "The query breaks a rule: Invalid enum value"),
+        ("min=1.00", "name the wallet"),
+        ("from=yesterday", "a time is written like"),
+        ("wallet=nobody", "There is no wallet nobody"),
+        ("colour=red", "unknown field `colour`"),
+        ("cursor=x", "cursor must be a startCursor"),
+        ("first=1000", "first must be a whole number"),
+        ("first=1&first=2", "Give first once"),
+        ("wallet=alice&wallet=bob", "Give wallet once"),
+    ],
+)
+def test_filter_that_cannot_be_is_explained(ann: Browser, query: str, sentence: str) -> None:
+    answer = ann.get(f"/admin/payments?{query}")
+    assert answer.status_code in {400, 404}
+    assert sentence in words_of(answer)
+
+
+def test_pages_lead_to_older_and_newer_rows(ann: Browser, payres: Instance) -> None:
+    def unit(work: Work) -> None:
+        create_wallet(work, "paged", "EUR", 2, None, None)
+        for number in range(6):
+            deposit(work, "paged", f"{number + 1}.00")
+
+    payres.write(unit)
+    path, seen = "/admin/wallets/paged/movements?first=2", []
+    while path:
+        seen += [row["Amount"] for row in ann.rows(path)]
+        path = _link(ann, path, "Older")
+    assert seen == ["6.00", "5.00", "4.00", "3.00", "2.00", "1.00"]
+    last = _link(ann, _link(ann, "/admin/wallets/paged/movements?first=2", "Older"), "Older")
+    back = [row["Amount"] for row in ann.rows(_link(ann, last, "Newer"))]
+    assert back == ["4.00", "3.00"]
+
+
+def test_csv_has_the_rows_as_machines_read_them_and_no_formulas(ann: Browser, seeded: Seeded) -> None:
+    answer = ann.get("/admin/wallets/alice/movements?format=csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="deposits-and-withdrawals-of-alice.csv"'
+    withdrawn, paid_in, _ = _csv(ann, "/admin/wallets/alice/movements")
+    assert paid_in["Amount"] == "12345.67"
+    assert paid_in["Time (UTC)"].endswith("Z")
+    assert withdrawn["Reference"] == f"'{FORMULA}"
+
+
+@pytest.mark.parametrize("start", ["=1", "+1", "-1", "@a"])
+def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
+    assert Cell(start).written == f"'{start}"
+    assert Cell("-1.00", "number").written == "-1.00"
+
+
+def test_everything_that_others_wrote_is_escaped_on_every_page(ann: Browser, seeded: Seeded) -> None:
+    for path in paths(seeded):
+        answer = ann.get(path)
+        assert answer.status_code == 200, path
+        for tag in ("<script", "<img", "<b>of", "<i>", "\u202e"):
+            assert tag not in answer.text, path
+        assert 'onerror=alert(2)>"' not in answer.text
+
+
+def test_every_page_is_there_for_who_may_look_only(reader: Browser, seeded: Seeded) -> None:
+    for path in paths(seeded):
+        assert reader.get(path).status_code == 200, path
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/admin/wallets/nobody", "/admin/payments/none", "/admin/grants/none", "/admin/peers/none", "/admin/wallets/%00"],
+)
+def test_what_does_not_exist_is_a_page_that_says_so(ann: Browser, path: str) -> None:
+    answer = ann.get(path)
+    assert answer.status_code in {400, 404}
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert "To the overview" in words_of(answer)
+
+
+def test_names_of_wallets_lead_nowhere_else(ann: Browser, payres: Instance) -> None:
+    payres.write(lambda work: create_wallet(work, "a/b", "USD", 2, None, None))
+    assert 'href="/admin/wallets/a%2Fb"' in ann.get("/admin/wallets?first=100").text
+    assert ann.words("/admin/wallets/a%2Fb").startswith("Wallet a/b")
+
+
+def _table(browser: Browser, path: str, name: str) -> list[dict[str, str]]:
+    body = browser.get(path).text.partition(f'aria-label="{name}"')[2].partition("<tbody")[2].partition("</tbody>")[0]
+    return rows_of(body)
+
+
+def _csv(browser: Browser, path: str, **filters: str) -> list[dict[str, str]]:
+    answer = browser.get(path, **filters, format="csv")
+    assert answer.status_code == 200, answer.text
+    return list(csv.DictReader(io.StringIO(answer.text)))
+
+
+def _link(browser: Browser, path: str, name: str) -> str:
+    """Where a link on a page leads; empty without one."""
+    found = re.search(rf'href="([^"]+)">{name}</a>', browser.get(path).text)
+    return unescape(found[1]) if found else ""

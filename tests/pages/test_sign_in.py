@@ -1,0 +1,220 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from payres.identifiers import hash_secret
+from payres.limits import MAX_WRONG_PASSWORDS
+from payres.operator import operators
+from payres.store.work import Transaction
+from payres.testing.instance import Instance
+from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+
+
+def rows(payres: Instance, sql: str) -> list[tuple[object, ...]]:
+    def unit(tx: Transaction) -> list[tuple[object, ...]]:
+        return tx.execute(sql).fetchall()
+
+    return payres.read(unit)
+
+
+@contextmanager
+def later(payres: Instance, seconds: int) -> Iterator[None]:
+    """Moves the clock for a while: other tests are signed in too."""
+    payres.clock.advance(seconds)
+    yield
+    payres.clock.advance(-seconds)
+
+
+def test_link_sets_a_password_once_and_signs_in(payres: Instance, browser: Browser) -> None:
+    path = browser.new_link("Ben")
+    assert "Set a password With it and the name Ben" in words_of(browser.get(path))
+    assert browser.get(path).status_code == 200, "looking does not use it up"
+
+    answer = browser.http.post(path, data={"password": PASSWORD, "again": PASSWORD})
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
+    assert "Payments can be taken" in browser.words("/admin")
+    for again in (browser.get(path), browser.http.post(path, data={"password": "another one", "again": "another one"})):
+        assert again.status_code == 404
+        assert "This link was used or has expired" in words_of(again)
+    with Browser(payres) as other:
+        assert other.sign_in("Ben", "another one").status_code == 401
+        assert other.sign_in("Ben").status_code == 303
+
+
+def test_secrets_are_stored_hashed(payres: Instance, browser: Browser) -> None:
+    path = browser.new_link("Hal")
+    [(link_hash,)] = rows(payres, "SELECT link_hash FROM operator WHERE name = 'Hal'")
+    assert link_hash == hash_secret(path.rpartition("/")[2])
+    browser.http.post(path, data={"password": PASSWORD, "again": PASSWORD})
+    assert browser.session is not None
+    assert (hash_secret(browser.session),) in rows(payres, "SELECT id_hash FROM operator_session")
+    [(stored, link_hash)] = rows(payres, "SELECT password_hash, link_hash FROM operator WHERE name = 'Hal'")
+    assert str(stored).startswith("$argon2id$")
+    assert link_hash is None
+
+
+def test_link_lasts_for_15_minutes(payres: Instance, browser: Browser) -> None:
+    path = browser.new_link("Late")
+    with later(payres, 15 * 60):
+        assert browser.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("password", "again", "problem"),
+    [
+        ("short", "short", "A password has 8 to 1024 characters"),
+        (PASSWORD, PASSWORD + "s", "The two passwords are not the same"),
+        ("", "", "A password has 8 to 1024 characters"),
+    ],
+)
+def test_password_that_cannot_be_is_said_and_the_link_stays(
+    browser: Browser, password: str, again: str, problem: str
+) -> None:
+    path = browser.new_link("Typo")
+    answer = browser.http.post(path, data={"password": password, "again": again})
+    assert answer.status_code == 400
+    assert problem in words_of(answer)
+    assert browser.get(path).status_code == 200
+
+
+def test_new_link_ends_the_password_and_the_sessions(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Eve")
+    browser.new_link("Eve", read_only=True)
+
+    assert browser.get("/admin").status_code == 401
+    assert browser.sign_in("Eve").status_code == 401
+
+
+def test_no_page_is_shown_without_a_session(browser: Browser) -> None:
+    for path in ("/admin", "/admin/", "/admin/wallets", "/admin/wallets/alice", "/admin/settings?format=csv"):
+        answer = browser.get(path)
+        assert answer.status_code == 401
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+        assert words_of(answer).startswith("Sign in These pages are for the operators")
+
+
+def test_sign_in_leads_back_to_the_page_that_was_asked_for(browser: Browser, ann: Browser) -> None:
+    answer = browser.sign_in("ann", path="/admin/wallets/alice")
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/wallets/alice")
+    assert words_of(browser.get("/admin/wallets/alice")).startswith("Wallet alice")
+
+
+def test_cookie_is_kept_from_scripts_and_other_sites(ann: Browser, browser: Browser) -> None:
+    [cookie] = browser.sign_in("ann").headers.get_list("set-cookie")
+    value, *attributes = cookie.split("; ")
+    assert value.startswith("payres_admin=")
+    assert sorted(attributes) == ["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=strict"]
+
+
+def test_session_ends_after_12_hours(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Sue")
+    with later(payres, 12 * 3600 - 60):
+        assert browser.get("/admin").status_code == 200
+    with later(payres, 12 * 3600):
+        assert browser.get("/admin").status_code == 401
+
+
+def test_sign_out_ends_the_session(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Out")
+    session = browser.session
+    answer = browser.send("/admin/wallets", choice="sign-out")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
+    assert browser.session is None
+    assert payres.read(lambda work: operators.find_session(work, session or "")) is None
+
+
+def test_session_that_was_planted_is_not_taken_over(payres: Instance, browser: Browser, ann: Browser) -> None:
+    planted = "A" * 43
+    browser.http.cookies.set("payres_admin", planted)
+    answer = browser.sign_in("ann")
+    assert answer.status_code == 303
+    [cookie] = answer.headers.get_list("set-cookie")
+    assert planted not in cookie
+    before = ann.session
+    again = ann.sign_in("ann")
+    assert again.status_code == 303
+    assert payres.read(lambda work: operators.find_session(work, before or "")) is None, "the old one has ended"
+
+
+def test_guesses_are_bounded_for_names_that_exist_and_for_others_alike(payres: Instance, browser: Browser) -> None:
+    browser.new_link("Guessed")
+    for name in ("Guessed", "Nobody"):
+        statuses = [browser.sign_in(name, "wrong").status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
+        assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
+    assert "Too many wrong passwords" in words_of(browser.sign_in("Guessed", "wrong"))
+    browser.follow_link("Guessed")  # a new link clears the counts
+    assert browser.sign_in("Guessed").status_code == 303
+
+
+def test_audit_log_says_who_did_what_in_the_pages(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Zoe")
+    first, second, *_ = browser.rows("/admin/audit-log")
+    assert (first["Who"], first["Did what"], first["To what"]) == ("page:Zoe", "admin.set_password", "Zoe")
+    assert (second["Did what"], second["To what"], second["Details"]) == ("admin.link", "Zoe", "role full")
+
+
+def test_wrong_csrf_token_and_other_sites_are_refused(browser: Browser) -> None:
+    browser.follow_link("Cat")
+    token = hidden_fields(browser.get("/admin"))["csrf"]
+    forged: list[tuple[dict[str, str], dict[str, str]]] = [
+        ({}, {}),
+        ({"csrf": "0" * 64}, {}),
+        ({"csrf": token}, {"Sec-Fetch-Site": "cross-site"}),
+        ({"csrf": token}, {"Sec-Fetch-Site": "same-site"}),
+        ({"csrf": token}, {"Origin": "https://evil.example"}),
+    ]
+    for fields, headers in forged:
+        answer = browser.http.post("/admin", data={"choice": "sign-out"} | fields, headers=headers)
+        assert answer.status_code == 403, (fields, headers)
+    assert browser.get("/admin").status_code == 200
+
+
+def test_sign_in_from_another_site_is_refused(ann: Browser, browser: Browser) -> None:
+    data = {"choice": "sign-in", "name": "ann", "password": PASSWORD}
+    answer = browser.http.post("/admin", data=data, headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.status_code == 403
+    assert browser.session is None
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
+def test_other_methods_do_nothing(ann: Browser, method: str) -> None:
+    answer = ann.http.request(method, "/admin/wallets")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "pay.example.com"}, {"X-Forwarded-For": "192.0.2.1"}, {"Forwarded": "for=127.0.0.1"}],
+    ids=str,
+)
+@pytest.mark.parametrize("path", ["/admin", "/admin/", "/admin/wallets", "/admin/link/x", "/%61dmin"])
+def test_pages_are_not_there_for_whom_admin_hosts_does_not_let_in(
+    ann: Browser, browser: Browser, headers: dict[str, str], path: str
+) -> None:
+    """Not even with a session; what is answered is what an address answers at which there is nothing."""
+    nothing = ann.http.get("/admin/nothing", headers=headers)
+    for method in ("GET", "POST"):
+        answer = ann.http.request(method, path, headers=headers)
+        assert (answer.status_code, answer.content) == (404, nothing.content)
+
+
+def test_pages_cannot_be_framed_kept_or_read_by_other_origins(ann: Browser) -> None:
+    for path in ("/admin", "/admin/wallets", "/admin/wallets?format=csv"):
+        answer = ann.http.get(path, headers={"Origin": "https://evil.example"})
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+    policy = ann.get("/admin").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "frame-ancestors 'none'" in policy
+
+
+def test_cookie_without_its_secret_lets_nobody_in(payres: Instance) -> None:
+    for cookie in ("", "x", "A" * 43, "' OR 1=1 --"):
+        answer = httpx2.get(payres.base_url + "/admin", headers={"Cookie": f"payres_admin={cookie}"})
+        assert answer.status_code == 401
