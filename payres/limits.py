@@ -93,10 +93,6 @@ MAX_NONCE_LENGTH: Final = 256
 MAX_KEYID_LENGTH: Final = 256
 # Keys that are taken from a client's key set on another server.
 MAX_JWKS_KEYS: Final = 32
-# Seconds for which a client's keys on another server are kept, also where its server lets nobody keep them.
-MIN_KEY_SECONDS: Final = 5
-# Seconds after which they are fetched again, whatever that server says.
-MAX_KEY_SECONDS: Final = 60
 # Fetches a second of a client's keys that are still good, because a signature does not fit them; and a burst of them.
 KEY_REFETCH_RATE: Final = 1
 # Keys that a client known by its key alone has shown, of which the latest are remembered.
