@@ -224,7 +224,7 @@ create index quote_to_purge on quote (purge_at) where purge_at is not null;
 
 -- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
 -- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
--- path is as in quote; attempts counts how often a receiver elsewhere was tried since something last arrived there;
+-- path is as in quote; attempts counts how often a receiver on another server was tried since something last arrived there;
 -- received_before is what it had received when the payment began, less what had been delivered by then. The unresolved
 -- amounts are what packets may have taken and delivered of which that was never proved: the payer has got it back, and the
 -- grant counts it as spent until an operator says that it was not delivered.
@@ -277,7 +277,7 @@ create table grant_spending (
 ) strict, without rowid;
 
 -- Interledger peers. The account is what we owe the peer (below zero: what the peer owes us, at most its credit limit).
--- outgoing_token is sealed, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may carry.
+-- outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may carry.
 -- repeats_answers: the peer numbers its answers as our requests are numbered, so it may be asked again for a lost one.
 create table peer (
   id integer primary key,

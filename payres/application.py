@@ -58,7 +58,7 @@ from payres.store.secrets import ensure_secret
 from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
-# A client may send many requests at a time, and its keys are fetched for each until they are here.
+# A client may send many requests at a time, and its keys are fetched for each where its server lets nobody keep them.
 KEYS_BOUNDS = Bounds(per_host=16)
 # Many payments may go to one server at a time, and their senders would rather wait than try again. All of a receiver's
 # exchanges together have 10 s, of which waiting here shall not take most.

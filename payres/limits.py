@@ -11,7 +11,7 @@ from typing import Final
 MAX_CONNECTIONS: Final = 12_000
 # Open connections of one address, but never more than half of all; the next is answered 429. Proxies are not counted.
 MAX_CONNECTIONS_PER_ADDRESS: Final = 1000
-# Requests from one address that are under way at a time; the next is answered 429.
+# Requests from one address that are in progress at a time; the next is answered 429.
 MAX_REQUESTS_PER_ADDRESS: Final = 512
 # Bytes of unread answers, and of requests sent ahead of answers, in all connections; beyond it the oldest are cut.
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
@@ -33,7 +33,7 @@ MAX_WAIT_SECONDS: Final = 30
 MAX_WAITING_REQUESTS: Final = 8000
 # Those among them of one client, or of one address without an access token.
 MAX_WAITING_REQUESTS_OF_CLIENT: Final = 2000
-# Seconds that requests under way get when the server stops.
+# Seconds that requests in progress get when the server stops.
 GRACE_SECONDS: Final = 10
 # Bytes of the request line and the headers together. A signed request has about 1 KiB of them.
 MAX_HEADER_BYTES: Final = 32 * 1024
@@ -93,10 +93,6 @@ MAX_NONCE_LENGTH: Final = 256
 MAX_KEYID_LENGTH: Final = 256
 # Keys that are taken from a client's key set on another server.
 MAX_JWKS_KEYS: Final = 32
-# Seconds for which a client's keys on another server are kept, also where its server lets nobody keep them.
-MIN_KEY_SECONDS: Final = 5
-# Seconds after which they are fetched again, whatever that server says.
-MAX_KEY_SECONDS: Final = 60
 # Fetches a second of a client's keys that are still good, because a signature does not fit them; and a burst of them.
 KEY_REFETCH_RATE: Final = 1
 # Keys that a client known by its key alone has shown, of which the latest are remembered.
@@ -115,9 +111,9 @@ MIN_FREE_BYTES: Final = 64 * 1024 * 1024
 
 # Names of other servers, each looked up in a thread that stays until the system gives up.
 
-# Lookups under way at a time for each purpose: clients' keys, receivers, peers, probes of peers, rates.
+# Lookups in progress at a time for each purpose: clients' keys, receivers, peers, probes of peers, rates.
 MAX_LOOKUPS: Final = 64
-# Those among them that requests ask for; the others are left to payments that are under way.
+# Those among them that requests ask for; the others are left to payments in progress.
 MAX_LOOKUPS_OF_REQUESTS: Final = 48
 # Those among them that requests of one client ask for, or those from one address of clients that are not known.
 MAX_LOOKUPS_OF_CLIENT: Final = 8
@@ -158,7 +154,7 @@ ROTATION_HOURS: Final = 24
 
 # Bytes of a body at /ilp; the longest Prepare has 34 kB.
 MAX_PACKET_BODY_BYTES: Final = 65536
-# Packets of one peer that are under way at a time; the next is rejected with T03. A payres sends 240 at most.
+# Packets of one peer that are in flight at a time; the next is rejected with T03. A payres sends 240 at most.
 MAX_PACKETS_IN_FLIGHT: Final = 256
 # Packets that are passed on to one peer at a time, besides our own; the next waits for 2 s and is rejected with T03.
 MAX_PASSED_ON: Final = 64
@@ -181,7 +177,7 @@ DEFAULT_RATE_PER_CLIENT: Final = 10_000
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that prove or find nothing, or ask for a grant; the default of `rate_limit_of_strangers`.
 DEFAULT_RATE_OF_STRANGERS: Final = 50
-# What one client's requests may ask other servers for in vain is such a part of the rate of strangers: one in ten.
+# What one client's requests may ask other servers for in vain is such a part of that rate: one in ten.
 FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000

@@ -358,7 +358,7 @@ def metadata_text(raw: Raw | UnsetType) -> str | None:
         msgspec.json.decode(data, type=dict[str, Raw])
         return data.decode("utf-8")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _metadata_refusal() from error
+        raise _invalid_metadata() from error
 
 
 def _check_members(body: bytes) -> None:
@@ -387,5 +387,5 @@ def _field(sentence: str, path: str) -> str:
     return ".".join(filter(None, names)) or "body"
 
 
-def _metadata_refusal() -> InvalidRequest:
+def _invalid_metadata() -> InvalidRequest:
     return InvalidRequest("metadata must be a JSON object", field="metadata")

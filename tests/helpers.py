@@ -117,6 +117,12 @@ def announced(process: "subprocess.Popen[str]") -> Json:
     raise AssertionError(process.communicate())
 
 
+def check_log_of_a_clean_end(errors: str) -> None:
+    """The log of a server says that it stops and that it has stopped, and nothing else."""
+    lines = [line.partition(" INFO payres.http: ")[2] for line in errors.splitlines()]
+    assert [line.partition(":")[0] for line in lines] == ["stopping", "stopped"], errors
+
+
 def verify_message(message: Message, key: JWK, now: int, policy: Policy | None = None) -> Verified | Rejected:
     """The verdict on a message whose key is known beforehand; `now` is microseconds since the Unix epoch."""
     unverified = parse(message, policy or Policy(), now)

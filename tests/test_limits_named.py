@@ -50,8 +50,6 @@ ELSEWHERE = {
     },
     "tests/routes/test_authorize.py": {
         "KEY_REFETCH_RATE": "test_keys_that_are_still_good_are_fetched_again_a_few_times_only",
-        "MIN_KEY_SECONDS": "test_keys_of_a_remote_client_are_kept_as_long_as_its_server_says",
-        "MAX_KEY_SECONDS": "test_keys_of_a_remote_client_are_kept_as_long_as_its_server_says",
     },
     "tests/attacks/test_reflected_guessing.py": {"FAILED_READS_PART": "test_reflected_guesses_of_one_client_are_few"},
     "tests/grants/test_sign_in.py": {

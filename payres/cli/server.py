@@ -76,7 +76,6 @@ def serve(session: Session, demo: bool, quiet: bool) -> None:
         _announce(session, demo)
         # What is loaded by now stays to the end; unfrozen, each full collection would look at all of it again.
         gc.freeze()
-        gc.set_threshold(10_000)  # by default, collections that find nothing take 2 % of the processor time
         server.run(sockets=[listener])
 
 

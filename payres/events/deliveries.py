@@ -35,12 +35,16 @@ RETRIES: Final = (
 # The part of a pause that chance may add, so that what failed together does not come back together.
 JITTER: Final = 0.1
 CHANCE: Final = SystemRandom()
-# Events that are read at a time for a webhook, which may want few of them.
-READ_AT_ONCE: Final = 256
+# Events that are read at a time for a webhook, which may want few of them; and those after which is stored how far it
+# has come that wants none.
+READ_AT_ONCE: Final = 16
+PASSED_OVER: Final = 256
 # Of what is on its way to a webhook, so much may have failed before: it must not keep back what was never sent.
 AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
-# Seconds between two looks at what other processes have written, and at which retries are due.
+# Seconds between two looks at what other processes have written, and at which retries are due; and at least between any
+# two, because under load each commit has news.
 LOOK_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
 # The event loop is busy when it wakes somebody so many seconds late. Then a pause follows each attempt, of so
 # many times the lateness, up to a second: payments go first.
@@ -60,11 +64,12 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a webhook is to be sent next, where to, and the last event that was looked at for it."""
+    """What a webhook is to be sent next, where to, the last event that was looked at, and whether there may be more."""
 
     outgoing: Sequence[Outgoing]
     target: Target | None
     looked_at: int
+    has_more: bool
 
 
 class _Queue:
@@ -99,6 +104,7 @@ class Deliveries:
         try:
             with self._changes.watch(EVENTS) as news:
                 while not self._database.stopped:
+                    await asyncio.sleep(PAUSE_SECONDS)
                     news.clear()
                     if await retry("the search for events to send", self._database, self._look, RETRY_SECONDS):
                         with suppress(TimeoutError):
@@ -126,14 +132,15 @@ class Deliveries:
                     for outgoing in found.outgoing:
                         self._begin(queue, found.target, outgoing)
                 await self._move_cursor(webhook, queue)
+                if found.has_more and not found.outgoing:
+                    self._changes.tell((EVENTS,))
         return bool(active)
 
     async def _move_cursor(self, webhook: WebhookRecord, queue: _Queue) -> None:
         """Stores how far a webhook has come: attempts that ended together have not, nor what it does not want."""
-        is_behind = webhook.cursor < queue.last_sent or webhook.cursor + READ_AT_ONCE <= queue.looked_at
+        is_behind = webhook.cursor < queue.last_sent or webhook.cursor + PASSED_OVER <= queue.looked_at
         if is_behind and not queue.new:
             await self._database.write(partial(webhooks.set_cursor, webhook_id=webhook.id, cursor=queue.looked_at))
-            self._changes.tell((EVENTS,))  # there may be more to look at
 
     def _begin(self, queue: _Queue, target: Target, outgoing: Outgoing) -> None:
         (queue.new if outgoing.delivery is None else queue.again).add(outgoing.event.sequence)
@@ -173,13 +180,15 @@ def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[i
     for delivery, event in webhooks.due_deliveries(work, webhook.id, work.now, MAX_DELIVERIES_OF_WEBHOOK):
         if event.sequence not in again and len(again) + len(outgoing) < AGAIN_AT_ONCE:
             outgoing.append(Outgoing(event, delivery))
-    for event in events.events_after(work, after, READ_AT_ONCE):
+    following = events.events_after(work, after, READ_AT_ONCE)
+    for event in following:
         if len(new) + len(again) + len(outgoing) >= MAX_DELIVERIES_OF_WEBHOOK:
             break
         after = event.sequence
         if wants(webhook, event):
             outgoing.append(Outgoing(event))
-    return Found(outgoing, target_of(work, webhook) if outgoing else None, after)
+    target = target_of(work, webhook) if outgoing else None
+    return Found(outgoing, target, after, has_more=len(following) == READ_AT_ONCE)
 
 
 def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cursor: int, chance: float) -> None:

@@ -47,7 +47,6 @@ class Connection(asyncio.Protocol):
     async def exchange(self, request: bytes) -> Response:
         """Sends a request as it is, and reads the whole answer. Closes what is not reusable. Raises FetchFailed."""
         self.reusable, self._framing_bytes = False, 0
-        self._body.clear()
         self._answer = asyncio.get_running_loop().create_future()
         try:
             if self._transport.is_closing():
@@ -56,7 +55,9 @@ class Connection(asyncio.Protocol):
                 self._transport.write(request)
             return await self._answer
         finally:
-            self._answer = None
+            answer, self._answer = self._answer, None
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # so that asyncio logs nothing where nobody waits any more
             if not self.reusable:
                 self.close()
 
@@ -101,6 +102,7 @@ class Connection(asyncio.Protocol):
         self.reusable = False
         if self._answer is not None and not self._answer.done():
             self._headers, self._in_head = {}, True
+            self._body.clear()
 
     def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
         """Lines of one name are joined with commas (RFC 9110 section 5.3). What follows a body in chunks is dropped."""

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from payres.clock import SECOND
 from payres.errors import InvalidClient
-from payres.limits import MAX_KEY_SECONDS, MAX_PRESENTED_KIDS, MIN_KEY_SECONDS
+from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
@@ -19,6 +19,8 @@ from payres.store.retention import CLIENT_RETENTION, purge_clients
 from payres.store.work import Work
 from payres.urls import Urls, canonical, is_http_url
 from payres.wire import ClientInstance
+
+REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again, whatever its server says
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -95,13 +97,10 @@ def remember(work: Work, client: Client) -> ClientRecord:
 
 
 def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: int | None) -> None:
-    """Stores what a remote client's jwks.json said just now, and may be kept for so many seconds; None is not said.
-
-    Those that may not be kept are, for a moment: a client that sends many requests has its keys fetched once for them.
-    """
-    seconds = MAX_KEY_SECONDS if max_age is None else min(max(max_age, MIN_KEY_SECONDS), MAX_KEY_SECONDS)
-    kept = [(key.kid, key.x) for key in keys]
-    clients.replace_remote_keys(work, remember(work, client).id, kept, work.now, work.now + seconds * SECOND)
+    """Stores what a remote client's jwks.json said just now, and may be kept for so many seconds; None is not said."""
+    lifetime = REMOTE_KEY_LIFETIME if max_age is None else min(max_age * SECOND, REMOTE_KEY_LIFETIME)
+    kept = [(key.kid, key.x) for key in keys] if lifetime else []
+    clients.replace_remote_keys(work, remember(work, client).id, kept, work.now, work.now + lifetime)
 
 
 @lru_cache(maxsize=1024)

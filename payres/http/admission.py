@@ -30,9 +30,9 @@ from payres.slots import Slots
 ADMIN: Final = f"{ADMIN_PATH}/"
 # What a request that has proven nothing may have been answered when it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
-# In the scope of a request: that it has proven who sent it; and with what it is refused for its address unless it does.
+# In the scope of a request: that it has proven who sent it; and the error for its address that it gets if not.
 PROVEN: Final = "payres.proven"
-REFUSAL: Final = "payres.refusal"
+ADDRESS_ERROR: Final = "payres.address_error"
 # In the scope of a request: gives back the slot that it has among those in progress of its address.
 LEAVE: Final = "payres.leave"
 UNAUTHENTICATED: Final = (
@@ -87,9 +87,9 @@ class RateLimits:
         """The request carries an API key, a peer's token or a client's signature, so it is no guess in any case."""
         scope[PROVEN] = True
 
-    def refusal(self, scope: Scope) -> TooManyRequests | None:
-        """Why a request that has proven nothing is refused for its address; None when it is not."""
-        return None if scope.get(PROVEN) else scope.get(REFUSAL)
+    def address_error(self, scope: Scope) -> TooManyRequests | None:
+        """The error that a request which has proven nothing gets for its address; None when it gets none."""
+        return None if scope.get(PROVEN) else scope.get(ADDRESS_ERROR)
 
     def count_failure(self, scope: Scope, status: int) -> None:
         """Counts a request that is answered with this status, if that can be a guess."""
@@ -129,7 +129,7 @@ class Admission:
             if slot is not None and not self._in_progress.try_take(slot):
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
-            scope[REFUSAL] = error
+            scope[ADDRESS_ERROR] = error
             observation_of(scope).error = error_response(error)
             is_page = path.startswith(PAGES)  # which says it to a person
             await (self.app if is_page else error_response_of(error))(scope, receive, send)
@@ -155,7 +155,7 @@ class Admission:
         except TooManyRequests as error:
             if not _may_prove(scope):
                 raise
-            scope[REFUSAL] = error
+            scope[ADDRESS_ERROR] = error
 
 
 def _may_prove(scope: Scope) -> bool:

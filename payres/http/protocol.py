@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -24,6 +23,7 @@ from payres.clock import SECOND
 from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.error_responses import ErrorResponse
+from payres.http.flow import Flow
 from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
@@ -63,25 +63,6 @@ SECONDS: Final[dict[State, float]] = {
 }
 WANTS_BYTES: Final = (IDLE, NEW, HEAD, BODY)
 WANTS_ANSWER: Final = (ANSWER, LAST_ANSWER)
-
-
-class Flow(FlowControl):
-    """Reads no further while bytes that have come wait to be parsed, and writes an answer that has begun to its end.
-
-    uvicorn waits in the middle of an answer for the client to read, though all of it is in memory in any case; it is
-    counted only where the transport has it.
-    """
-
-    def __init__(self, transport: asyncio.Transport, held: bytearray) -> None:
-        super().__init__(transport)
-        self._held = held
-
-    def resume_reading(self) -> None:
-        if not self._held:
-            super().resume_reading()
-
-    async def drain(self) -> None:
-        """Waits for nothing."""
 
 
 class HttpProtocol(HttpToolsProtocol):

@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from payres.amounts import Asset, Fee, Scales, convert, fee_on, minimum_send
-from payres.errors import Unavailable
+from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
+from payres.errors import InvalidAmount, Unavailable
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound
@@ -16,14 +16,7 @@ from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
-from payres.payments.pricing import (
-    check_fits,
-    check_liquidity,
-    check_movable,
-    nothing_arrives,
-    rate_between,
-    wanted_amount,
-)
+from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives, rate_between, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store import assets
@@ -190,7 +183,8 @@ def _delivering(amount: int, payer: _Payer, receiver: RemoteIncomingPayment, pat
 def _offer(
     receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: Path, *, sends_all: bool
 ) -> Offer:
-    check_movable(debit, receive)
+    if max(debit, receive) > MAX_VALUE:
+        raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
     terms = Terms(
         receiver=receiver.url,
         incoming_payment_id=None,

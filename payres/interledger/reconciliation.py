@@ -19,7 +19,7 @@ from payres.clock import MINUTE, SECOND, Clock
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
-from payres.interledger.recovery import FIRST_WAIT, GIVE_UP_AFTER, LONGEST_WAIT, sleep_until
+from payres.interledger.recovery import FIRST_WAIT, GIVE_UP_AFTER, longer, sleep_until
 from payres.interledger.standing import Standing, Unresolved, arrived, cost, find_standing
 from payres.payments.settlement import end_remote, has_arrived
 from payres.store import outgoing, peers, wallets
@@ -61,7 +61,7 @@ class Reconciliation:
                 log.warning("%s", told)
                 return
             await sleep_until(self._clock, self._clock.now() + wait)
-            wait = min(2 * wait, LONGEST_WAIT)
+            wait = longer(wait)
 
     async def _received(self, standing: Standing) -> int | None:
         """What the receiver has received; None when nobody says, or while packets that it may still take change it."""

@@ -123,7 +123,7 @@ class Recovery:
         while not resolved.final and self._clock.now() < packet.expires_at + GIVE_UP_AFTER:
             await sleep_until(self._clock, due)
             resolved = await self.ask(packet)
-            due, wait = self._clock.now() + wait, min(2 * wait, LONGEST_WAIT)
+            due, wait = self._clock.now() + wait, longer(wait)
         return resolved
 
     async def _find_lost(self) -> None:
@@ -164,7 +164,7 @@ class Recovery:
             return None
         if now < first_due:
             return waiting._replace(due=first_due)
-        return waiting._replace(due=now + waiting.wait, wait=min(2 * waiting.wait, LONGEST_WAIT))
+        return waiting._replace(due=now + waiting.wait, wait=longer(waiting.wait))
 
     def _end_own(self, work: Work, packet: PacketRecord, resolved: Resolved) -> None:
         if isinstance(resolved.outcome, Fulfill):
@@ -179,6 +179,11 @@ class Recovery:
             note = f"Packet {packet.id} over {packet.amount} was released unanswered. {resolved.why}"
             peers.note_error(work, packet.to_peer_id, note, work.now)
             log.warning("%s", note)
+
+
+def longer(wait: int) -> int:
+    """The wait that follows one in vain."""
+    return min(2 * wait, LONGEST_WAIT)
 
 
 async def sleep_until(clock: Clock, time: int) -> None:

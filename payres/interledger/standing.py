@@ -109,7 +109,7 @@ def _overlapping(work: Work, payment: OutgoingRecord) -> Sequence[OutgoingRecord
     """
     since = payment.created_at
     while True:
-        found = outgoing.payments_elsewhere_since(work, payment.terms.receiver, since)
+        found = outgoing.remote_payments_since(work, payment.terms.receiver, since)
         begun = [one for one in found if one.received_before is not None or one.sent or one.id == payment.id]
         earliest = min(one.created_at for one in begun)
         if earliest >= since:

@@ -12,7 +12,7 @@ from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits
 from payres.ledger import NotEnough
 from payres.payments.incoming import fits
-from payres.payments.pricing import check_movable, local_terms, short_of_liquidity
+from payres.payments.pricing import local_terms, short_of_liquidity
 from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.payments.settlement import emit, pay_locally
 from payres.store import grants, outgoing, quotes
@@ -41,7 +41,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     """
     wallet = active_wallet(work, asked.wallet_address)
     terms, receiver = _terms(work, wallet, caller, asked, offer)
-    check_movable(terms.debit, terms.receive)
+    _check_movable(terms)
     limits = caller.limits(asked.wallet_address)
     window, before = check_limits(work, caller.grant_id, limits, terms)
     if terms.sends_all and limits is not None and limits.receive_amount:
@@ -127,8 +127,13 @@ def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent
     return spent
 
 
+def _check_movable(terms: Terms) -> None:
+    if max(terms.debit, terms.receive) > MAX_LEDGER:
+        raise InvalidAmount(f"The ledger moves at most {MAX_LEDGER} minor units at once")
+
+
 def _check_funds(work: Work, wallet: WalletRecord, terms: Terms) -> None:
-    """Before anything is written, so that a refusal costs the units beside it nothing."""
+    """Before anything is written, so that an error costs the units beside it nothing."""
     try:
         ledger.check_free(work, wallet.account_id, terms.debit)
     except NotEnough as lack:

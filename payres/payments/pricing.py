@@ -61,7 +61,6 @@ def local_terms(
         raise nothing_arrives(error.minimum if works else None, wallet.asset) from error
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
-    check_movable(split.debit, split.receive)
     check_fits(receiver, split.receive)
     return _terms(receiver, split)
 
@@ -76,14 +75,6 @@ def wanted_amount(receiver: Receiver, receive: Amount | None) -> int:
             field="debitAmount",
         )
     return receiver.remaining
-
-
-def check_movable(debit: int, receive: int) -> None:
-    """Raises InvalidAmount when either side is more than the ledger moves: such a payment could never be made."""
-    if max(debit, receive) > MAX_LEDGER:
-        raise InvalidAmount(
-            f"The ledger moves at most {MAX_LEDGER} minor units at once; this would take {debit} and deliver {receive}"
-        )
 
 
 def check_fits(receiver: Receiver, amount: int) -> None:

@@ -60,12 +60,12 @@ def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
 
 
 def has_arrived(payment: OutgoingRecord) -> bool:
-    """Whether the quoted amount has arrived at a receiver elsewhere, or all that could be spent is spent."""
+    """Whether the quoted amount has arrived at a receiver on another server, or all that could be spent is spent."""
     return payment.delivered >= payment.terms.receive or has_sent_all(payment)
 
 
 def has_sent_all(payment: OutgoingRecord) -> bool:
-    """Whether all that a payment to a receiver elsewhere could spend is spent."""
+    """Whether all that a payment to a receiver on another server could spend is spent."""
     return payment.sent >= payment.terms.debit - payment.terms.fee
 
 

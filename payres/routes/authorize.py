@@ -124,7 +124,7 @@ async def _verify(
         and (not keys or context.rate_limits.may_fetch_again(client.identity))
     )
     if asks_remote:
-        verified = verify_with(unverified, await _fetch_keys(context, client))
+        verified = verify_with(unverified, await _fetch_keys(context, client, are_stored=bool(keys)))
     if isinstance(verified, Rejected):
         if asks_for_grant and verified.reason is Reason.UNKNOWN_KEY and client.wallet_address is not None:
             # Clients take a 401 as the end of what they were granted, and begin again after a 400.
@@ -139,14 +139,15 @@ async def _verify(
     return asks_remote
 
 
-async def _fetch_keys(context: Context, client: Client) -> dict[str, JWK]:
+async def _fetch_keys(context: Context, client: Client, are_stored: bool) -> dict[str, JWK]:
     assert client.wallet_address is not None
     try:
         found = await fetch_keys(context.http, client.wallet_address)
     except FetchFailed as error:
         raise unreadable_client("unknown_key", "The client's keys could not be fetched", error) from error
-    unit = partial(clients.remember_remote_keys, client=client, keys=found.keys, max_age=found.max_age)
-    await context.database.write(unit)
+    if found.max_age != 0 or are_stored:
+        unit = partial(clients.remember_remote_keys, client=client, keys=found.keys, max_age=found.max_age)
+        await context.database.write(unit)
     return {key.kid: key for key in found.keys}
 
 

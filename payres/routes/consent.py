@@ -46,10 +46,10 @@ async def serve(request: Request) -> Response:
 
 
 async def _answer(request: Request) -> Response:
-    refusal = context_of(request).rate_limits.refusal(request.scope)
-    if refusal is not None:
+    too_many = context_of(request).rate_limits.address_error(request.scope)
+    if too_many is not None:
         sentence = "There were too many requests from your network address. Please wait a moment and open this again"
-        raise TooManyRequests(sentence, retry_after=refusal.retry_after)
+        raise TooManyRequests(sentence, retry_after=too_many.retry_after)
     if request.method in {"GET", "HEAD"}:
         return _show(request, await _find(request))
     if request.method != "POST":

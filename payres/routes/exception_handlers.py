@@ -21,7 +21,7 @@ def render_error(request: Request, error: DomainError) -> Response:
     A request from an address that guesses is told that, and nothing else, unless it has proven who sent it.
     """
     limits = rate_limits_of(request)
-    found = error_response(limits.refusal(request.scope) or error)
+    found = error_response(limits.address_error(request.scope) or error)
     limits.count_failure(request.scope, found.status)
     observation_of(request.scope).error = found
     if found.status == 405 and request.method == "OPTIONS":

@@ -87,7 +87,7 @@ def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str
     return [row[0] for row in tx.execute(f"SELECT id FROM outgoing_payment WHERE {remote}", (after, limit))]
 
 
-def payments_elsewhere_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
+def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
     """Payments to a receiver on another server that are in flight, or ended at that time or later."""
     there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
     return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]

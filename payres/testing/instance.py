@@ -100,7 +100,7 @@ class Instance:
     def wait_for(self, payment: Json, seconds: float = 10) -> Json:
         """An outgoing payment to another server once it has ended, as the server shows it.
 
-        Raises AssertionError when it is still under way after `seconds`.
+        Raises AssertionError when it is still in progress after `seconds`.
         """
         return self._server.call(self._ended(payment["id"], seconds))
 
@@ -149,7 +149,7 @@ class Instance:
             if ended:
                 return dict(shown)
             if asyncio.get_running_loop().time() >= end:
-                raise AssertionError(f"{url} is still under way after {seconds:g} s: {shown}")
+                raise AssertionError(f"{url} is still in progress after {seconds:g} s: {shown}")
             await asyncio.sleep(POLL_SECONDS)
 
     def _decide(self, redirect: str, *, approve: bool) -> str | None:

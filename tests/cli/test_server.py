@@ -20,7 +20,16 @@ from click.testing import Result
 
 from payres import __version__
 from payres.settings import Settings, load_settings
-from tests.helpers import TIMEOUT, announced, child, free_of_settings, is_refused, read_to_end, wait_until
+from tests.helpers import (
+    TIMEOUT,
+    announced,
+    check_log_of_a_clean_end,
+    child,
+    free_of_settings,
+    is_refused,
+    read_to_end,
+    wait_until,
+)
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
@@ -37,12 +46,6 @@ def fetch(url: str) -> Any:
         assert "server" not in response.headers
         assert "date" in response.headers
         return json.load(response)
-
-
-def check_log_of_a_clean_end(errors: str) -> None:
-    """It says that it stops and that it has stopped, and nothing else."""
-    lines = [line.partition(" INFO payres.http: ")[2] for line in errors.splitlines()]
-    assert [line.partition(":")[0] for line in lines] == ["stopping", "stopped"], errors
 
 
 def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_json: Json, database: Path) -> None:

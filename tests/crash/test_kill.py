@@ -33,7 +33,7 @@ from payres.testing.client import Client
 from tests.crash.server import SERVE as SERVE
 from tests.crash.server import Server
 from tests.crash.server import free_port as free_port
-from tests.helpers import ROOT, TIMEOUT, Json, amount, is_refused, usd, wait_until
+from tests.helpers import ROOT, TIMEOUT, Json, amount, check_log_of_a_clean_end, is_refused, usd, wait_until
 
 PAYERS = 4
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -313,7 +313,7 @@ def test_stop_answers_the_request_under_way(
         created = json.load(response)
     assert deployment.wait() == 0
     assert deployment.side_files == []
-    assert deployment.log.read_text() == ""
+    check_log_of_a_clean_end(deployment.log.read_text())
     deployment.start()
     assert shop.get(created["id"], journal.token).json() == created
 
@@ -330,7 +330,7 @@ def test_stop_under_load_has_done_what_was_answered_and_no_more(
         finally:
             deployment.kill()
     assert deployment.side_files == []
-    assert deployment.log.read_text() == ""
+    check_log_of_a_clean_end(deployment.log.read_text())
     for path in TABLES:
         assert journal.stored(path) == journal.acknowledged(path)
     deployment.start()

@@ -47,6 +47,12 @@ NOW = 1_800_000_000_000_000
 AddEndpoint = Callable[..., tuple[Endpoint, webhooks.Added]]
 
 
+class Sample(Resource, frozen=True):
+    """Some data."""
+
+    number: int
+
+
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another process has written, and what is due by a moved clock, is found at once."""
@@ -133,6 +139,26 @@ def test_events_come_in_their_order_and_only_those_that_are_wanted(instance: Ins
 
 def is_pending(instance: Instance, attempts: int) -> bool:
     return states(instance) == [("pending", attempts)]
+
+
+def test_webhook_that_wants_little_comes_through_the_others(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add("grant.*")
+    amount = deliveries.PASSED_OVER + deliveries.READ_AT_ONCE
+
+    def unit(work: Work) -> None:
+        for number in range(amount):
+            work.emit("wallet.deposited", None, Sample(number))
+
+    instance.write(unit)
+    before = added.webhook.cursor
+    wait_until(
+        lambda: (
+            instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).cursor
+            >= before + deliveries.PASSED_OVER
+        )
+    )
+    instance.write(lambda work: work.emit("grant.denied", None, Sample(1)))
+    assert endpoint.wait_for(1)[0].event["data"] == {"number": 1}
 
 
 def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Instance, add: AddEndpoint) -> None:
@@ -416,12 +442,6 @@ async def serve_until(settings: Settings, is_done: Callable[[], bool]) -> None:
                 return
             await asyncio.sleep(0.005)
     raise AssertionError("it does not happen")
-
-
-class Sample(Resource, frozen=True):
-    """Some data."""
-
-    number: int
 
 
 def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:

@@ -37,8 +37,8 @@ def still(limited: Instance, monkeypatch: pytest.MonkeyPatch) -> MovableClock:
     """A clock of the limits alone, which stands still."""
     clock = MovableClock(1_800_000_000 * SECOND, frozen=True)
     limits = RateLimits(Settings(rate_limit_per_client=2, rate_limit_per_address=2, rate_limit_of_strangers=2), clock)
-    for name, throttle in vars(limits).items():
-        monkeypatch.setattr(limited.context.rate_limits, name, throttle)
+    for name, limiter in vars(limits).items():
+        monkeypatch.setattr(limited.context.rate_limits, name, limiter)
     return clock
 
 

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from payres.store import outgoing, packets
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, wait_until
 from tests.interledger.network import (
     Json,
     amount,
@@ -322,9 +321,3 @@ def goes_on_to_the_end(pair: Pair, created: Json, receiver: str, spent: int = 10
 
 def wait_for_money(instance: Instance, receiver: str, least: int) -> None:
     wait_until(lambda: received(instance, receiver).received >= least)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + TIMEOUT
-    while not condition():
-        assert monotonic() < deadline

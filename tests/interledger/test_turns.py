@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -27,7 +26,7 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import TIMEOUT
+from tests.helpers import wait_until
 from tests.interledger.network import (
     amount,
     bill,
@@ -280,9 +279,3 @@ def records(instance: Instance, ids: Collection[str]) -> list[OutgoingRecord]:
 def wait_until_completed(instance: Instance, ids: Collection[str]) -> None:
     wait_until(lambda: all(one.state != "sending" for one in records(instance, ids)))
     assert {(one.state, one.delivered) for one in records(instance, ids)} == {("completed", VALUE)}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = monotonic() + TIMEOUT
-    while not condition():
-        assert monotonic() < deadline

@@ -139,7 +139,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
     "outgoing.quote_used": lambda tx: outgoing.quote_used(tx, "1"),
     "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
-    "outgoing.payments_elsewhere_since": lambda tx: outgoing.payments_elsewhere_since(tx, "https://a.example/1", 1),
+    "outgoing.remote_payments_since": lambda tx: outgoing.remote_payments_since(tx, "https://a.example/1", 1),
     "outgoing.set_unresolved": lambda tx: outgoing.set_unresolved(tx, "1", 1, 1),
     "packets.find_packet": lambda tx: packets.find_packet(tx, "1"),
     "packets.packet_of_request": lambda tx: packets.packet_of_request(tx, 1, "1"),

@@ -52,5 +52,5 @@ def test_waiting_for_a_payment_that_does_not_end_fails(
     monkeypatch.setattr(payres.context.remote_payments, "wake", lambda: None)
     payment = payres.client.pay(payres.wallet("alice"), bill["id"])
     for seconds in (0.05, 0, -1):
-        with pytest.raises(AssertionError, match=f"is still under way after {seconds:g} s: .*'sentAmount'"):
+        with pytest.raises(AssertionError, match=f"is still in progress after {seconds:g} s: .*'sentAmount'"):
             payres.wait_for(payment, seconds)

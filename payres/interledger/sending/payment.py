@@ -242,7 +242,7 @@ class _Run:
             return self._fail(self._idle())
         if self._connection.exhausted:
             return self._fail(
-                SendingFailed(Failure.MAX_SAFE_ENCRYPTION_LIMIT, "The shared secret has sealed too many packets.")
+                SendingFailed(Failure.MAX_SAFE_ENCRYPTION_LIMIT, "The shared secret has encrypted too many packets.")
             )
         if len(self._packets) >= self._timing.in_flight:
             return await wait(self._news, self._idle_at)
