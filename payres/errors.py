@@ -1,6 +1,6 @@
 """Domain errors: what payres will not do, or cannot do now, said in a sentence that tells the caller what to do.
 
-They know nothing of HTTP or ILP. Their statuses and codes are one table at the edge, `payres.http.error_responses`;
+They know nothing of HTTP or ILP. Their statuses and codes are one table at the edge, `payres.http.errors`;
 the command prints the sentence.
 """
 

@@ -16,7 +16,7 @@ from payres.admin.operations import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes
-from payres.http.error_responses import ErrorResponse, error_response, invalid_token
+from payres.http.errors import ErrorResponse, error_response, invalid_token
 from payres.http.responses import json_response
 from payres.operator import api_keys
 from payres.operator.api_keys import ApiKey

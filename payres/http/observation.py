@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from payres.http.error_responses import ErrorResponse
+from payres.http.errors import ErrorResponse
 from payres.logs import RequestLog
 from payres.metrics import Metrics
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest
-from payres.http.error_responses import error_response
+from payres.http.errors import error_response
 from payres.http.observation import observation_of
 from payres.pages.listing import section_of
 from payres.pages.sign_in import check_password

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from payres.endpoints import ADMIN_PAGES, Endpoint
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
-from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.errors import ErrorResponse, error_response
 from payres.http.observation import observation_of
 from payres.pages import sign_in
 from payres.pages.visit import Page, Visit

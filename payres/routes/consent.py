@@ -17,7 +17,7 @@ from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest, OwnerDecision
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
-from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.errors import ErrorResponse, error_response
 from payres.http.observation import observation_of
 from payres.rate_limiter import origin_of
 from payres.routes.context import context_of

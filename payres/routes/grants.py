@@ -11,7 +11,7 @@ from payres.federation.keys import fetch_wallet_address
 from payres.grants import clients, continuation
 from payres.grants.clients import Client
 from payres.grants.requests import asks_for_consent, request_grant
-from payres.http.error_responses import unproven_client
+from payres.http.errors import unproven_client
 from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.routes.authorize import gnap_token, parse_signature, unreadable_client, verify_client

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest
-from payres.http.error_responses import ErrorResponse, error_response, invalid_token
+from payres.http.errors import ErrorResponse, error_response, invalid_token
 from payres.identifiers import hash_secret
 from payres.interledger.packets import result_of
 from payres.interledger.responses import NoReply

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import InsufficientAccess, InvalidRequest
-from payres.http.error_responses import ErrorResponse
+from payres.http.errors import ErrorResponse
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import where_to_ask

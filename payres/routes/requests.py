@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from payres.errors import InvalidRequest
-from payres.http.error_responses import ErrorResponse
+from payres.http.errors import ErrorResponse
 from payres.http.request_head import body_bytes, is_encoded
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, NotFound
 from payres.grants import tokens as rules
-from payres.http.error_responses import invalid_token
+from payres.http.errors import invalid_token
 from payres.http.responses import json_response
 from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, verify_client

@@ -8,6 +8,7 @@ import pytest
 
 from payres.clock import SystemClock
 from payres.http.admission import PEERS, Admission, RateLimits
+from payres.http.observation import OBSERVATION, Observation
 from payres.limits import MAX_REQUESTS_PER_ADDRESS
 from payres.settings import Settings
 
@@ -50,6 +51,7 @@ class Door:
 
         target = {"path": path, "raw_path": path.encode(), "query_string": b""}
         scope = {"type": "http", "client": (address, 1), "method": "GET", "headers": [], **target}
+        scope[OBSERVATION] = Observation()
         await self.admission(scope, None, send)  # type: ignore[arg-type]  # nothing is read here
         return sent
 

@@ -4,7 +4,7 @@ import pytest
 
 from payres import ledger
 from payres.errors import DomainError
-from payres.http.error_responses import error_response
+from payres.http.errors import error_response
 from payres.operator import assets, wallets
 from payres.store import accounts
 from payres.store import assets as asset_store

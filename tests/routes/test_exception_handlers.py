@@ -73,7 +73,6 @@ def test_unknown_path_is_not_found_whatever_the_method(
         "/continue",
         "/token/1/2",
         "/ilp/1",
-        "/admin",
         "/discovery",
         "/jwks.json",
         "/.well-known/other",

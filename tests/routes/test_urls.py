@@ -343,5 +343,8 @@ def test_wallet_without_a_path_is_at_its_well_known_address(
 def test_reserved_path_is_never_taken_for_a_wallet(shared: Instance, stranger: httpx2.Client, segment: str) -> None:
     for path in (segment, f"{segment}/", f"{segment}/jwks.json", f"{segment}/did.json", f"{segment}/x/y/z"):
         answer = stranger.get(f"{shared.base_url}/{path}")
+        if path.rstrip("/") in {"admin", "metrics"}:  # a page and a text
+            assert "authServer" not in answer.text
+            continue
         assert ("status" if path.rstrip("/") in {"healthz", "readyz"} else "error") in answer.json(), path
         assert not answer.has_redirect_location
