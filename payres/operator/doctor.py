@@ -118,7 +118,7 @@ def _peers(work: Work) -> Iterator[Finding]:
         yield _peer(work, peer)
     unresolved = status.count_unresolved_packets(work)
     if unresolved:
-        seen = f"packets of unknown outcome: {unresolved}"
+        seen = f"of unknown outcome: {unresolved}"
         yield Finding("packets", seen, "List them with `payres peer doubts NAME` and resolve each with its peer")
 
 

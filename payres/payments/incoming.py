@@ -73,8 +73,8 @@ def fits(remaining: int | None, amount: int) -> bool:
 
 
 def fits_as_packet(payment: IncomingRecord, amount: int) -> bool:
-    """Whether a packet over Interledger keeps the total within what is wanted, or within the overpay tolerance, which is
-    what senders' rounding can explain: one unit or 0.5 %, rounded down, whichever is more."""
+    """Whether a packet over Interledger keeps the total within what is wanted, or within the overpay tolerance: what
+    senders' rounding can explain, one unit or 0.5 %, rounded down, whichever is more."""
     if payment.incoming_value is None:
         return True
     wanted = int(payment.incoming_value)

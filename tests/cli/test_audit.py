@@ -57,6 +57,7 @@ CHANGES = {
     "webhook replay {event} --webhook {webhook}": ("webhook.replay", "{event}"),
     "webhook remove {webhook}": ("webhook.remove", "{webhook}"),
     "api-key create Mine --scope audit:read": ("api_key.create", ""),
+    "admin link --name Carla": ("admin.link", "Carla"),
     "backup {backup}": ("database.backup", "{backup}"),
 }
 # These change nothing, or need more than this: a key's id, an endpoint that answers, and a server that is stopped.

@@ -50,7 +50,7 @@ class Door:
             sent.append(message)
 
         target = {"path": path, "raw_path": path.encode(), "query_string": b""}
-        scope = {"type": "http", "client": (address, 1), "method": "GET", "headers": [], **target}
+        scope: dict[str, Any] = {"type": "http", "client": (address, 1), "method": "GET", "headers": [], **target}
         scope[OBSERVATION] = Observation()
         await self.admission(scope, None, send)  # type: ignore[arg-type]  # nothing is read here
         return sent

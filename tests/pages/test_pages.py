@@ -109,7 +109,7 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
     words = ann.words("/admin")
     for part in (
         "Payments can be taken",
-        "packets: 1 packets have an unknown outcome",
+        "packets: of unknown outcome: 1",
         "USD paid a day",
         "USD 25.00 in all",
         "Last backup none is in the audit log",
