@@ -23,7 +23,8 @@ def test_payment_arrives(run_node: RunNode, open_receiver: OpenReceiver, sender:
     result = run_node(sender, settings(receiver))
     assert (result["amountSent"], result["amountDelivered"], result["error"]) == (10_000, 10_000, None)
     total = receiver.total()
-    assert (total["received"], total["packets"], total["requests"]) == (10_000, 3, result["packets"])
+    assert (total["received"], total["packets"]) == (10_000, 3)
+    assert total["requests"] - result["packets"] in {0, 1}  # a sender may close its connection after it has counted
 
 
 @pytest.mark.parametrize("sender", ["pay", "stream-send"])
