@@ -437,6 +437,13 @@ create table operator_session (
 create index operator_session_expiry on operator_session (expires_at);
 create index operator_session_of_operator on operator_session (operator_id);
 
+-- Forms of the admin pages that were carried out, so that none is twice; those older than a session are deleted.
+create table operator_form (
+  id text primary key,
+  used_at integer not null
+) strict, without rowid;
+create index operator_form_age on operator_form (used_at);
+
 -- The audit log: what operators changed, each row written with the change itself. actor is `shell:<user>`,
 -- `api:<id of the key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed or deleted.
 create table audit (

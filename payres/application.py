@@ -1,7 +1,7 @@
 """The application: settings, database, routes and workers wired into one Starlette app."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from payres.admin.serving import admin_routes
 from payres.clock import Clock
 from payres.errors import Unavailable
 from payres.events.changes import Changes
@@ -43,13 +42,12 @@ from payres.logs import RequestLog
 from payres.operator import operators
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
-from payres.pages.serving import page_routes
 from payres.payments.expiry import Expiry
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
 from payres.routes.health import Readiness
-from payres.routes.routing import Router
+from payres.routes.routing import Route, Router
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
@@ -91,13 +89,21 @@ def create_app(
     return app
 
 
+def _admin_routes() -> Sequence[Route]:
+    """The routes of the operator's API and pages."""
+    from payres.admin.serving import admin_routes
+    from payres.pages.serving import page_routes
+
+    return [*admin_routes(), *page_routes()]
+
+
 class _Application(Starlette):
     """Starlette's state and lifespan, with our own way from a request to its answer."""
 
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes, from outside in."""
         around: World = self.state.around
-        router = Router([*admin_routes(), *page_routes()], self.state.admin_hosts)
+        router = Router(_admin_routes, self.state.admin_hosts)
         requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
         if is_loopback(urlsplit(around.settings.base_url).hostname or ""):
             requests = ForwardedHost(requests, around.settings.base_url)

@@ -308,7 +308,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         asked = decoder.decode(body)
         # Without escapes, each member has a colon of its own, here as in the struct: nearly always there are as many.
         if b"\\" in body or body.count(b":") != encode(asked).count(b":"):
-            _check_members(body)
+            check_members(body)
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
         raise InvalidRequest(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
@@ -361,7 +361,7 @@ def metadata_text(raw: Raw | UnsetType) -> str | None:
         raise _invalid_metadata() from error
 
 
-def _check_members(body: bytes) -> None:
+def check_members(body: bytes) -> None:
     """Raises InvalidRequest for a repeated member (RFC 7493 section 2.3); of two, clients could mean either."""
     member = repeated_member(body)
     if member is not None:

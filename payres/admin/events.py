@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from payres.admin.requests import EventQuery
 from payres.admin.serving import Call
 from payres.admin.wire import List
-from payres.errors import TokenInvalid
+from payres.errors import InvalidRequest, TokenInvalid
 from payres.events.views import EventView, event_view
 from payres.http.admission import leave
 from payres.limits import MAX_PAGE
@@ -40,7 +40,9 @@ async def stream(call: Call, query: EventQuery) -> Response:
     """The same as server-sent events, without end; `Last-Event-ID` is where a client was before it lost the stream."""
     await read_body(call.request)
     last = call.request.headers.get("last-event-id", "")
-    after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else query.after
+    if last and not (last.isascii() and last.isdigit() and len(last) < 19):
+        raise InvalidRequest("Last-Event-ID must be the sequence of an event", field="Last-Event-ID")
+    after = int(last) if last else query.after
     return _Stream(_parts(call, after), headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
 
 

@@ -25,7 +25,7 @@ from payres.routes.context import Context, context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
 from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
-from payres.wire import decode, encode
+from payres.wire import check_members, decode, encode
 
 T = TypeVar("T")
 PAGE_PARAMETERS = ("first", "last", "cursor")
@@ -128,6 +128,7 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
         body = await read_json_body(request)
         if operation.body is not None:
             arguments["body"] = decode(operation.body, body)
+            check_members(body)  # also where what was left out is null in the struct
     return arguments, body
 
 

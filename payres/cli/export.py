@@ -47,6 +47,11 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _check_times(since: int, until: int) -> None:
+    if since >= until:
+        raise click.UsageError("--from must be before --to")
+
+
 @click.group(cls=Group)
 def export() -> None:
     """To standard output, row by row: a million rows take no more memory than ten."""
@@ -62,6 +67,7 @@ def payments(session: Session, wallet: str | None, since: int, until: int, form:
     \b
     Example: payres export payments --from 2026-01-01 --to 2026-02-01 > january.csv
     """
+    _check_times(since, until)
     _write(session, exports.Payments(since, until, wallet and session.wallet_path(wallet)), form)
 
 
@@ -75,6 +81,7 @@ def ledger(session: Session, wallet: str | None, since: int, until: int, form: F
     \b
     Example: payres export ledger --format jsonl > ledger.jsonl
     """
+    _check_times(since, until)
     _write(session, exports.Ledger(since, until, wallet and session.wallet_path(wallet)), form)
 
 
@@ -90,12 +97,15 @@ def statement(session: Session, wallet: str, since: int, until: int, form: Forma
     \b
     Example: payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01
     """
+    _check_times(since, until)
     _write(session, exports.Statement(session.wallet_path(wallet), since, until), form)
 
 
 def _write(session: Session, export: Export, form: Format) -> None:
     if session.as_json:
         raise click.UsageError("An export is a table and no single object: use --format jsonl")
+    if sys.stdout is None:
+        raise click.ClickException("There is no standard output to write to")
     rows = session.read(export.step)  # before the header, so that an unknown wallet leaves no half file
     write = _csv_writer(sys.stdout, export.columns) if form == "csv" else _write_json
     with _progress(export) as show:

@@ -62,7 +62,7 @@ def show(session: Session, id: str) -> None:  # noqa: A002 - the name of the arg
     \b
     Example: payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
     """
-    found = session.read(lambda work: stories.story(work, payments.require_payment(work, id)))
+    found = session.read(lambda work: stories.story(work, payments.require_payment(work, id.rpartition("/")[2])))
     session.show(found, _text(found))
 
 
@@ -80,7 +80,9 @@ def refund(session: Session, id: str, amount: str | None, reference: str) -> Non
     Example: payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17
     """
     made = session.write(
-        lambda work: [stories.refund(work, one) for one in refunds.refund(work, id, reference, amount)]
+        lambda work: [
+            stories.refund(work, one) for one in refunds.refund(work, id.rpartition("/")[2], reference, amount)
+        ]
     )
     session.show_list("refunds", made, _refund_line, "Nothing was sent back")
 

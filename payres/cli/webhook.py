@@ -124,7 +124,7 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
     else:
         time = 0 if since is None else _time(since)
         count = session.write(partial(webhooks.replay_failed, webhook_id=webhook_id, since=time))
-    session.show({"deliveries": count}, f"{count} deliveries are due again; the server sends them within a second")
+    session.show({"deliveries": count}, f"Due again: {count}. The server sends them within seconds")
 
 
 @webhook.command()
@@ -132,6 +132,8 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
 @with_session
 def rotate(session: Session, webhook_id: str) -> None:
     """Make a new secret, and print it once. For 24 hours the one before signs too.
+
+    Only that one: what a rotation less than 24 hours ago has replaced no longer signs.
 
     \b
     Example: payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11

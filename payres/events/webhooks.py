@@ -1,7 +1,9 @@
 """Webhooks as the operator sets them up: where events go, which of them, and what is sent again."""
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -9,13 +11,14 @@ from payres.clock import HOUR
 from payres.errors import InvalidRequest, NotFound, WrongState
 from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.signing import new_secret
+from payres.federation.addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
 from payres.operator import audit
 from payres.store import events, secrets, webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
-from payres.urls import is_http_url
+from payres.urls import is_http_url, is_loopback
 
 ALL: Final = "*"
 TEST: Final = "webhook.test"  # goes to its webhook alone, when it is made
@@ -36,10 +39,16 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
     A private one may be at http, and at loopback and private addresses.
     """
     if not is_http_url(url) or not url.isascii() or "#" in url:
-        raise InvalidRequest("The URL must be an absolute URL without user information and fragment", field="url")
+        raise InvalidRequest(
+            "The URL must be an absolute http or https URL, without blanks, user information and fragment", field="url"
+        )
     if not (is_private or work.settings.allow_private_hosts) and not url.lower().startswith("https://"):
         raise InvalidRequest(
             "The URL must start with https://; an endpoint on this machine or in your network is private", field="url"
+        )
+    if not (is_private or work.settings.allow_private_hosts) and _is_private(urlsplit(url).hostname or ""):
+        raise InvalidRequest(
+            "The host is on this machine or in your network: say that the webhook is private (--private)", field="url"
         )
     if len(webhooks.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
@@ -60,6 +69,15 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
     audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
     work.changed.append(EVENTS)
     return Added(webhook, secret)
+
+
+def _is_private(host: str) -> bool:
+    """Whether a host is one by its spelling; what a name leads to is seen with each event."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return is_loopback(host)
+    return not is_permitted(host, allow_private_hosts=False)
 
 
 def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:
@@ -89,12 +107,12 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
 
 
 def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Sequence[WebhookRecord]:
-    """Sends an event again, to one webhook or to all active ones that want it; gives these. Raises NotFound."""
+    """Sends an event again, to one webhook or to all active ones that want it; gives these. Raises NotFound, WrongState."""
     event = events.find_event(work, event_id)
     if event is None or event.type == TEST:
         raise NotFound(f"There is no event {event_id!r}; events are kept for 30 days")
     if webhook_id is not None:
-        found = [require_webhook(work, webhook_id)]
+        found = [_require_active(work, webhook_id)]
     else:
         found = [one for one in webhooks.list_webhooks(work) if one.active and wants(one, event)]
     for webhook in found:
@@ -106,9 +124,12 @@ def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Se
 def replay_failed(work: Work, webhook_id: str | None = None, since: int = 0) -> int:
     """Sends again what has failed for good, by its last attempt since a time (microseconds); gives how many.
 
-    Raises NotFound.
+    Those of webhooks that are disabled stay as they are. Raises NotFound, WrongState.
     """
-    found = webhooks.list_webhooks(work) if webhook_id is None else [require_webhook(work, webhook_id)]
+    if webhook_id is None:
+        found = [one for one in webhooks.list_webhooks(work) if one.active]
+    else:
+        found = [_require_active(work, webhook_id)]
     count = 0
     for webhook in found:
         for delivery in webhooks.deliveries_of(work, webhook.id, "failed", MOST_REPLAYED):
@@ -117,6 +138,17 @@ def replay_failed(work: Work, webhook_id: str | None = None, since: int = 0) -> 
                 count += 1
     audit.record(work, "webhook.replay", "failed", deliveries=count)
     return count
+
+
+def _require_active(work: Work, webhook_id: str) -> WebhookRecord:
+    """Raises NotFound, WrongState."""
+    webhook = require_webhook(work, webhook_id)
+    if not webhook.active:
+        raise WrongState(
+            "The webhook is disabled, because its endpoint answered 410. When it answers well again,"
+            f" `payres webhook test {webhook_id}` takes it up"
+        )
+    return webhook
 
 
 def make_test(work: Work, webhook_id: str) -> EventRecord:

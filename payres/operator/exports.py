@@ -143,7 +143,8 @@ class Statement(_Transfers):
             "balance": format_decimal(self._balance, asset),
             "assetCode": asset.code,
             "counterpart": (None if one.kind == "fee" else counterpart) or _account(*other),
-            "payment": one.incoming_payment_id if is_credit else one.outgoing_payment_id,
+            # What was received goes back from the payment that received it to the one that paid.
+            "payment": one.incoming_payment_id if is_credit != (one.kind == "refund") else one.outgoing_payment_id,
         }
 
     def _total(self, asset: Asset, kind: str, moment: int) -> Row:

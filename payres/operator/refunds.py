@@ -29,7 +29,9 @@ def refund(work: Work, payment_id: str, reference: str, text: str | None = None)
     """
     payment = incoming.find_incoming(work, payment_id)
     if payment is None:
-        raise NotFound(f"There is no incoming payment {payment_id}; `payres payment list` shows all")
+        raise NotFound(
+            f"There is no incoming payment {payment_id}; `payres payment list --direction incoming` shows all"
+        )
     check_reference(reference)
     receiver = wallets.wallet_by_id(work, payment.wallet_address_id)
     asset = assets.asset_by_id(work, receiver.asset_id)

@@ -1,12 +1,14 @@
 """Actions: a page that says what will happen, with the form that makes it happen."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from starlette.responses import Response
 
-from payres.errors import DomainError, InvalidRequest
+from payres.clock import DAY
+from payres.errors import DomainError, InvalidRequest, WrongState
 from payres.http.errors import error_response
 from payres.http.observation import observation_of
 from payres.pages.listing import section_of
@@ -14,11 +16,12 @@ from payres.pages.sign_in import check_password
 from payres.pages.tables import Cell
 from payres.pages.visit import Form, Page, Visit
 from payres.routes.pages import redirect
-from payres.store.operators import operator_by_id
+from payres.store.operators import operator_by_id, use_form
 from payres.store.work import Work
 
 Segments = Mapping[str, str]
-ONCE: Final = "once"  # a field with an id of the form, so that a second click does nothing
+ONCE: Final = "once"  # a field with the id of the form, which is carried out once
+FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Field(NamedTuple):
@@ -85,8 +88,19 @@ async def _act(action: Action, visit: Visit, form: Form) -> Response:
     return redirect(back)
 
 
+def _use(work: Work, form: Form) -> None:
+    """Raises InvalidRequest, WrongState for a form that was carried out before: by a second click, or after Back."""
+    form_id = form.get(ONCE, "")
+    if FORM.fullmatch(form_id) is None:
+        raise InvalidRequest("This form is not one of this page's. Please open it again", field=ONCE)
+    if not use_form(work, form_id, work.now, work.now - DAY):
+        raise WrongState("This form was carried out before, and nothing was done again. To do more, send this new one")
+
+
 def _do(work: Work, action: Action, segments: Segments, form: Form) -> str:
     told = action.tell(work, segments)
+    if action.moves_money:
+        _use(work, form)
     action.do(work, segments, form)
     return told.back
 
@@ -101,5 +115,5 @@ async def _render(action: Action, visit: Visit, form: Form, problem: str | None,
         action=action,
         form=form,
         problem=problem,
-        once=form.get(ONCE) or visit.context.identifiers.resource(),
+        once=visit.context.identifiers.resource(),
     )

@@ -1,7 +1,9 @@
 """Routing: which function a request goes to, by the table of endpoints, and what becomes of what that raises."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Final
 from urllib.parse import unquote
@@ -56,12 +58,13 @@ class Route:
 class Router:
     """The application behind the middleware: one pass from the path to the answer.
 
-    Starlette's own layers, of which each would be a coroutine around every request, are left out. `admin` are the
-    routes of the operator's API and pages, which are there only for who is let in by `admin_hosts`.
+    Starlette's own layers, of which each would be a coroutine around every request, are left out. `load_admin` gives
+    the routes of the operator's API and pages, which are there only for who is let in by `admin_hosts`. It is called
+    when they are first asked for, because to import them takes a third of the time of a start.
     """
 
-    def __init__(self, admin: Sequence[Route], admin_hosts: AdminHosts) -> None:
-        self._admin = admin
+    def __init__(self, load_admin: Callable[[], Sequence[Route]], admin_hosts: AdminHosts) -> None:
+        self._load_admin = cache(load_admin)
         self._admin_hosts = admin_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,21 +81,26 @@ class Router:
     def _answer(self, scope: Scope, request: Request) -> Awaitable[Response]:
         """Raises NotFound at an address of no route, 405, and 406 for what accepts no JSON where that is the answer."""
         path: str = scope["path"]
-        route = self._admin_route(scope) if path.startswith(ADMIN) or path == ADMIN[:-1] else _route(scope, path)
-        observation_of(scope).route = route.path
-        handler = route.handler(scope["method"])
-        if route.is_json:
-            check_accept(scope["headers"], route.streams)
-        return handler(request)
+        if path.startswith(ADMIN) or path == ADMIN[:-1]:
+            return self._answer_operator(scope, request)
+        return _handle(_route(scope, path), scope, request)
 
-    def _admin_route(self, scope: Scope) -> Route:
+    async def _answer_operator(self, scope: Scope, request: Request) -> Response:
         """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
         if not self._admin_hosts.let_in(scope):
             raise _nothing()
-        path = scope["raw_path"].decode("latin-1")
-        route = _match(self._admin, path.removesuffix("/"), scope)
+        routes = await asyncio.to_thread(self._load_admin)
+        route = _match(routes, scope["raw_path"].decode("latin-1").removesuffix("/"), scope)
         scope["path_params"] = {name: unquote(text) for name, text in scope["path_params"].items()}
-        return route
+        return await _handle(route, scope, request)
+
+
+def _handle(route: Route, scope: Scope, request: Request) -> Awaitable[Response]:
+    observation_of(scope).route = route.path
+    handler = route.handler(scope["method"])
+    if route.is_json:
+        check_accept(scope["headers"], route.streams)
+    return handler(request)
 
 
 def build_routes(endpoints: Iterable[Endpoint], handler: Callable[[Endpoint], Handler]) -> list[Route]:

@@ -58,15 +58,17 @@ class PaymentLine(NamedTuple):
 
 
 _TRANSFERS = """
-    SELECT t.id, t.created_at, t.kind, t.amount, s.code, s.scale,
+    SELECT t.id, t.created_at, CASE WHEN t.refund_id IS NULL THEN t.kind ELSE 'refund' END, t.amount, s.code, s.scale,
       t.debit_account_id, d.kind, coalesce(dw.path, dp.name), t.credit_account_id, c.kind, coalesce(cw.path, cp.name),
-      t.outgoing_payment_id, t.incoming_payment_id, o.receiver, ow.path
+      coalesce(t.outgoing_payment_id, r.outgoing_payment_id), coalesce(t.incoming_payment_id, r.incoming_payment_id),
+      o.receiver, ow.path
     FROM transfer t
     JOIN account d ON d.id = t.debit_account_id
     JOIN account c ON c.id = t.credit_account_id
     JOIN asset s ON s.id = d.asset_id
     LEFT JOIN wallet_address dw ON dw.account_id = d.id LEFT JOIN peer dp ON dp.account_id = d.id
     LEFT JOIN wallet_address cw ON cw.account_id = c.id LEFT JOIN peer cp ON cp.account_id = c.id
+    LEFT JOIN refund r ON r.id = t.refund_id
     LEFT JOIN outgoing_payment o ON o.id = t.outgoing_payment_id
     LEFT JOIN wallet_address ow ON ow.id = o.wallet_address_id
     WHERE t.id BETWEEN :first AND :last AND t.created_at >= :since AND t.created_at < :until

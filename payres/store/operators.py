@@ -66,6 +66,13 @@ def insert_session(tx: Transaction, id_hash: bytes, operator_id: int, now: int, 
     insert_row(tx, "operator_session", id_hash=id_hash, operator_id=operator_id, expires_at=expires_at)
 
 
+def use_form(tx: Transaction, form_id: str, now: int, oldest: int) -> bool:
+    """Whether a form is carried out for the first time; forgets those that were before `oldest`."""
+    tx.execute("DELETE FROM operator_form WHERE used_at < ?", (oldest,))
+    used = tx.execute("INSERT INTO operator_form (id, used_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (form_id, now))
+    return used.rowcount == 1
+
+
 def delete_session(tx: Transaction, id_hash: bytes) -> None:
     tx.execute("DELETE FROM operator_session WHERE id_hash = ?", (id_hash,))
 

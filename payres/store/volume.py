@@ -38,14 +38,15 @@ def first_transfer_since(tx: Transaction, moment: int) -> int:
 
 
 def sums_by_day(tx: Transaction, first: int, last: int) -> Sequence[DaySum]:
-    """What payments moved into wallets and out of them, by the transfers with these ids."""
+    """What payments moved into wallets and out of them, by the transfers with these ids; refunds do not count."""
     found = []
     for side, received in (("debit", False), ("credit", True)):
         rows = tx.execute(
             "SELECT t.created_at / ?, s.code, s.scale, sum(t.amount >> 32), sum(t.amount & 4294967295)"
             f" FROM transfer t JOIN account a ON a.id = t.{side}_account_id AND a.kind = 'wallet'"
             " JOIN asset s ON s.id = a.asset_id"
-            " WHERE t.id BETWEEN ? AND ? AND t.kind IN ('payment', 'exchange') GROUP BY 1, 2, 3",
+            " WHERE t.id BETWEEN ? AND ? AND t.kind IN ('payment', 'exchange') AND t.refund_id IS NULL"
+            " GROUP BY 1, 2, 3",
             (DAY, first, last),
         )
         found += [DaySum(day, code, scale, received, upper * _HALF + lower) for day, code, scale, upper, lower in rows]

@@ -12,7 +12,7 @@ from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance, run_instance
-from tests.admin.conftest import Program
+from tests.admin.conftest import BASE, Program
 from tests.admin.test_serving import error_of
 from tests.helpers import Json
 
@@ -51,6 +51,14 @@ def test_wallet_is_opened_changed_and_read(program: Program) -> None:
     assert program.change("PATCH", at(path), {}) == program.get(at(path))
     assert program.get("/wallets", first=1)["result"] == [program.get(at(path))]
     error_of(program.ask("POST", "/wallets", {"path": path, "assetCode": "USD", "assetScale": 2}), 409, "wrong_state")
+
+
+def test_member_that_is_there_twice_moves_nothing(program: Program, wallet: str) -> None:
+    url = f"{program.instance.base_url}{BASE}{at(wallet, '/deposits')}"
+    headers = {"Authorization": f"Bearer {program.key}", "Content-Type": "application/json"}
+    answer = program.http.post(url, content='{"amount": "1.00", "amount": "2.00"}', headers=headers)
+    assert error_of(answer, 400, "invalid_request")["field"] == "amount"
+    assert program.get(at(wallet))["balance"] == "100.00"
 
 
 def test_wallets_are_listed_newest_first(program: Program) -> None:

@@ -83,6 +83,12 @@ def test_query_that_makes_no_sense_is_refused(program: Program, query: Json) -> 
     assert program.ask("GET", "/events", **query).status_code == 400
 
 
+def test_stream_from_nowhere_is_refused(payres: Instance, program: Program) -> None:
+    headers = {"Authorization": f"Bearer {program.key}", "Accept": "text/event-stream", "Last-Event-ID": "xyz"}
+    answer = httpx2.get(f"{payres.base_url}{BASE}/events", headers=headers)
+    assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (400, "Last-Event-ID")
+
+
 class Stream:
     """A stream of server-sent events, read in a thread of its own."""
 

@@ -49,6 +49,7 @@ def test_empty_export_has_its_header(payres: Command) -> None:
         (("payments", "--from", "yesterday"), "name a day such as 2026-01-31"),
         (("statement", "--wallet", "nobody"), "There is no wallet nobody"),
         (("payments", "--json"), "use --format jsonl"),
+        (("ledger", "--from", "2026-02-01", "--to", "2026-01-01"), "--from must be before --to"),
     ],
 )
 def test_mistake_is_explained_and_nothing_is_printed(payres: Command, options: tuple[str, ...], sentence: str) -> None:

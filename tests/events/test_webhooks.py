@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from email.utils import formatdate
 from functools import partial
 from itertools import pairwise
@@ -35,7 +35,7 @@ from payres.settings import Settings
 from payres.store import events
 from payres.store import webhooks as store
 from payres.store.connections import connect_writer
-from payres.store.webhooks import WebhookRecord
+from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from payres.wire import Resource
@@ -475,7 +475,11 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
     ("url", "patterns", "says"),
     [
         ("http://shop.example/hook", (), "https://"),
-        ("ftp://shop.example/hook", (), "absolute URL"),
+        ("ftp://shop.example/hook", (), "absolute http or https URL"),
+        ("https://localhost/hook", (), "--private"),
+        ("https://[::1]/hook", (), "--private"),
+        ("https://10.0.0.1/hook", (), "--private"),
+        ("https://169.254.169.254/hook", (), "--private"),
         ("https://user:word@shop.example/hook", (), "user information"),
         ("https://shop.example/hook#a", (), "fragment"),
         ("https://shop.example/hook", ("wallet.stolen",), "wallet.deposited"),
@@ -488,6 +492,24 @@ def test_webhook_that_makes_no_sense_is_refused(url: str, patterns: tuple[str, .
     with pytest.raises(DomainError, match=says):
         webhooks.add_webhook(work_at(connection, NOW), url, patterns)
     connection.close()
+
+
+def test_disabled_webhook_is_sent_nothing_again() -> None:
+    with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, NOW)
+        added = webhooks.add_webhook(work, "https://shop.example/hook")
+        work.emit("wallet.deposited", None, Sample(1))
+        [event] = events.events_after(work, 0, 1)
+        store.put_delivery(work, DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone"))
+        store.set_state(work, added.webhook.id, "disabled")
+        for replay in (
+            partial(webhooks.replay_event, work, event.id, added.webhook.id),
+            partial(webhooks.replay_failed, work, added.webhook.id),
+        ):
+            with pytest.raises(DomainError, match="payres webhook test"):
+                replay()
+        assert webhooks.replay_failed(work) == 0
+        assert [one.state for one in store.DELIVERIES.list(work, "")] == ["failed"]
 
 
 def test_webhooks_are_limited() -> None:

@@ -10,7 +10,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.clock import DAY, HOUR, LATEST, format_time
 from payres.errors import NotFound
-from payres.operator import exports, wallets
+from payres.operator import exports, refunds, wallets
 from payres.operator.exports import Export, Ledger, Payments, Row, Statement
 from payres.store import clients, incoming, outgoing
 from payres.store.connections import connect_writer
@@ -150,6 +150,20 @@ def test_ledger_names_both_accounts(connection: Transaction) -> None:
         ("wallet alice", "wallet bob", "1.00"),
     ]
     assert [row["kind"] for row in rows_of(work, Ledger(0, LATEST, "bob"))] == ["payment"]
+
+
+def test_refund_is_one_and_names_its_payments(connection: Transaction) -> None:
+    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
+    pay(work_at(connection, NOW), "p1")
+    connection.execute("UPDATE outgoing_payment SET delivered = 100, sent = 110, state = 'completed', ended_at = 1")
+    connection.execute("UPDATE incoming_payment SET received = 100")
+    work = work_at(connection, NOW + DAY)
+    refunds.refund(work, "p1", "goods 1", "0.40")
+    for path, amount in (("bob", "-0.40"), ("alice", "0.40")):
+        line = rows_of(work, Statement(path, NOW + DAY, LATEST))[1]
+        assert (line["kind"], line["amount"], line["payment"]) == ("refund", amount, "p1")
+    [entry] = rows_of(work, Ledger(NOW + DAY, LATEST))
+    assert (entry["kind"], entry["incomingPayment"], entry["outgoingPayment"]) == ("refund", "p1", "p1")
 
 
 def test_payments_of_both_directions_are_in_order(connection: Transaction) -> None:

@@ -76,9 +76,15 @@ def test_wallet_is_deactivated_and_activated(payres: Instance, ann: Browser) -> 
 def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann: Browser) -> None:
     own = open_wallet(payres, "paid-in")
     form = hidden_fields(ann.get(f"{own}/deposit")) | {"choice": "deposit", "amount": "12.50", "password": PASSWORD}
-    for _ in range(2):  # as a second click sends it
-        answer = ann.http.post(f"{own}/deposit", data=form)
-        assert (answer.status_code, answer.headers["location"]) == (303, own), answer.text
+    answer = ann.http.post(f"{own}/deposit", data=form)
+    assert (answer.status_code, answer.headers["location"]) == (303, own), answer.text
+    # As a second click sends it, and whoever goes back to write a reference or another amount.
+    for more in ({}, {"reference": "invoice 8"}, {"amount": "1.00"}):
+        answer = ann.http.post(f"{own}/deposit", data=form | more)
+        assert (answer.status_code, "This form was carried out before" in answer.text) == (409, True)
+        assert hidden_fields(answer)["once"] != form["once"]
+    for once in ("", "r1"):
+        assert ann.http.post(f"{own}/deposit", data=form | {"once": once}).status_code == 400
     assert payres.balance("paid-in") == "112.50"
     [(who, what, whom, details)] = last_entries(ann)
     assert (who, what, whom) == ("page:ann", "wallet.deposit", "paid-in")
