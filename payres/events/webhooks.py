@@ -107,7 +107,10 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
 
 
 def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Sequence[WebhookRecord]:
-    """Sends an event again, to one webhook or to all active ones that want it; gives these. Raises NotFound, WrongState."""
+    """Sends an event again, to one webhook or to all active ones that want it; gives these.
+
+    Raises NotFound, WrongState for a webhook that is disabled.
+    """
     event = events.find_event(work, event_id)
     if event is None or event.type == TEST:
         raise NotFound(f"There is no event {event_id!r}; events are kept for 30 days")
