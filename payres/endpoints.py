@@ -189,6 +189,12 @@ RESERVED_FOR_LATER: Final = frozenset(
 )
 
 
+# Beginnings of paths that have a secret behind their second segment, which no log may have.
+SECRET_PATHS: Final = tuple(
+    dict.fromkeys(one.path.partition("{")[0] for one in ENDPOINTS if one.path.endswith(("/{nonce}", "/{secret}")))
+)
+
+
 def first_segments(*kinds: Kind) -> frozenset[str]:
     """The first path segments of all endpoints of these kinds but for the root's."""
     return frozenset(one.path.split("/")[1] for one in ENDPOINTS if one.kind in kinds and one.path != "/")

@@ -6,6 +6,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from payres.endpoints import SECRET_PATHS
 from payres.http.errors import ErrorResponse
 from payres.logs import RequestLog
 from payres.metrics import Metrics
@@ -24,11 +25,10 @@ NOT_ANSWERED: Final = 499  # as nginx has it: the server stopped before it had a
 class Observation:
     """What is known of one request, as far as it has come; it holds no secrets."""
 
-    __slots__ = ("error", "grant", "path", "payment", "route")
+    __slots__ = ("error", "grant", "payment", "route")
 
     def __init__(self) -> None:
         self.route = "unknown"  # as in the table of endpoints
-        self.path: str | None = None  # what stands for the path in the log, where that is a secret
         self.error: ErrorResponse | None = None
         self.grant: str | None = None
         self.payment: str | None = None
@@ -75,8 +75,7 @@ def _fields(scope: Scope, observation: Observation, status: int, seconds: float)
     error = observation.error
     return {
         "method": scope["method"],
-        # Escaped as it came, so that it forges no line; queries are left out.
-        "path": observation.path or scope["raw_path"][:MAX_PATH_LENGTH].decode("ascii", "backslashreplace"),
+        "path": _path(scope),
         "status": status,
         "code": error and error.code,
         "ms": round(seconds * 1000, 1),
@@ -85,6 +84,18 @@ def _fields(scope: Scope, observation: Observation, status: int, seconds: float)
         **(_identifiers(scope) if _is_from_proxy(scope) else {}),
         "hint": error and error.hint[:MAX_HINT_LENGTH],
     }
+
+
+def _path(scope: Scope) -> str:
+    """The path escaped as it came, so that it forges no line, without its query and the secret that it may have.
+
+    That is left out wherever the request is answered: what no endpoint has seen may still be good.
+    """
+    raw: bytes = scope["raw_path"]
+    if scope["path"].startswith(SECRET_PATHS):
+        kept = b"/".join(raw.split(b"/", 3)[:3])
+        raw = b"/..." if b"%" in kept else kept + b"/..."  # an escaped slash may hide where the secret begins
+    return raw[:MAX_PATH_LENGTH].decode("ascii", "backslashreplace")
 
 
 def _is_from_proxy(scope: Scope) -> bool:

@@ -67,7 +67,6 @@ async def check_password(request: Request, account: OperatorRecord, password: st
 async def follow_link(request: Request) -> Response:
     """GET shows the form for a password, POST takes it."""
     secret = request.path_params["secret"]
-    observation_of(request.scope).path = "/admin/link/..."
     database = context_of(request).database
     operator = await database.read(partial(operators.open_link, secret=secret))
     if request.method != "POST":

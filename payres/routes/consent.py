@@ -31,7 +31,6 @@ log = logging.getLogger("payres.routes")
 async def serve(request: Request) -> Response:
     """The endpoint, for every method: errors and faults are pages too."""
     observation = observation_of(request.scope)
-    observation.path = f"/interact/{request.path_params['id']}/..."  # the rest is a secret
     try:
         return await _answer(request)
     except DomainError as error:

@@ -81,6 +81,26 @@ def test_secret_of_a_consent_page_is_left_out(observed: tuple[Instance, Lines], 
     assert (lines[0]["path"], lines[0]["status"], lines[0]["code"]) == ("/interact/abc/...", 404, "unknown_interaction")
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (f"/interact/abc/{SECRET}/", "/interact/abc/..."),
+        (f"/interact/abc/{SECRET}/other", "/interact/abc/..."),
+        (f"/interact/abc%2F{SECRET}", "/..."),
+        (f"/%69nteract/abc/{SECRET}", "/..."),
+        (f"/admin/link/{SECRET}", "/admin/link/..."),
+        (f"/admin/link/{SECRET}/other", "/admin/link/..."),
+    ],
+)
+def test_secret_is_left_out_where_no_endpoint_has_seen_it(
+    observed: tuple[Instance, Lines], stranger: httpx2.Client, path: str, shown: str
+) -> None:
+    instance, lines = observed
+    for headers in ({}, {"Host": "pay.example.com"}):  # from where the operator's pages are not there
+        stranger.get(instance.base_url + path, headers=headers)
+    assert [line["path"] for line in lines] == [shown] * 2
+
+
 def test_only_a_trusted_proxy_names_requests(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
     instance, lines = observed
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
