@@ -4,7 +4,7 @@ import shutil
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ import msgspec
 
 from payres.cli.session import Session, with_session
 from payres.operator.doctor import Finding, examine
-from payres.settings import Settings
+from payres.settings import Settings, local_url
 from payres.store.database_file import is_served
 from payres.store.wallets import list_wallets
 from payres.urls import Urls, is_loopback
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # it loads slowly, and only this command needs it
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # how far a clock may be off before signatures are near to being rejected
 CERTIFICATE_DAYS: Final = 14
-WILDCARDS: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not bound
 
 
 @click.command()
@@ -82,8 +81,7 @@ def _server(session: Session) -> Iterator[Finding]:
     if not is_served(settings.database):
         yield Finding("server", f"no server has {settings.database}", "Start it: `payres serve`")
         return
-    host = WILDCARDS.get(settings.host, settings.host)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/readyz"
+    url = f"{local_url(settings.host, settings.port)}/readyz"
     answer = _get(url)
     if isinstance(answer, str):
         fix = "Give this command the settings of the server: host and port, or its payres.toml in this folder"
