@@ -23,6 +23,11 @@ APP_URL = re.compile(r"([A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+):/.*")
 # An IPv4 address in any of the forms that the system takes: fewer numbers, octal, hexadecimal.
 NUMERIC_HOST = re.compile(r"[0-9][0-9a-fx.]*")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+# What nearly all URLs are like: already in the form that `canonical` gives. No default port has four digits.
+CANONICAL = re.compile(
+    r"https?://(?:[a-z][a-z0-9-]{0,40}(?:\.[a-z][a-z0-9-]{0,40}){0,4}|127\.0\.0\.1)(?::[1-9][0-9]{3}|:[1-5][0-9]{4})?"
+    r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*+)*+"
+)
 # What no host has. Browsers take a backslash for a slash, so that what follows it would only look like the host's end.
 NO_HOST = re.compile(r"[\\<>^|%]")
 
@@ -102,7 +107,9 @@ def canonical(url: str) -> str:
 
 def canonical_url(url: str) -> str | None:
     """What `canonical` makes of a URL; None for a text that it has to leave as it is."""
-    return _plain(url) if len(url) <= MAX_URL_LENGTH else None
+    if len(url) > MAX_URL_LENGTH:
+        return None
+    return url if CANONICAL.fullmatch(url) else _plain(url)
 
 
 @lru_cache(maxsize=1024)

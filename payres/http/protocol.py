@@ -222,7 +222,7 @@ class HttpProtocol(HttpToolsProtocol):
             "http_version": version,
             "server": self.server,
             "client": self.client,
-            "scheme": self.scheme,
+            "scheme": self.scheme or "http",
             "method": method,
             "root_path": "",
             "path": unquote(path) if "%" in path else path,

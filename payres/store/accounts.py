@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.fail_stop import RowMissing
+from payres.amounts import MAX_LEDGER
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction
 
@@ -34,7 +34,13 @@ class HoldRecord(msgspec.Struct, frozen=True):
 
 
 ACCOUNTS = Table(AccountRecord, "account")
-_CHANGE_ACCOUNT = f"UPDATE account SET balance = balance + ?, held = held + ? WHERE id = ? RETURNING {ACCOUNTS.columns}"
+# Only where it leaves free what it must, and every figure within what one holds.
+_CHANGE_ACCOUNT = f"""
+UPDATE account SET balance = balance + ?1, held = held + ?2
+WHERE id = ?3 AND (floor IS NULL OR balance - held - floor >= ?2 - ?1)
+  AND balance + ?1 BETWEEN -{MAX_LEDGER} AND {MAX_LEDGER} AND held + ?2 BETWEEN 0 AND {MAX_LEDGER}
+RETURNING {ACCOUNTS.columns}
+"""
 HOLDS = Table(HoldRecord, "hold")
 
 
@@ -52,12 +58,10 @@ def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None)
     return insert_row(tx, "account", kind=kind, asset_id=asset_id, floor=floor)
 
 
-def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int) -> AccountRecord:
-    """The account as it is afterwards. Raises RowMissing."""
+def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int) -> AccountRecord | None:
+    """The account as it is afterwards; None, with nothing changed, where it may not become so, or does not exist."""
     rows = tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id)).fetchall()
-    if not rows:
-        raise RowMissing(f"account {account_id} does not exist")
-    return ACCOUNTS.record(rows[0])
+    return ACCOUNTS.record(rows[0]) if rows else None
 
 
 def change_floor(tx: Transaction, account_id: int, floor: int) -> None:
