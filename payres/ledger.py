@@ -224,7 +224,7 @@ def _change(work: Work, account_id: int, balance: int, held: int) -> AccountReco
 
     Raises NotEnough, InvalidAmount (past 2^63-1), with nothing changed.
     """
-    account = accounts.change_account(work, account_id, balance, held)
+    account = accounts.change_account(work, account_id, balance, held, MAX_LEDGER)
     if account is None:
         raise _obstacle(_sound_account(work, account_id), balance, held)
     _sound(account)

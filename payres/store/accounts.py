@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.amounts import MAX_LEDGER
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction
 
@@ -38,7 +37,7 @@ ACCOUNTS = Table(AccountRecord, "account")
 _CHANGE_ACCOUNT = f"""
 UPDATE account SET balance = balance + ?1, held = held + ?2
 WHERE id = ?3 AND (floor IS NULL OR balance - held - floor >= ?2 - ?1)
-  AND balance + ?1 BETWEEN -{MAX_LEDGER} AND {MAX_LEDGER} AND held + ?2 BETWEEN 0 AND {MAX_LEDGER}
+  AND balance + ?1 BETWEEN -?4 AND ?4 AND held + ?2 BETWEEN 0 AND ?4
 RETURNING {ACCOUNTS.columns}
 """
 HOLDS = Table(HoldRecord, "hold")
@@ -58,9 +57,14 @@ def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None)
     return insert_row(tx, "account", kind=kind, asset_id=asset_id, floor=floor)
 
 
-def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int) -> AccountRecord | None:
-    """The account as it is afterwards; None, with nothing changed, where it may not become so, or does not exist."""
-    rows = tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id)).fetchall()
+def change_account(
+    tx: Transaction, account_id: int, balance_change: int, held_change: int, most: int
+) -> AccountRecord | None:
+    """The account as it is afterwards; None, with nothing changed, where it may not become so, or does not exist.
+
+    `most` is what one figure holds.
+    """
+    rows = tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id, most)).fetchall()
     return ACCOUNTS.record(rows[0]) if rows else None
 
 
