@@ -1,6 +1,7 @@
 """A read-only server over the file of a standby: what it answers, what it does not store, and what it sees change."""
 
 import asyncio
+import base64
 import logging
 import socket
 import sqlite3
@@ -15,7 +16,7 @@ import msgspec
 import pytest
 
 from payres.application import create_app
-from payres.clock import MovableClock
+from payres.clock import SECOND, MovableClock
 from payres.operator import api_keys
 from payres.settings import Settings
 from payres.store.connections import connect_writer
@@ -37,6 +38,7 @@ class Standby(msgspec.Struct, frozen=True):
     manage: str
     payment: str
     api_key: str
+    created: int  # the second in which its signatures are made
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,16 @@ def standby(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standby]:
     copyfile(folder / "payres.db", database)
     Path(f"{database}-txid").write_text("0000000000000001\n")
     with closing(client), serving(msgspec.structs.replace(settings, database=str(database), read_only=True), clock):
-        yield Standby(settings.base_url, database, client, granted["value"], granted["manage"], payment, api_key)
+        yield Standby(
+            settings.base_url,
+            database,
+            client,
+            granted["value"],
+            granted["manage"],
+            payment,
+            api_key,
+            clock.now() // SECOND,
+        )
 
 
 @contextmanager
@@ -104,6 +115,17 @@ def test_signed_reads_are_answered(standby: Standby) -> None:
     assert standby.client.get(standby.payment, standby.token).json()["id"] == standby.payment
     listed = standby.client.get(f"/incoming-payments?wallet-address={standby.base_url}/bob", standby.token)
     assert [one["id"] for one in listed.json()["result"]] == [standby.payment]
+
+
+def test_nonce_that_cannot_be_stored_is_not_taken(standby: Standby, stranger: httpx2.Client, refused: Refused) -> None:
+    created, token = standby.created, f"GNAP {standby.token}"
+    parameters = f'("@method" "@target-uri" "authorization");created={created};keyid="key-1";nonce="once"'
+    base = (
+        f'"@method": GET\n"@target-uri": {standby.payment}\n"authorization": {token}\n"@signature-params": {parameters}'
+    )
+    signature = base64.b64encode(standby.client.private_key.sign(base.encode())).decode()
+    headers = {"authorization": token, "signature-input": f"sig={parameters}", "signature": f"sig=:{signature}:"}
+    refused(stranger.get(standby.payment, headers=headers), 503, "unavailable", hint=READ_ONLY)
 
 
 def test_operators_see_payments(standby: Standby, stranger: httpx2.Client) -> None:

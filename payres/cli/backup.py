@@ -32,7 +32,8 @@ def backup(session: Session, destination: str, force: bool) -> None:
         raise click.ClickException(f"There is no directory {destination}; make it first")
     with _sentences(f"{database} cannot be copied", str(database)):
         made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
-        session.write(lambda work: backups.record_backup(work, made))
+        if not session.is_standby:
+            session.write(lambda work: backups.record_backup(work, made))
     session.show(
         representations.backup(str(database), made),
         f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB",

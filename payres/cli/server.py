@@ -92,7 +92,8 @@ def _require_address(session: Session) -> None:
     """Raises ClickException when another server takes payments at the base URL: both would spend the same money."""
     settings = session.settings
     is_its_own = settings.base_url == local_url(settings.host, settings.port)
-    if settings.read_only or is_its_own or not Path(settings.database).exists():
+    database = Path(settings.database)
+    if settings.read_only or is_its_own or not database.exists() or database.stat().st_size == 0:
         return
     from payres.federation.http import Bounds, GuardedClient
     from payres.federation.takeover import find_other, shown

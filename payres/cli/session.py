@@ -42,6 +42,11 @@ class Session:
         self.as_json = as_json
         self.world = world(settings, actor=f"shell:{_user()}")
 
+    @property
+    def is_standby(self) -> bool:
+        """Whether the database may only be read: another program writes it."""
+        return self.settings.read_only or is_followed(self.settings.database)
+
     def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its work is committed."""
         if self.settings.read_only:
@@ -58,8 +63,7 @@ class Session:
 
     def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
-        is_standby = self.settings.read_only or is_followed(self.settings.database)
-        return self._run(unit, "BEGIN", connect_standby if is_standby else connect_writer)
+        return self._run(unit, "BEGIN", connect_standby if self.is_standby else connect_writer)
 
     def show(self, resource: Resource | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""

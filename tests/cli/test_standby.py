@@ -49,6 +49,8 @@ def test_commands_read_what_litestream_writes_and_change_nothing(payres: Command
     before = followed.read_bytes()
     assert "10.00 USD" in payres("wallet", "show", "alice", "--database", str(followed)).output
     assert payres("ledger", "check", "--database", str(followed)).exit_code == 0
+    assert payres("backup", "copy.db", "--database", str(followed)).exit_code == 0
+    assert payres("ledger", "check", "--database", "copy.db").exit_code == 0
     assert "a read-only standby" in payres("status", "--database", str(followed)).output
     for arguments in (("wallet", "deposit", "alice", "1.00"), ("serve", "--port", "0"), ("restore", "payres.db")):
         refused = payres(*arguments, "--database", str(followed))
