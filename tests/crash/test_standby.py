@@ -59,6 +59,19 @@ def test_standby_takes_the_place_of_a_lost_primary(named: str, litestream: str, 
     print(f"\n{named}: of what was acknowledged, lost {lost}; seconds from the loss to the new server: {times}")  # noqa: T201 - seen with -s
 
 
+def test_litestream_that_is_stopped_uploads_the_rest(litestream: str, tmp_path: Path) -> None:
+    """So a primary that is stopped by hand, and Litestream after it, leaves nothing behind."""
+    primary, config = Server(tmp_path), write_config(tmp_path, ("50ms", "1h"))
+    primary.open_wallet("alice", "USD", 10)
+    with replicating(litestream, config, tmp_path / "replica") as replication:
+        primary.command("wallet", "deposit", "alice", "1.00")
+        replication.send_signal(signal.SIGTERM)
+        assert replication.wait(TIMEOUT) == 0
+    new = str(tmp_path / "new.db")
+    subprocess.run([litestream, "restore", "-config", str(config), "-o", new, database_of(config)], check=True)
+    assert primary.command("wallet", "show", "alice", "--database", new)["balance"] == "11.00"
+
+
 def take_over(litestream: str, intervals: Intervals, folder: Path, answers: int) -> Takeover:
     """Kills a primary that pays and its Litestream, promotes the standby, and proves what is there.
 

@@ -1,9 +1,12 @@
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from payres.application import create_app
 from payres.clock import SECOND, MovableClock
+from payres.federation import takeover
 from payres.federation.http import GuardedClient
 from payres.federation.takeover import PAUSE_SECONDS, OtherServer, Takeover, find_other
 from payres.operator import audit
@@ -69,9 +72,28 @@ async def test_writing_stops_once_another_server_was_restored_later(
     try:
         await database.write(restored)
         async with GuardedClient(True) as http:
-            takeover = Takeover(database, http, f"http://127.0.0.1:{await serve(ready(said))}")
-            assert await takeover.look() == PAUSE_SECONDS
+            looking = Takeover(database, http, f"http://127.0.0.1:{await serve(ready(said))}")
+            assert await looking.look() == PAUSE_SECONDS
         expected = "The server takes no more work: another server has taken its place, and an operator must look"
         assert database.stopped == (expected if stops else None)
     finally:
         await database.close()
+
+
+@pytest.mark.parametrize(
+    ("base_url", "looks"), [("https://pay.example.com", ["https://pay.example.com"]), ("http://127.0.0.1:8080", [])]
+)
+async def test_server_looks_where_another_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base_url: str, looks: list[str]
+) -> None:
+    looked: list[str] = []
+
+    async def find(http: GuardedClient, asked: str, restored_at: int | None) -> None:
+        looked.append(asked)
+
+    monkeypatch.setattr(takeover, "find_other", find)
+    app = create_app(Settings(database=str(tmp_path / "payres.db"), base_url=base_url))
+    async with app.router.lifespan_context(app):
+        await app.state.context.database.read(lambda work: None)  # by its end, what workers read first is read too
+        await asyncio.sleep(0)
+    assert looked == looks
