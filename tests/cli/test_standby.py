@@ -1,4 +1,5 @@
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,17 @@ def test_commands_read_what_litestream_writes_and_change_nothing(payres: Command
         assert refused.exit_code == 1
         assert "Litestream writes" in refused.output
     assert followed.read_bytes() == before
+
+
+def test_doctor_says_when_litestream_brings_nothing_more(payres: Command, followed: Path) -> None:
+    def finding() -> str:
+        found = json.loads(payres("doctor", "--json", "--database", str(followed)).stdout)["findings"]
+        (fix,) = [one["fix"] for one in found if one["subject"] == "standby"]
+        return fix or ""
+
+    assert finding() == ""
+    os.utime(followed, (0, followed.stat().st_mtime - 600))
+    assert finding().startswith("Restart what follows")
 
 
 def test_commands_change_nothing_where_only_reading_is_allowed(
