@@ -41,6 +41,7 @@ from payres.interledger.remote_payments import RemotePayments
 from payres.limits import MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
 from payres.logs import RequestLog
 from payres.operator import operators
+from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
 from payres.payments.expiry import Expiry
@@ -164,6 +165,7 @@ async def _open_storage(around: World, stack: AsyncExitStack) -> Database:
     stack.enter_context(server_lock(around.settings.database))
     database = await Database.open(around.settings.database, around)
     stack.push_async_callback(database.close)
+    await database.read(require_current)
     return database
 
 
@@ -222,7 +224,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     if not is_loopback(urlsplit(settings.base_url).hostname or ""):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
-        _start(Takeover(database, http, settings.base_url).run(), stack)
+        _start(Takeover(database, http, settings.base_url, record_takeover).run(), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 
 

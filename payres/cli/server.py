@@ -7,6 +7,7 @@ import json
 import resource
 import signal
 import socket
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -19,6 +20,7 @@ from payres import __version__, logs
 from payres.cli.session import Session, with_session
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
+from payres.operator.backups import record_takeover, require_current
 from payres.settings import Settings, local_url
 from payres.store.database_file import server_lock
 from payres.store.status import last_restore
@@ -89,11 +91,16 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
 
 
 def _require_address(session: Session) -> None:
-    """Raises ClickException when another server takes payments at the base URL: both would spend the same money."""
+    """Raises ClickException when another server takes payments at the base URL: both would spend the same money.
+
+    One that has taken this one's place is remembered. Raises UnusableDatabase when one did before.
+    """
     settings = session.settings
-    is_its_own = settings.base_url == local_url(settings.host, settings.port)
     database = Path(settings.database)
-    if settings.read_only or is_its_own or not database.exists() or database.stat().st_size == 0:
+    if settings.read_only or not database.exists() or database.stat().st_size == 0:
+        return
+    session.read(require_current)
+    if settings.base_url == local_url(settings.host, settings.port):
         return
     from payres.federation.http import Bounds, GuardedClient
     from payres.federation.takeover import find_other, shown
@@ -107,6 +114,8 @@ def _require_address(session: Session) -> None:
     other = asyncio.run(ask())
     if other is None:
         return
+    if other.is_later:
+        session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
     states = f"whose database was restored {_moment(other.restored_at)}, this one {_moment(shown(restored_at))}"
     advice = (
         "It has taken this one's place, so leave this one stopped"

@@ -4,16 +4,20 @@ A standby or a backup becomes a server's database by `payres restore`, which wri
 says on `/readyz` when its own was restored, and asks at the base URL, which only one of them has, what is said there.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from payres.clock import format_time
+from payres.errors import Unavailable
 from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.store import status
 from payres.store.database import Database
 from payres.store.fail_stop import FailStop
+from payres.store.work import Work
 from payres.worker import Worker
 
 PAUSE_SECONDS: Final = 30.0
@@ -62,13 +66,21 @@ def shown(restored_at: int | None) -> str | None:
     return None if restored_at is None else format_time(restored_at)
 
 
-class Takeover:
-    """Stops all writing once another server has taken this one's place. `run` until cancelled."""
+# Writes down that another server has taken over, at this base URL, whose database was restored then.
+Record = Callable[[Work, str, str | None], None]
 
-    def __init__(self, database: Database, http: GuardedClient, base_url: str) -> None:
+
+class Takeover:
+    """Stops all writing once another server has taken this one's place. `run` until cancelled.
+
+    What `record` writes keeps this one from starting again.
+    """
+
+    def __init__(self, database: Database, http: GuardedClient, base_url: str, record: Record) -> None:
         self._database = database
         self._http = http
         self._base_url = base_url
+        self._record = record
 
     async def run(self) -> None:
         """Ends when the database is in fail-stop."""
@@ -78,6 +90,9 @@ class Takeover:
         """Asks once; seconds until the next time."""
         other = await find_other(self._http, self._base_url, await self._database.read(status.last_restore))
         if other is not None and other.is_later:
-            sentence = f"{self._base_url} is now another server's, whose database was restored at {other.restored_at}"
+            restored_at = other.restored_at
+            with suppress(Unavailable):  # what cannot be stored now is found again at the next start
+                await self._database.write(lambda work: self._record(work, self._base_url, restored_at))
+            sentence = f"{self._base_url} is now another server's, whose database was restored at {restored_at}"
             self._database.fail_stop(Superseded(sentence))
         return PAUSE_SECONDS

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from payres.clock import SECOND
+from payres.clock import SECOND, format_time
 from payres.operator import audit
 from payres.operator.invariants import check_ledger, first_broken
+from payres.store import status
 from payres.store.copies import SIDE_FILES, DatabaseOpen, change, copied, examine, exchange, rename, side_file
 from payres.store.database_file import check_not_linked, is_followed, server_lock
 from payres.store.migrations import (
@@ -22,7 +23,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 
 PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
 
@@ -74,6 +75,22 @@ def record_restore(work: Work, source: Path) -> None:
     """Writes a restore into the audit log of the database that it puts in place, which from then on is a later state
     than all others of that database: see `payres.federation.takeover`."""
     audit.record(work, "database.restore", str(source))
+
+
+def record_takeover(work: Work, base_url: str, restored_at: str | None) -> None:
+    """Writes into the audit log that another server, with a later state of the database, answers at our base URL."""
+    audit.record(work, "database.superseded", base_url, restoredAt=restored_at)
+
+
+def require_current(tx: Transaction) -> None:
+    """Raises UnusableDatabase when another server has taken over since the database was last restored."""
+    taken_at = status.last_takeover(tx)
+    if taken_at is not None and taken_at >= (status.last_restore(tx) or 0):
+        raise UnusableDatabase(
+            f"Another server has taken this one's place, as was found at {format_time(taken_at)}: leave this one"
+            " stopped. To take payments here again, stop that one, and put a `payres backup` of this database in place"
+            " with `payres restore`"
+        )
 
 
 def restore_backup(

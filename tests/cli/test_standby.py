@@ -87,6 +87,22 @@ def test_standby_becomes_the_database_of_a_server(payres: Command, followed: Pat
     assert "database.restore" in {entry["action"] for entry in logged["entries"]}
 
 
+def test_server_that_was_replaced_stays_stopped_until_it_is_restored(payres: Command, followed: Path) -> None:
+    def serve(base_url: str) -> str:
+        refused = payres("serve", "--base-url", base_url, "--port", str(free_port()))
+        assert refused.exit_code == 1
+        return refused.output
+
+    with answering("2026-01-01T00:00:00.000Z") as base_url:
+        assert "It has taken this one's place" in serve(base_url)
+    # The other server is not there at this moment, as when it is restarted.
+    assert "Another server has taken this one's place, as was found at" in serve(base_url)
+    assert payres("backup", "own.db").exit_code == 0
+    assert payres("restore", "own.db").exit_code == 0
+    with answering("2026-01-01T00:00:00.000Z") as base_url:
+        assert "Stop that one for good" in serve(base_url)
+
+
 @pytest.mark.parametrize(
     ("there", "here", "advice"),
     [

@@ -10,8 +10,10 @@ from payres.federation import takeover
 from payres.federation.http import GuardedClient
 from payres.federation.takeover import PAUSE_SECONDS, OtherServer, Takeover, find_other
 from payres.operator import audit
+from payres.operator.backups import record_takeover, require_current
 from payres.settings import Settings
 from payres.store.database import Database
+from payres.store.migrations import UnusableDatabase
 from payres.store.work import Work, world
 from tests.federation.conftest import Serve
 
@@ -72,10 +74,16 @@ async def test_writing_stops_once_another_server_was_restored_later(
     try:
         await database.write(restored)
         async with GuardedClient(True) as http:
-            looking = Takeover(database, http, f"http://127.0.0.1:{await serve(ready(said))}")
+            base_url = f"http://127.0.0.1:{await serve(ready(said))}"
+            looking = Takeover(database, http, base_url, record_takeover)
             assert await looking.look() == PAUSE_SECONDS
         expected = "The server takes no more work: another server has taken its place, and an operator must look"
         assert database.stopped == (expected if stops else None)
+        if stops:
+            with pytest.raises(UnusableDatabase, match="Another server has taken this one's place"):
+                await database.read(require_current)
+        else:
+            await database.read(require_current)
     finally:
         await database.close()
 
