@@ -42,7 +42,7 @@ from payres.logs import RequestLog
 from payres.operator import operators
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
-from payres.payments.expiry import Expiry
+from payres.payments.incoming_expiry import IncomingExpiry
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -203,7 +203,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
-    _start(Expiry(database).run(), stack)
+    _start(IncomingExpiry(database).run(), stack)
     _start(Purge(database).run(), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 

@@ -20,7 +20,6 @@ from payres.limits import APPROVAL_SECONDS
 from payres.store import clients, grants, sessions, wallets
 from payres.store.clients import ClientRecord
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.retention import DECIDED_GRANT_RETENTION
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
@@ -189,7 +188,7 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
         reference = None
         changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
     assert changed
-    grants.set_purge_at(work, grant.id, work.now + DECIDED_GRANT_RETENTION)
+    grants.set_purge_at(work, grant.id, work.now + grants.DECIDED_GRANT_RETENTION)
     grants.decide_interaction(work, interaction.id, reference, work.now)
     if not approve:
         emit(work, "denied", grant)

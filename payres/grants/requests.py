@@ -11,7 +11,6 @@ from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
 from payres.store import grants
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.retention import GRANT_RETENTION, purge_grants
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.urls import Urls, app_scheme, is_http_url
@@ -40,7 +39,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
     items = _canonical_items(urls, asked)
     continue_value = work.new_secret()
     usable_for = settings.access_token_lifetime if owner is None else settings.interaction_lifetime
-    purge_grants(work, work.now)
+    grants.purge_grants(work, work.now)
     grant = GrantRecord(
         id=work.new_id(),
         client_id=remember(work, client).id,
@@ -53,7 +52,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         waits_from=work.now,
         created_at=work.now,
         ended_at=None,
-        purge_at=work.now + usable_for * SECOND + GRANT_RETENTION,
+        purge_at=work.now + usable_for * SECOND + grants.GRANT_RETENTION,
     )
     grants.insert_grant(work, grant)
     follow_up = Continue(

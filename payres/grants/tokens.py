@@ -9,7 +9,6 @@ from payres.grants.access import Caller
 from payres.identifiers import hash_secret
 from payres.store import grants, tokens, wallets
 from payres.store.grants import GrantRecord
-from payres.store.retention import GRANT_RETENTION, purge_ended_tokens
 from payres.store.tokens import TokenRecord
 from payres.store.work import Work
 from payres.wire import AccessToken
@@ -30,9 +29,9 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
     grant = grants.find_grant(work, token.grant_id) if token else None
     if grant is None or grant.state != "issued" or not tokens.revoke_token(work, token_id, work.now):
         raise invalid_rotation()
-    purge_ended_tokens(work, grant.id)
+    tokens.purge_ended_tokens(work, grant.id)
     usable_until = work.now + work.settings.access_token_lifetime * SECOND
-    grants.postpone_purge(work, grant.id, usable_until + GRANT_RETENTION)
+    grants.postpone_purge(work, grant.id, usable_until + grants.GRANT_RETENTION)
     return issue_token(work, grant)
 
 
