@@ -23,6 +23,7 @@ _DATE_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MILLISECONDS = tuple(f".{millisecond:03}Z" for millisecond in range(1000))
 
 
@@ -108,6 +109,11 @@ def parse_time(text: str) -> int:
     if second == 60 and not _begins_a_month(moment):
         raise ValueError("second 60 is a leap second, and exists only at 23:59:60 UTC on the last day of a month")
     return moment + int((fraction or "")[:6].ljust(6, "0"))
+
+
+def complete_day(text: str) -> str:
+    """For a day such as 2026-01-31, the time at which it begins in UTC; any other text as it is."""
+    return f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text
 
 
 def _midnight(year: int, month: int, day: int) -> int:

@@ -6,9 +6,9 @@ import msgspec
 from payres.admin import representations
 from payres.admin.wire import ApiKey, CreatedApiKey
 from payres.cli.groups import Group
+from payres.cli.options import Time
 from payres.cli.session import Session, labelled, with_session
 from payres.operator import api_keys
-from payres.operator.times import require_time
 from payres.store.api_keys import list_api_keys
 from payres.store.work import Work
 
@@ -29,9 +29,9 @@ def api_key() -> None:
     metavar="SCOPE",
     help="What the key is for, such as payments:read. Repeat.",
 )
-@click.option("--expires", metavar="TIME", help="When it ends, such as 2027-01-31T09:30:00Z; never when left out.")
+@click.option("--expires", type=Time(), metavar="TIME", help="When it ends, such as 2027-01-31; never when left out.")
 @with_session
-def create(session: Session, name: str, scopes: tuple[str, ...], expires: str | None) -> None:
+def create(session: Session, name: str, scopes: tuple[str, ...], expires: int | None) -> None:
     """Create a key and print it, this once.
 
     \b
@@ -39,8 +39,7 @@ def create(session: Session, name: str, scopes: tuple[str, ...], expires: str | 
     """
 
     def unit(work: Work) -> CreatedApiKey:
-        expires_at = None if expires is None else require_time(expires, "--expires")
-        record, text = api_keys.create_api_key(work, name, scopes, expires_at)
+        record, text = api_keys.create_api_key(work, name, scopes, expires)
         return CreatedApiKey(**msgspec.structs.asdict(representations.api_key(work, record)), key=text)
 
     created = session.write(unit)

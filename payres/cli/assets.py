@@ -8,7 +8,7 @@ import click
 from payres.admin import representations
 from payres.admin.wire import Asset, Rate, RemovedRate
 from payres.cli.groups import Group
-from payres.cli.references import reference_option
+from payres.cli.options import reference_option
 from payres.cli.session import Session, with_session
 from payres.operator import assets
 from payres.store import assets as asset_store

@@ -11,6 +11,7 @@ import click
 from payres.admin import representations
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, with_session
+from payres.encoding import format_size
 from payres.operator import backups
 
 
@@ -34,7 +35,7 @@ def backup(session: Session, destination: str, force: bool) -> None:
         session.write(lambda work: backups.record_backup(work, made))
     session.show(
         representations.backup(str(database), made),
-        f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB",
+        f"{made.path}: a verified copy of {database}, {format_size(made.size)}",
     )
 
 
@@ -58,7 +59,7 @@ def restore(session: Session, source: Path) -> None:
         "version": restored.version,
         "replaced": str(restored.replaced) if restored.replaced else None,
     }
-    lines = [f"{database}: restored from {source}, and proved"]
+    lines = [f"{database}: restored from {source} and verified"]
     if restored.replaced:
         lines.append(f"{restored.replaced}: what was there before")
     session.show(resource, "\n".join(lines))

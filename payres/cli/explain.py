@@ -6,8 +6,9 @@ from typing import IO
 import click
 
 from payres.cli.key import KeyInput, read_key
+from payres.cli.options import Time
 from payres.cli.session import Resource, Session, with_session
-from payres.clock import format_time, parse_time
+from payres.clock import format_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
 from payres.http.request_head import is_encoded
@@ -53,7 +54,7 @@ MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
 @click.option("--kid", metavar="KID", help="The key id, for --pem; a JWK names its own.")
 @click.option("--wallet", metavar="PATH", help="Take all keys of this wallet, which is the client's.")
 @click.option("--base-url", metavar="URL", help="The server's public origin.")
-@click.option("--at", metavar="TIME", help="When the request arrived (RFC 3339); now when left out.")
+@click.option("--at", type=Time(), metavar="TIME", help="When the request arrived (UTC); now when left out.")
 @with_session
 def explain(
     session: Session,
@@ -62,7 +63,7 @@ def explain(
     pem: IO[bytes] | None,
     kid: str | None,
     wallet: str | None,
-    at: str | None,
+    at: int | None,
 ) -> None:
     """FILE is a raw HTTP/1.1 request, - or nothing for standard input. Each rule is applied, whatever the others say;
     of the usual mistakes those are named with which the signature or the digest is found to be right. The output shows
@@ -85,10 +86,7 @@ def explain(
     else:
         path = session.wallet_path(wallet)
         keys = session.read(lambda work: _wallet_keys(work, path))
-    try:
-        now = session.world.clock.now() if at is None else parse_time(at)
-    except ValueError as error:
-        raise click.UsageError(f"--at: {error}") from error
+    now = session.world.clock.now() if at is None else at
     try:
         capture = read_capture(file.read())
     except ValueError as error:

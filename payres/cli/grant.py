@@ -8,6 +8,7 @@ from payres.admin import granted
 from payres.admin.wire import Grant, GrantDecision, GrantSpending
 from payres.amounts import Asset, format_decimal
 from payres.cli.groups import Group
+from payres.cli.options import limit_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.errors import InvalidRequest
 from payres.grants import consent
@@ -25,9 +26,7 @@ def grant() -> None:
 
 @grant.command("list")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only grants in this state.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def list_all(session: Session, state: State | None, limit: int) -> None:
     """List grants, newest first, with owners and amounts.

@@ -7,7 +7,7 @@ import click
 from payres.admin import stories
 from payres.admin.wire import Payment, PaymentStory, Refund
 from payres.cli.groups import Group
-from payres.cli.references import reference_option
+from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, with_session
 from payres.operator import payments, refunds
 from payres.operator.payments import Wanted
@@ -31,9 +31,7 @@ def payment() -> None:
 @click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
 @click.option("--max", "most", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
 @click.option("--reason", metavar="TEXT", help="Failed with this in the reason.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any) -> None:
     """List payments, newest first.

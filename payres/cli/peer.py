@@ -9,8 +9,7 @@ from payres.admin import representations
 from payres.admin.wire import Peer
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.cli.groups import Group
-from payres.cli.references import reference_option
-from payres.cli.secret_options import secret_option
+from payres.cli.options import reference_option, secret_option
 from payres.cli.session import Session, labelled, with_session
 from payres.operator import assets, movements, peers, unresolved_packets
 from payres.operator.peers import NewPeer, PeerChange

@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from payres.cli.groups import Group
+from payres.cli.options import Time, limit_option
 from payres.cli.session import Resource, Session, labelled, with_session
-from payres.clock import parse_time
 from payres.events import webhooks
 from payres.events.sender import Attempt, Sender, Target, target_of
 from payres.events.views import STATES, list_deliveries, webhook_view
@@ -84,9 +84,7 @@ def test(session: Session, webhook_id: str) -> None:
 @webhook.command()
 @click.argument("webhook_id", metavar="[ID]", required=False)
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def deliveries(session: Session, webhook_id: str | None, state: str | None, limit: int) -> None:
     """List events that were not taken at once, or are sent again. What was taken the first time is not listed.
@@ -106,9 +104,9 @@ def deliveries(session: Session, webhook_id: str | None, state: str | None, limi
 @click.argument("event", required=False)
 @click.option("--webhook", "webhook_id", metavar="ID", help="To this webhook only.")
 @click.option("--failed", is_flag=True, help="All that has failed for good.")
-@click.option("--since", metavar="TIME", help="With --failed: last tried at this time (RFC 3339) or later.")
+@click.option("--since", type=Time(), metavar="TIME", help="With --failed: last tried at this time (UTC) or later.")
 @with_session
-def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: str | None) -> None:
+def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: int | None) -> None:
     """Send an event again, or all that has failed. EVENT is its id, evt_...
 
     An event goes to each webhook that wants it, also where it was taken before.
@@ -122,8 +120,7 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
     if event is not None:
         count = len(session.write(partial(webhooks.replay_event, event_id=event, webhook_id=webhook_id)))
     else:
-        time = 0 if since is None else _time(since)
-        count = session.write(partial(webhooks.replay_failed, webhook_id=webhook_id, since=time))
+        count = session.write(partial(webhooks.replay_failed, webhook_id=webhook_id, since=since or 0))
     session.show({"deliveries": count}, f"Due again: {count}. The server sends them within seconds")
 
 
@@ -201,10 +198,3 @@ def _delivery_line(one: Resource) -> str:
     due = f"next attempt {one['nextAttemptAt']}" if one["nextAttemptAt"] else f"last {one['lastAttemptAt']}"
     error = f"  {one['lastError']}" if one["lastError"] else ""
     return f"{one['event']}  {one['type']}  {one['webhook']}  {one['state']}  {one['attempts']} attempts, {due}{error}"
-
-
-def _time(text: str) -> int:
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--since") from error
