@@ -1,4 +1,4 @@
-from payres.interledger.backlog import AT_ONCE, AT_ONCE_FROM_PEER, Backlog, Waiting
+from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, Backlog, Waiting
 
 
 def waiting(number: int, due: int = 0, to_peer: int = 1, from_peer: int = 2) -> Waiting:
@@ -22,13 +22,15 @@ def test_slots_of_each_pair_of_peers_are_limited() -> None:
     for number in range(1000):
         backlog.add(waiting(number))
     taken = list(backlog.take_due(0))
-    assert len(taken) == AT_ONCE_FROM_PEER
+    assert len(taken) == ASKED_AT_ONCE_OF_ONE
     for from_peer in (3, 4):
-        for number in range(AT_ONCE_FROM_PEER):
+        for number in range(ASKED_AT_ONCE_OF_ONE):
             backlog.add(waiting(number, from_peer=from_peer))
     backlog.add(waiting(1, to_peer=5))
     others = list(backlog.take_due(0))
-    assert [packet.from_peer_id for packet in others if packet.to_peer_id == 1] == [3] * (AT_ONCE - AT_ONCE_FROM_PEER)
-    assert len(others) == AT_ONCE - AT_ONCE_FROM_PEER + 1
+    assert [packet.from_peer_id for packet in others if packet.to_peer_id == 1] == [3] * (
+        ASKED_AT_ONCE - ASKED_AT_ONCE_OF_ONE
+    )
+    assert len(others) == ASKED_AT_ONCE - ASKED_AT_ONCE_OF_ONE + 1
     backlog.release(taken[0])
     assert len(list(backlog.take_due(0))) == 1

@@ -12,8 +12,8 @@ import pytest
 from payres.clock import HOUR, SECOND
 from payres.interledger import balances
 from payres.interledger import recovery as module
-from payres.interledger.backlog import AT_ONCE
 from payres.interledger.packets import Fulfill, Prepare, Reject
+from payres.interledger.recovery import ASKED_AT_ONCE
 from payres.interledger.responses import NoReply
 from payres.operator import peers as operator
 from payres.store import packets, peers
@@ -248,7 +248,7 @@ async def test_backlog_of_a_peer_that_is_away_takes_few_tasks_and_ends(
             async with recovering(node):
                 node.clock.advance(LIFETIME / SECOND + 1)
                 await asyncio.wait_for(all_asked.wait(), TIMEOUT)
-        assert max(tasks) - before <= 1 + AT_ONCE
+        assert max(tasks) - before <= 1 + ASKED_AT_ONCE
         async with recovering(node):
             await settled(node, seconds=60)
     assert {await state(node, one) for one in lost} == {"rejected"}
