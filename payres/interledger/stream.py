@@ -1,4 +1,4 @@
-"""What the shared secret of a STREAM connection does (RFC 29): it encrypts packets and gives fulfillments."""
+"""The shared secret of a STREAM connection (RFC 29): it encrypts packets and makes fulfillments."""
 
 import hashlib
 import hmac
@@ -69,7 +69,7 @@ def decrypt(cipher: AESGCM, data: bytes) -> bytes:
 
 
 def keyed(key: hmac.HMAC, message: bytes) -> bytes:
-    """The HMAC of a message under a key set up before; unlike hmac.digest it never hands the interpreter to others."""
+    """The HMAC of a message under a key set up before. Unlike hmac.digest it does not release the GIL."""
     code = key.copy()
     code.update(message)
     return code.digest()
