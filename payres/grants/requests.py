@@ -68,18 +68,19 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
 
 
 def asks_for_consent(request: GrantRequest) -> bool:
-    """Whether an owner will have to be asked; a client may offer to interact when that is not needed."""
+    """Whether an owner must consent. A client may offer to interact although that is not needed."""
     items = request.access_token.access if request.access_token else []
     return bool(request.subject) or any(needs_consent(item) for item in items)
 
 
 def needs_consent(item: Access) -> bool:
-    """Spending always does; so does seeing what other clients made."""
+    """Whether an item needs the owner's consent: spending does, and so does reading resources of other clients."""
     return isinstance(item, OutgoingPaymentAccess) or "list-all" in item.actions
 
 
 def _check(work: Work, request: GrantRequest, client: Client, items: list[Access]) -> WalletRecord | None:
-    """The wallet address whose owner must consent, None when nobody must. Raises for what cannot be granted."""
+    """The wallet address whose owner must consent, None when nobody must. Raises for a request that cannot be
+    granted."""
     if not items and not request.subject:
         raise InvalidRequest("Ask for access_token.access, for subject, or for both", field="access_token")
     if len({msgspec.json.encode(item) for item in items}) != len(items):
@@ -132,7 +133,7 @@ def _check_item(work: Work, item: Access) -> WalletRecord | None:
 
 
 def _canonical_items(urls: Urls, items: list[Access]) -> list[Access]:
-    """The checked items with the canonical forms of their URLs; what then is one item counts once."""
+    """The checked items with canonical URLs, without duplicates."""
     canonical: dict[bytes, Access] = {}
     for item in items:
         if item.identifier:

@@ -36,14 +36,14 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
 
 
 def revoke_token(work: Work, token_id: str) -> None:
-    """Ends the token; one that has ended stays so. Raises NotFound when there never was one."""
+    """Ends the token. Does nothing if it has ended already. Raises NotFound for an unknown token."""
     if tokens.find_token(work, token_id) is None:
         raise NotFound("There is no access token at this URL")
     tokens.revoke_token(work, token_id, work.now)
 
 
 def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
-    """Ends the grant and every token of it; a denied one stays denied. Raises NotFound."""
+    """Ends the grant and all its tokens. A denied grant stays denied. Raises NotFound."""
     grant = grants.find_grant(work, grant_id)
     if grant is None:
         raise NotFound("There is no such grant")
@@ -56,16 +56,15 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
 
 
 def emit(work: Work, kind: str, grant: GrantRecord) -> None:
-    """Writes the event `grant.{kind}`, but not of a grant that needed nobody's consent: anyone can make those."""
+    """Writes the event `grant.{kind}`, but not for a grant that needed no consent: anyone can make those."""
     if grant.wallet_address_id is not None:
         wallet = wallets.wallet_by_id(work, grant.wallet_address_id)
         work.emit(f"grant.{kind}", grant.id, representations.grant_event(work.urls, wallet, grant))
 
 
 def require_valid_token(work: Work, caller: Caller) -> None:
-    """Raises TokenInvalid for a token that has ended since it was checked, by itself or with its grant.
-
-    Looking up a client's key at another server can take seconds, and what was revoked may do nothing any more.
+    """Raises TokenInvalid for a token that has ended since it was checked, alone or with its grant. Fetching a client's
+    key from another server can take seconds, and the token may have been revoked meanwhile.
     """
     expires_at, revoked_at, grant_state = tokens.token_state(work, caller.token_id)
     check_valid(expires_at, revoked_at, grant_state, work.now)
