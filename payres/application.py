@@ -12,9 +12,8 @@ from starlette.types import ASGIApp
 
 from payres.clock import Clock
 from payres.errors import Unavailable
-from payres.events.changes import Changes
+from payres.events.changes import Changes, EventPoller
 from payres.events.deliveries import Deliveries
-from payres.events.lookout import Lookout
 from payres.events.purge import Purge
 from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
@@ -115,7 +114,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     """The context, with what it holds opened. The stack closes workers first, then links to others, then storage."""
     database = await _open_storage(around, stack)
     changes = Changes()
-    database.notify(changes.tell)
+    database.notify(changes.notify)
     identity = OwnIdentity(
         around.urls.wallet(ROOT_WALLET_PATH),
         await database.write(partial(ensure_secret, name="client_key")),
@@ -127,7 +126,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     sender = Sender(around.clock, around.settings.allow_private_hosts, around.metrics)
     stack.push_async_callback(sender.aclose)
     _start(Deliveries(database, changes, sender).run(), stack)
-    _start(Lookout(database, changes).run(), stack)
+    _start(EventPoller(database, changes).run(), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,

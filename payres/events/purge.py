@@ -1,4 +1,4 @@
-"""The purge of old events, beside the requests, so that an event costs the payment that makes it nothing for it."""
+"""The worker that deletes old events, so that payments need not."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ PAUSE_SECONDS: Final = 60.0
 
 
 class Purge:
-    """Deletes events after 30 days, but none that is still to be sent. `run` until cancelled."""
+    """Deletes events after 30 days, except those still to be sent. `run` until cancelled."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -21,7 +21,7 @@ class Purge:
         await Worker("the purge of events", self._database, self.purge, PAUSE_SECONDS).run()
 
     async def purge(self) -> float:
-        """Deletes what is old by now; seconds until the next time."""
+        """Deletes what is old by now; seconds until the next run."""
         while await self._database.read(_may_purge) and await self._database.write(_purge):
             pass
         return PAUSE_SECONDS

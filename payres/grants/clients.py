@@ -79,8 +79,8 @@ def is_known(work: Work, client: Client | ClientRecord) -> bool:
 
 
 def remember(work: Work, client: Client) -> ClientRecord:
-    """The client's row, inserted on its first request. The last few kids of a key stay valid, because the client has
-    tokens that it used them for."""
+    """The client's row, inserted on its first request. The last few kids of a key stay valid, because tokens were
+    issued to the client that signs with them."""
     record = clients.find_client(work, client.identity)
     if record is None:
         clients.purge_clients(work, work.now)

@@ -1,4 +1,4 @@
-"""The doctor: what is wrong, or will be, with a server's files, money and links, and what to do about it."""
+"""The doctor: finds problems, present and coming, in a server's files, money and links, and says how to fix them."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ BACKUP_DAYS: Final = 2
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What was looked at and what was seen; `fix` says what to do, None when nothing is wrong."""
+    """A thing that was checked and what was seen; `fix` says what to do, None when nothing is wrong."""
 
     subject: str
     seen: str
@@ -35,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(work: Work) -> Sequence[Finding]:
-    """The findings of what the database and the settings show. Raises OSError."""
+    """The findings about the database and the settings. Raises OSError."""
     return [*_files(work), *_backups(work), *_settings(work), *_rates(work), *_peers(work), *_webhooks(work)]
 
 
