@@ -102,7 +102,7 @@ MAX_FETCHED_BYTES: Final = 65536
 
 # Work.
 
-# Units of work that wait for the database; the next is refused with 503 and not kept waiting for ever.
+# Units of work that wait for the database; the next one is answered with 503.
 MAX_WAITING_UNITS: Final = 2048
 # Units that share one commit.
 MAX_UNITS_PER_COMMIT: Final = 256
@@ -123,7 +123,7 @@ MAX_LOOKUPS_OF_KEY: Final = 4
 SLOW_LOOKUP_SECONDS: Final = 3
 # Seconds for which requests do not have a name looked up again that could not be.
 FAILED_LOOKUP_SECONDS: Final = 5
-# Names and servers that failed and of which that is remembered; the first is forgotten.
+# Names and servers that are remembered as failed; beyond it the oldest is dropped.
 MAX_FAILED_NAMES: Final = 4096
 
 # Exchanges with other servers, of which one that hangs takes 4 s.
@@ -181,7 +181,7 @@ DEFAULT_RATE_OF_STRANGERS: Final = 50
 FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
-# Clients, addresses or peers whose rates are known at a time; the least recent is forgotten.
+# Clients, addresses or peers whose rates are counted; beyond it the least recently used is dropped.
 MAX_COUNTED: Final = 16384
 
 # Passwords, in any 15 minutes.
@@ -194,7 +194,7 @@ MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
 # Days for which a wallet knows a browser that its owner has signed in with.
 KNOWN_BROWSER_DAYS: Final = 365
-# Browsers that a wallet knows; the one that was used to sign in the longest ago is forgotten.
+# Browsers that a wallet knows; beyond it the least recently used is dropped.
 MAX_KNOWN_BROWSERS: Final = 32
 # Passwords that are checked at a time: each takes 64 MiB and a core for some tens of milliseconds.
 PASSWORDS_AT_ONCE: Final = 2

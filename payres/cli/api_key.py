@@ -32,7 +32,7 @@ def api_key() -> None:
 @click.option("--expires", type=Time(), metavar="TIME", help="When it ends, such as 2027-01-31; never when left out.")
 @with_session
 def create(session: Session, name: str, scopes: tuple[str, ...], expires: int | None) -> None:
-    """Create a key and print it, this once.
+    """Create a key and print it once.
 
     \b
     Example: payres api-key create "Order book" --scope payments:read --scope wallets:read

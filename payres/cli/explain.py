@@ -22,7 +22,7 @@ from payres.signatures.parameters import Policy
 from payres.store import wallets as wallet_store
 from payres.store.work import Work
 
-# Besides the headers that a signature covers, only these can make a difference to it.
+# The headers that affect a signature, besides those that it covers.
 RELEVANT = {
     *(
         "host",
@@ -65,9 +65,9 @@ def explain(
     wallet: str | None,
     at: int | None,
 ) -> None:
-    """FILE is a raw HTTP/1.1 request, - or nothing for standard input. Each rule is applied, whatever the others say;
-    of the usual mistakes those are named with which the signature or the digest is found to be right. The output shows
-    what the request holds, access tokens included. The exit code is 0 for an accepted request and 1 for a refused one.
+    """FILE is a raw HTTP/1.1 request; - or nothing is standard input. Every rule is applied, also after one that fails.
+    Of the usual mistakes it names those without which the signature or the digest would be right. The output shows the
+    whole request, with access tokens. The exit code is 0 for an accepted request and 1 for a rejected one.
 
     \b
     Examples: payres explain request.txt --wallet alice
@@ -99,7 +99,7 @@ def explain(
 
 
 def endpoint_errors(message: Message) -> list[Verdict]:
-    """Why the server rejects the request before it looks at its signature; what it looks at first comes first."""
+    """Why the server rejects the request before it checks its signature, in the order of its checks."""
     path = "/" + message.target_uri.partition("://")[2].partition("/")[2].partition("?")[0]
     endpoint = find_endpoint(message.method, path)
     if endpoint is None:
@@ -172,7 +172,7 @@ def _steps(session: Session, found: Explanation, now: int) -> Iterator[tuple[str
 
 
 def _headers(found: Explanation) -> list[tuple[str, str]]:
-    """What was signed, and what may differ from it."""
+    """The headers that were signed, and those that affect the signature."""
     relevant = RELEVANT | SIGNED | set(found.components or ())
     named = [(name.decode("ascii"), value) for name, value in found.message.headers]
     return [
@@ -201,7 +201,7 @@ def _text(data: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with every character that a terminal would act upon written out."""
+    """The text with control characters escaped, for a terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 

@@ -20,7 +20,7 @@ Format = Literal["csv", "jsonl"]
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """What every export takes."""
+    """Adds the options of every export."""
     for option in (
         click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True),
         click.option("--to", "until", type=Time(), metavar="TIME", default=LATEST, help="Until just before it (UTC)."),
@@ -37,7 +37,7 @@ def _check_times(since: int, until: int) -> None:
 
 @click.group(cls=Group)
 def export() -> None:
-    """To standard output, row by row: a million rows take no more memory than ten."""
+    """The rows go to standard output, in constant memory."""
 
 
 @export.command()
@@ -110,7 +110,7 @@ def _write_json(rows: Sequence[Row]) -> None:
 
 @contextmanager
 def _progress(export: Export) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, if that is a terminal and the rows go elsewhere."""
+    """A progress bar on standard error, if that is a terminal and standard output is not."""
     if sys.stdout.isatty() or not sys.stderr.isatty():
         yield lambda: None
         return

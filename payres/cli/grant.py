@@ -62,7 +62,7 @@ def show(session: Session, ref: str) -> None:
 def approve(session: Session, ref: str) -> None:
     """Consent to a grant in the owner's name.
 
-    Prints the URL that the owner's browser would go to next: it tells the client.
+    Prints the finish URL that the owner's browser would go to, which informs the client.
 
     \b
     Example: payres grant approve 0198c0de-...
@@ -76,7 +76,7 @@ def approve(session: Session, ref: str) -> None:
 def deny(session: Session, ref: str) -> None:
     """Refuse a grant in the owner's name.
 
-    Prints the URL that the owner's browser would go to next: it tells the client.
+    Prints the finish URL that the owner's browser would go to, which informs the client.
 
     \b
     Example: payres grant deny 0198c0de-...

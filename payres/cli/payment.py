@@ -27,7 +27,7 @@ def payment() -> None:
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
 @click.option("--from", "created_from", metavar="TIME", help="Made then or later, such as 2026-01-31T00:00:00Z.")
 @click.option("--to", "created_until", metavar="TIME", help="Made before then.")
-@click.option("--counterpart", metavar="WHO", help="Another wallet here, or what a URL elsewhere begins with.")
+@click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
 @click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
 @click.option("--max", "most", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
 @click.option("--reason", metavar="TEXT", help="Failed with this in the reason.")

@@ -150,7 +150,7 @@ def movements(session: Session, path: str, limit: int) -> None:
 @click.argument("path")
 @with_session
 def deactivate(session: Session, path: str) -> None:
-    """Take a wallet address off the net. Its money and history stay.
+    """Deactivate a wallet address. Its money and history stay.
 
     \b
     Example: payres wallet deactivate alice
@@ -162,7 +162,7 @@ def deactivate(session: Session, path: str) -> None:
 @click.argument("path")
 @with_session
 def activate(session: Session, path: str) -> None:
-    """Put a deactivated wallet address back.
+    """Activate a wallet address again.
 
     \b
     Example: payres wallet activate alice

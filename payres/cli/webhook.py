@@ -128,9 +128,9 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def rotate(session: Session, webhook_id: str) -> None:
-    """Make a new secret, and print it once. For 24 hours the one before signs too.
+    """Make a new secret, and print it once. The old one signs too for 24 hours.
 
-    Only that one: what a rotation less than 24 hours ago has replaced no longer signs.
+    A secret that an earlier rotation replaced no longer signs.
 
     \b
     Example: payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
@@ -142,7 +142,7 @@ def rotate(session: Session, webhook_id: str) -> None:
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def remove(session: Session, webhook_id: str) -> None:
-    """Send nothing more to a webhook, and forget its deliveries.
+    """Remove a webhook and its deliveries.
 
     \b
     Example: payres webhook remove 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
@@ -184,7 +184,7 @@ def _text(resource: Resource) -> str:
         ("id", resource["id"]),
         ("URL", resource["url"]),
         ("events", ", ".join(resource["events"])),
-        ("secret", f"{resource['secret']} (shown this once)"),
+        ("secret", f"{resource['secret']} (shown once)"),
     )
 
 

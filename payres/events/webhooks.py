@@ -161,7 +161,7 @@ def make_test(work: Work, webhook_id: str) -> EventRecord:
 
 
 def disable(work: Work, webhook: WebhookRecord) -> None:
-    """Disables the webhook until a test succeeds, and writes an event of that for the others."""
+    """Disables the webhook until a test succeeds, and writes the event of that."""
     webhooks.set_state(work, webhook.id, "disabled")
     work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
 
