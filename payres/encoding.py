@@ -12,7 +12,10 @@ def base64url(data: bytes) -> str:
 
 
 def base64url_decoded(text: str) -> bytes:
-    """Raises ValueError for an impossible length. Skips other characters than those of base64: check input before."""
+    """Raises ValueError for an impossible length.
+
+    Skips other characters than those of base64: check input before.
+    """
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 

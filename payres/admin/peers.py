@@ -68,7 +68,7 @@ def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
     return List(result=list(map(representations.unresolved_packet, unresolved_packets.list_unresolved(work, name))))
 
 
-def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:  # noqa: A002 - the name in the path
+def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:
     """Record what became of a packet of unknown outcome."""
     delivered = body.outcome == "delivered"
     return representations.resolved_packet(

@@ -25,25 +25,25 @@ def add(work: Work, body: NewWebhook) -> WebhookView:
     return webhook_view(work, added.webhook, added.secret)
 
 
-def show(work: Work, id: str) -> WebhookView:  # noqa: A002 - the name in the path
+def show(work: Work, id: str) -> WebhookView:
     """Read a webhook with its latest attempt."""
     return webhook_view(work, webhooks.require_webhook(work, id))
 
 
-def remove(work: Work, id: str) -> WebhookView:  # noqa: A002 - the name in the path
+def remove(work: Work, id: str) -> WebhookView:
     """Send nothing more to a webhook, and forget its deliveries."""
     found = show(work, id)
     webhooks.remove_webhook(work, id)
     return found
 
 
-def rotate(work: Work, id: str, body: NewSecret) -> WebhookView:  # noqa: A002 - the name in the path
+def rotate(work: Work, id: str, body: NewSecret) -> WebhookView:
     """Make a new secret, which is shown this once. For 24 hours the one before signs too."""
     added = webhooks.rotate_secret(work, id)
     return webhook_view(work, added.webhook, added.secret)
 
 
-async def test(call: Call, id: str, body: NewTest) -> WebhookTest:  # noqa: A002 - the name in the path
+async def test(call: Call, id: str, body: NewTest) -> WebhookTest:
     """Send the event webhook.test now, and tell what the endpoint answers."""
 
     def unit(work: Work) -> tuple[EventRecord, Target]:

@@ -63,7 +63,7 @@ def list_all(session: Session) -> None:
 @api_key.command()
 @click.argument("id")
 @with_session
-def revoke(session: Session, id: str) -> None:  # noqa: A002 - the name of the argument
+def revoke(session: Session, id: str) -> None:
     """End a key at once. ID is the one in `payres api-key list`, or the part of the key between its underscores.
 
     \b

@@ -52,7 +52,7 @@ def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any
 @payment.command()
 @click.argument("id")
 @with_session
-def show(session: Session, id: str) -> None:  # noqa: A002 - the name of the argument
+def show(session: Session, id: str) -> None:
     """Show a payment with its story.
 
     What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back.
@@ -69,7 +69,7 @@ def show(session: Session, id: str) -> None:  # noqa: A002 - the name of the arg
 @click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
 @reference_option(required=True)
 @with_session
-def refund(session: Session, id: str, amount: str | None, reference: str) -> None:  # noqa: A002
+def refund(session: Session, id: str, amount: str | None, reference: str) -> None:
     """Send back what an incoming payment received.
 
     It goes to the wallets here that had paid it, the last payer first. Never more goes back than was received.

@@ -1,7 +1,8 @@
-"""Deliveries: sends every event to every webhook that wants it, at least once. A webhook that fails delays no other. A
-webhook's cursor is the last event up to which all were sent. An event that it did not accept has a row with the time of
-the next attempt. So a restart continues from the rows, and a payment costs the same for any number of webhooks. A crash
-between an answer and its row sends the event again, with the same id.
+"""Deliveries: sends every event to every webhook that wants it, at least once.
+
+A webhook that fails delays no other. A webhook's cursor is the last event up to which all were sent. An event that it
+did not accept has a row with the time of the next attempt. So a restart continues from the rows, and a payment costs
+the same for any number of webhooks. A crash between an answer and its row sends the event again, with the same id.
 """
 
 import asyncio
@@ -191,8 +192,9 @@ def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[i
 
 
 def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cursor: int, chance: float) -> None:
-    """Stores the result of an attempt, and the cursor; nothing for a webhook that was removed. `chance` is from 0 to 1,
-    and lengthens the pause.
+    """Stores the result of an attempt, and the cursor; nothing for a webhook that was removed.
+
+    `chance` is from 0 to 1, and lengthens the pause.
     """
     webhook = webhooks.find_webhook(work, webhook_id)
     if webhook is None:

@@ -38,8 +38,9 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The result of an attempt: the status of the answer, if any, and why it is no success. `retry_after` is how many
-    microseconds the endpoint asks to wait.
+    """The result of an attempt: the status of the answer, if any, and why it is no success.
+
+    `retry_after` is how many microseconds the endpoint asks to wait.
     """
 
     at: int

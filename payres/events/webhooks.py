@@ -34,8 +34,9 @@ class Added(msgspec.Struct, frozen=True):
 
 
 def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: bool = False) -> Added:
-    """A webhook for the named events, or all, from now on. Raises InvalidRequest, WrongState. A private one may use
-    http, and loopback and private addresses.
+    """A webhook for the named events, or all, from now on.
+
+    Raises InvalidRequest, WrongState. A private one may use http, and loopback and private addresses.
     """
     if not is_http_url(url) or not url.isascii() or "#" in url:
         raise InvalidRequest(
@@ -106,8 +107,9 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
 
 
 def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Sequence[WebhookRecord]:
-    """Sends an event again, to one webhook or to all active ones that want it; returns these. Raises NotFound,
-    WrongState for a webhook that is disabled.
+    """Sends an event again, to one webhook or to all active ones that want it; returns these.
+
+    Raises NotFound, WrongState for a webhook that is disabled.
     """
     event = events.find_event(work, event_id)
     if event is None or event.type == TEST:
@@ -124,6 +126,7 @@ def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Se
 
 def replay_failed(work: Work, webhook_id: str | None = None, since: int = 0) -> int:
     """Sends failed deliveries again whose last attempt was at a time (microseconds) or later; returns how many.
+
     Deliveries to disabled webhooks stay failed. Raises NotFound, WrongState.
     """
     if webhook_id is None:

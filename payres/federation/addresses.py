@@ -24,8 +24,10 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_permitted(address: str, allow_private_hosts: bool) -> bool:
-    """Whether a connection may be made to an address in its usual text form. With `allow_private_hosts` all are
-    permitted but link-local (where clouds have credentials), multicast and unspecified addresses.
+    """Whether a connection may be made to an address in its usual text form.
+
+    With `allow_private_hosts` all are permitted but link-local (where clouds have credentials), multicast and
+    unspecified addresses.
     """
     try:
         parsed = _reached(ip_address(address))

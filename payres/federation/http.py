@@ -20,6 +20,7 @@ from payres.rate_limiter import RateLimiter
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
+
     `per_host` and `in_all` bound the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` says
     that clients' requests name the hosts: these share the exchanges and the lookups fairly, and payments have as many
     exchanges of their own.
@@ -35,9 +36,11 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardedClient:
-    """Sends requests to other servers; every failure is a FetchFailed. Private and loopback addresses and plain http
-    need `allow_private_hosts`. `resolver` looks names up, `tls` has the trusted certificates and `opener` opens the
-    connections; by default they are the operating system's. `failed_reads` is as for Shares.
+    """Sends requests to other servers; every failure is a FetchFailed.
+
+    Private and loopback addresses and plain http need `allow_private_hosts`. `resolver` looks names up, `tls` has the
+    trusted certificates and `opener` opens the connections; by default they are the operating system's. `failed_reads`
+    is as for Shares.
     """
 
     def __init__(
@@ -85,8 +88,10 @@ class GuardedClient:
         body: bytes = b"",
         seconds: float | None = None,
     ) -> Response:
-        """Sends one request and reads the whole answer, also a redirect or an error. Raises FetchFailed, and
-        TooManyRequests for a client that caused too many failed requests. `seconds` shortens the timeout of the bounds.
+        """Sends one request and reads the whole answer, also a redirect or an error.
+
+        Raises FetchFailed, and TooManyRequests for a client that caused too many failed requests. `seconds` shortens
+        the timeout of the bounds.
         """
         has_left = False
 

@@ -28,8 +28,9 @@ class OwnIdentity:
         self.jwk: JWK = jwk_from_public_bytes(self.kid, public)
 
     def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> dict[str, str]:
-        """`headers` with the signature's headers (RFC 9421); with a body they must have a Content-Type. Raises
-        FetchFailed for a URL that cannot be parsed or a header that cannot be signed.
+        """`headers` with the signature's headers (RFC 9421); with a body they must have a Content-Type.
+
+        Raises FetchFailed for a URL that cannot be parsed or a header that cannot be signed.
         """
         lines = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
         message = Message(method, parse_target(url).url, lines, body)

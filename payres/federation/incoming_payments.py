@@ -1,6 +1,7 @@
-"""Incoming payments on other servers: their amount and asset, and how they are paid over Interledger. Like any client,
-payres reads the public form first, which names the authorization server. With a token from there it reads the whole
-form, also of other incoming payments of that server.
+"""Incoming payments on other servers: their amount and asset, and how they are paid over Interledger.
+
+Like any client, payres reads the public form first, which names the authorization server. With a token from there it
+reads the whole form, also of other incoming payments of that server.
 """
 
 import asyncio
@@ -112,6 +113,7 @@ class RemoteReceivers:
 
     async def _read_as_before(self, url: str) -> "_Private | None":
         """The whole form, read with the newest token for its server; None without a token, or when it is not accepted.
+
         Only with a token does the other server know who asks. Without one it might apply its limit for unauthenticated
         requests, which any client may have made this server exceed.
         """

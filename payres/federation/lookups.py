@@ -1,4 +1,5 @@
 """Looks up names in threads of their own, so that a name server that never answers delays only those who wait for it.
+
 The system's lookup cannot be cancelled: its thread stays until the system gives up, long after those who asked have
 gone. So a lookup holds a slot until its thread ends.
 """
@@ -39,9 +40,11 @@ def _addresses(host: str, port: int, flags: int = 0) -> Sequence[str]:
 
 
 class Lookups:
-    """The lookups of one HTTP client. All who ask for a name while it is looked up share the answer. With
-    `limits_requests`, requests may use only a part of the threads, and one client a few of them; names that have just
-    failed or hang are not waited for. `clock` is monotonic, in seconds.
+    """The lookups of one HTTP client.
+
+    All who ask for a name while it is looked up share the answer. With `limits_requests`, requests may use only a part
+    of the threads, and one client a few of them; names that have just failed or hang are not waited for. `clock` is
+    monotonic, in seconds.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""Slots for exchanges with other servers: requests share them fairly, and payments have their own. After a server has
-failed, requests do not ask it again at once, so that requests that name it delay nothing.
+"""Slots for exchanges with other servers: requests share them fairly, and payments have their own.
+
+After a server has failed, requests do not ask it again at once, so that requests that name it delay nothing.
 """
 
 import asyncio
@@ -20,8 +21,10 @@ WAITING_FOR_SLOT: Final = 3
 
 class Shares:
     """The exchanges of an HTTP client: `in_all` for requests and as many for all else, `per_host` of each with one
-    host. Without `limits_requests`, requesters are not distinguished. `failed_reads` bounds how many failed requests to
-    other servers one client may cause: those servers would take them for guesses by this server.
+    host.
+
+    Without `limits_requests`, requesters are not distinguished. `failed_reads` bounds how many failed requests to other
+    servers one client may cause: those servers would take them for guesses by this server.
     """
 
     def __init__(

@@ -41,8 +41,10 @@ class Target(NamedTuple):
 
 @lru_cache(maxsize=256)  # a request parses its URL twice, to sign and to send it, and a peer's URL stays the same
 def parse_target(url: str) -> Target:
-    """The target of an http or https URL. Raises FetchFailed `bad_url`. Like browsers, it resolves dot segments and
-    escapes what is not ASCII (RFC 3986 sections 5.2.4 and 2.1).
+    """The target of an http or https URL.
+
+    Raises FetchFailed `bad_url`. Like browsers, it resolves dot segments and escapes what is not ASCII (RFC 3986
+    sections 5.2.4 and 2.1).
     """
     parts = _URL.match(url) if is_http_url(url) else None
     if parts is None:

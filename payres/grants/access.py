@@ -1,6 +1,8 @@
-"""Access: what the access items of a grant permit, and whose resources the caller sees. Specification 5.5. `read-all`
-includes `read` and `list-all` includes `list`; no other action includes another. Without the `-all` form a client
-reads, lists and completes only its own resources; for others it gets the same answer as for what does not exist.
+"""Access: what the access items of a grant permit, and whose resources the caller sees.
+
+Specification 5.5. `read-all` includes `read` and `list-all` includes `list`; no other action includes another. Without
+the `-all` form a client reads, lists and completes only its own resources; for others it gets the same answer as for
+what does not exist.
 """
 
 from collections.abc import Iterator
@@ -48,6 +50,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     def require_sight(self, wallet_address: str, owner_id: int, hidden: NotFound) -> None:
         """Raises `hidden` for a resource of client `owner_id` on this wallet address that the caller must not learn of.
+
         For the caller's own resource on a wallet address that the grant does not cover it raises InsufficientAccess:
         that reveals nothing.
         """

@@ -1,5 +1,7 @@
-"""Clients, and the public keys that their signatures are verified with. A client is identified by its wallet address,
-or by the thumbprint (RFC 7638) of the key that it presented (directed identity).
+"""Clients, and the public keys that their signatures are verified with.
+
+A client is identified by its wallet address, or by the thumbprint (RFC 7638) of the key that it presented (directed
+identity).
 """
 
 from collections.abc import Sequence
@@ -47,8 +49,10 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
 
 
 def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) -> dict[str, JWK]:
-    """The client's valid public keys with these kids, as stored here. Of a client on another server (`is_remote`), they
-    are all keys that are still fresh; the client may have others by now.
+    """The client's valid public keys with these kids, as stored here.
+
+    Of a client on another server (`is_remote`), they are all keys that are still fresh; the client may have others by
+    now.
     """
     if client.jwk is not None:
         key = cached_jwk(client.jwk)

@@ -1,6 +1,7 @@
-"""Consent: a wallet owner's decision on a grant, and how the client learns of it (RFC 9635 section 4). The owner
-decides in a signed-in browser on the request as it was shown there; the operator may decide instead. There is one
-decision.
+"""Consent: a wallet owner's decision on a grant, and how the client learns of it (RFC 9635 section 4).
+
+The owner decides in a signed-in browser on the request as it was shown there; the operator may decide instead. There is
+one decision.
 """
 
 import base64
@@ -133,9 +134,10 @@ def check_open(request: ConsentRequest, now: int) -> None:
 
 
 def open_session(work: Work, verified: WalletRecord, browser: Browser) -> SignedIn:
-    """A session for the owner whose password matched `verified`. It replaces the browser's old one, which ends. Both
-    secrets are always new, so that nobody can have planted them (session fixation). Raises SignInFailed when the
-    password was changed while it was being checked.
+    """A session for the owner whose password matched `verified`.
+
+    It replaces the browser's old one, which ends. Both secrets are always new, so that nobody can have planted them
+    (session fixation). Raises SignInFailed when the password was changed while it was being checked.
     """
     if wallets.wallet_by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
@@ -160,9 +162,11 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
 
 
 def decide_as_owner(work: Work, request: ConsentRequest, given: OwnerDecision) -> Decision:
-    """Approves or denies the request for its owner. `request` is found in the same unit. Raises InvalidInteraction when
-    the request has expired, SignInFailed for a browser that is not signed in, InsufficientAccess for a forged form,
-    WrongState when it was decided already or has changed since the owner saw it.
+    """Approves or denies the request for its owner.
+
+    `request` is found in the same unit. Raises InvalidInteraction when the request has expired, SignInFailed for a
+    browser that is not signed in, InsufficientAccess for a forged form, WrongState when it was decided already or has
+    changed since the owner saw it.
     """
     check_open(request, work.now)
     if request.session is None:
@@ -200,8 +204,9 @@ def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> 
 
 
 def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
-    """The redirect of a decision that was already made. None without a finish URI, and for an approval that the client
-    used or let lapse.
+    """The redirect of a decision that was already made.
+
+    None without a finish URI, and for an approval that the client used or let lapse.
     """
     if has_lapsed(pending.grant, pending.interaction, now):
         return None

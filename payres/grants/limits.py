@@ -1,6 +1,7 @@
-"""Limits of outgoing-payment grants: what was spent in the current window, and whether one more payment fits. Spent is
-what is held or was sent under the grant in the window. The unit that creates a payment reads it and adds to it, so two
-payments cannot both use the last of a limit.
+"""Limits of outgoing-payment grants: what was spent in the current window, and whether one more payment fits.
+
+Spent is what is held or was sent under the grant in the window. The unit that creates a payment reads it and adds to
+it, so two payments cannot both use the last of a limit.
 """
 
 import msgspec

@@ -8,8 +8,9 @@ from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 
 
 class Account(Protocol):
-    """An account with a password: a wallet, or an operator. Wrong passwords before unlocked_at (microseconds) no longer
-    count.
+    """An account with a password: a wallet, or an operator.
+
+    Wrong passwords before unlocked_at (microseconds) no longer count.
     """
 
     @property
@@ -32,8 +33,9 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(account: Account | None, password: str) -> bool:
-    """Whether this is the password of the account. It takes as long for an account that does not exist or has no
-    password, so that the time reveals nothing.
+    """Whether this is the password of the account.
+
+    It takes as long for an account that does not exist or has no password, so that the time reveals nothing.
     """
     from argon2 import PasswordHasher
     from argon2.exceptions import VerifyMismatchError

@@ -39,10 +39,11 @@ class _Count(NamedTuple):
 
 
 class SignInGuard:
-    """Limits wrong passwords in any 15 minutes, and checks only a few passwords at the same time. A browser that the
-    owner has signed in with is counted separately and goes first, so that guesses from other browsers cannot lock the
-    owner out. The counts are in memory, so a restart resets them: that helps a guesser less than writing each attempt
-    would cost.
+    """Limits wrong passwords in any 15 minutes, and checks only a few passwords at the same time.
+
+    A browser that the owner has signed in with is counted separately and goes first, so that guesses from other
+    browsers cannot lock the owner out. The counts are in memory, so a restart resets them: that helps a guesser less
+    than writing each attempt would cost.
     """
 
     def __init__(self, what: str = "wallet") -> None:

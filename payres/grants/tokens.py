@@ -63,8 +63,9 @@ def emit(work: Work, kind: str, grant: GrantRecord) -> None:
 
 
 def require_valid_token(work: Work, caller: Caller) -> None:
-    """Raises TokenInvalid for a token that has ended since it was checked, alone or with its grant. Fetching a client's
-    key from another server can take seconds, and the token may have been revoked meanwhile.
+    """Raises TokenInvalid for a token that has ended since it was checked, alone or with its grant.
+
+    Fetching a client's key from another server can take seconds, and the token may have been revoked meanwhile.
     """
     expires_at, revoked_at, grant_state = tokens.token_state(work, caller.token_id)
     check_valid(expires_at, revoked_at, grant_state, work.now)

@@ -1,5 +1,6 @@
-"""Describes what a grant permits for the wallet's owner, and makes texts of clients safe to show. The words say exactly
-what `payres.grants.access` and `payres.grants.limits` permit.
+"""Describes what a grant permits for the wallet's owner, and makes texts of clients safe to show.
+
+The words say exactly what `payres.grants.access` and `payres.grants.limits` permit.
 """
 
 import unicodedata
@@ -79,8 +80,9 @@ class Permitted(msgspec.Struct, frozen=True):
 
 
 class ShownUrl(msgspec.Struct, frozen=True):
-    """A URL in three parts, so that a page can emphasize the host. For a URL that opens an application, `host` is the
-    scheme, with nothing before it.
+    """A URL in three parts, so that a page can emphasize the host.
+
+    For a URL that opens an application, `host` is the scheme, with nothing before it.
     """
 
     before: str
@@ -111,8 +113,9 @@ def describe_subject(subject: str | None) -> str | None:
 
 
 def visible_name(name: str | None, wallet_address: str | None) -> str | None:
-    """The name that a client gives itself, on one line, without characters that hide text or change its direction. None
-    without a visible name, or when it only repeats the wallet address.
+    """The name that a client gives itself, on one line, without characters that hide text or change its direction.
+
+    None without a visible name, or when it only repeats the wallet address.
     """
     if name is None or name == wallet_address:
         return None
@@ -176,8 +179,9 @@ def _describe_spending(item: OutgoingPaymentAccess) -> Spending | None:
 
 
 def _add_up(amount: Amount, interval: Interval) -> str | None:
-    """The sum of the limits of all windows of a day, or of all windows; None when there is only one. Rounded up,
-    because it is a warning.
+    """The sum of the limits of all windows of a day, or of all windows; None when there is only one.
+
+    Rounded up, because it is a warning.
     """
     value, total = parse_value(amount.value), interval.windows_total
     if total == 1:

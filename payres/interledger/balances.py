@@ -80,10 +80,11 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
 
 
 def leave_unresolved(work: Work, packet_id: str) -> bool:
-    """Gives up a payment's packet whose outcome is unknown. The payment must end in the same unit. The payer gets the
-    money back, because a peer has no claim to it without a fulfillment. It may have arrived all the same: that risk is
-    the operator's, who resolves the packet with the peer. Until then the grant counts it as spent. False when the
-    packet's outcome was known before.
+    """Gives up a payment's packet whose outcome is unknown.
+
+    The payment must end in the same unit. The payer gets the money back, because a peer has no claim to it without a
+    fulfillment. It may have arrived all the same: that risk is the operator's, who resolves the packet with the peer.
+    Until then the grant counts it as spent. False when the packet's outcome was known before.
     """
     packet = packets.find_packet(work, packet_id)
     if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(work, packet_id, "doubtful"):

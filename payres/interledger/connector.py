@@ -110,8 +110,10 @@ class Connector:
             raise Rejected(Code.UNREACHABLE)
 
     async def _confirmed(self, request: Request, reject: Reject) -> bytes | NoReply:
-        """The Reject, unless the same request was fulfilled before. The writer checks that after everything in its
-        queue: to a peer that repeats a request, a Reject says that its packet was never fulfilled.
+        """The Reject, unless the same request was fulfilled before.
+
+        The writer checks that after everything in its queue: to a peer that repeats a request, a Reject says that its
+        packet was never fulfilled.
         """
         try:
             found = await self._database.write(partial(responses.find, request=request))

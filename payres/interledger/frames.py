@@ -116,8 +116,10 @@ Frame = (
 
 
 class StreamPacket(msgspec.Struct, frozen=True):
-    """A message from one end to the other. In a Prepare, `prepare_amount` is the least that may arrive; in a reply it
-    is what arrived, and `sequence` repeats that of the Prepare.
+    """A message from one end to the other.
+
+    In a Prepare, `prepare_amount` is the least that may arrive; in a reply it is what arrived, and `sequence` repeats
+    that of the Prepare.
     """
 
     sequence: int

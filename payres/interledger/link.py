@@ -33,8 +33,9 @@ _PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408}
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The peer's reply. `repeatable` says that it repeated our Request-Id: it answers a repeated request as it did the
-    first one.
+    """The peer's reply.
+
+    `repeatable` says that it repeated our Request-Id: it answers a repeated request as it did the first one.
     """
 
     reply: Reply
@@ -59,8 +60,10 @@ class Link:
     async def post(
         self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
     ) -> Answered | NotSent | Lost:
-        """Sends a Prepare and waits up to `seconds` for its answer. Raises nothing. `token` is the peer's outgoing
-        token, decrypted; with a `request_id` the request may be repeated.
+        """Sends a Prepare and waits up to `seconds` for its answer.
+
+        Raises nothing. `token` is the peer's outgoing token, decrypted; with a `request_id` the request may be
+        repeated.
         """
         outcome = await self._post(peer, token, prepare, request_id, seconds)
         self._packets[peer.name, "out", _result(outcome)] += 1

@@ -1,6 +1,7 @@
-"""Octet encoding rules, as RFC 30 narrows them: the encoding of Interledger packets. Integers are big-endian, and what
-varies in length follows its length. Every value has one encoding: a longer one is an error, except for leading zeros of
-a number.
+"""Octet encoding rules, as RFC 30 narrows them: the encoding of Interledger packets.
+
+Integers are big-endian, and what varies in length follows its length. Every value has one encoding: a longer one is an
+error, except for leading zeros of a number.
 """
 
 from datetime import date

@@ -1,5 +1,7 @@
-"""Packets of our own quotes and payments to the next peer. A packet with money is recorded before it leaves, and its
-money is posted before the sender learns the outcome: the rows always say what was sent and what may have been sent.
+"""Packets of our own quotes and payments to the next peer.
+
+A packet with money is recorded before it leaves, and its money is posted before the sender learns the outcome: the rows
+always say what was sent and what may have been sent.
 """
 
 import asyncio
@@ -72,6 +74,7 @@ class Outbound:
         self, source: Asset, wallet_id: int, payment_id: str | None = None, begin: Callable[[Work], None] | None = None
     ) -> "WalletPackets":
         """A sender for a wallet's packets, counted in `source`; with an outgoing payment they may carry its money.
+
         `begin` runs once: in the unit that records the first packet with money, or else in `ensure_begun`.
         """
         return WalletPackets(self, source, wallet_id, payment_id, begin)
@@ -223,8 +226,10 @@ class WalletPackets:
     def _depart(
         self, work: Work, prepare: Prepare, packet_id: str, peer_id: int, begin: Callable[[Work], None] | None
     ) -> tuple[Hop, bytes]:
-        """One unit: finds the route and the rate, and holds the money. Raises Rejected, also when the route now leads
-        to another peer than the one on whose link the packet has its slot.
+        """One unit: finds the route and the rate, and holds the money.
+
+        Raises Rejected, also when the route now leads to another peer than the one on whose link the packet has its
+        slot.
         """
         hop = self._hop(work, prepare)
         if hop.peer.id != peer_id:

@@ -91,8 +91,9 @@ Outcome = Reply | Lost
 
 
 class Rejected(Exception):
-    """Ends the work on a packet, which is answered with a Reject; an open unit of work is rolled back. `message` may go
-    to any sender: it has no names and no balances.
+    """Ends the work on a packet, which is answered with a Reject; an open unit of work is rolled back.
+
+    `message` may go to any sender: it has no names and no balances.
     """
 
     def __init__(self, code: Code, message: str = "", data: bytes = b"") -> None:

@@ -1,6 +1,7 @@
 """The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
-wallet in the same unit. `payres.payments.incoming.fits_as_packet` says how much more than the incoming amount may
-arrive because senders round.
+wallet in the same unit.
+
+`payres.payments.incoming.fits_as_packet` says how much more than the incoming amount may arrive because senders round.
 """
 
 import os
@@ -94,8 +95,9 @@ def judge(
     ilp_address: str,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Payable | Fulfill | Reject:
-    """What to do about a packet that brings `arrived`, in the asset that its address names. `ilp_address` is this
-    node's; `random_bytes` gives the IV of the answer.
+    """What to do about a packet that brings `arrived`, in the asset that its address names.
+
+    `ilp_address` is this node's; `random_bytes` gives the IV of the answer.
     """
     try:
         asked = opened.shared_secret.decrypt_packet(prepare.data)

@@ -46,8 +46,9 @@ class Reconciliation:
         self._receivers = receivers
 
     async def settle(self, payment_id: str) -> None:
-        """Returns when each packet of the payment has its outcome, or the payment has ended without. That takes until
-        soon after the packets have expired, or an hour when the receiver cannot be read.
+        """Returns when each packet of the payment has its outcome, or the payment has ended without.
+
+        That takes until soon after the packets have expired, or an hour when the receiver cannot be read.
         """
         wait = FIRST_WAIT
         while standing := await self._database.read(partial(find_standing, payment_id=payment_id)):
@@ -78,6 +79,7 @@ class Reconciliation:
 
 def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
     """Gives the packets their outcome, or gives them up, and describes it for the log; None while more may be learned.
+
     `received` is what the receiver had received while the rows were as in `before`.
     """
     standing = find_standing(work, before.payment.id)

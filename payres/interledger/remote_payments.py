@@ -1,5 +1,7 @@
-"""Sends payments to receivers on other servers, from the hold of the debit amount to the end. The rows have all that is
-needed to continue after a crash: what was sent, the packets without an outcome, and the number of attempts.
+"""Sends payments to receivers on other servers, from the hold of the debit amount to the end.
+
+The rows have all that is needed to continue after a crash: what was sent, the packets without an outcome, and the
+number of attempts.
 """
 
 import asyncio
@@ -252,8 +254,9 @@ def _plan(payment: OutgoingRecord) -> Plan:
 
 
 def _price_sent(payment: OutgoingRecord) -> bool:
-    """Whether what was sent is worth the quoted amount, so that it has all arrived if the receiver is complete. Of
-    packets whose fulfillment was fetched later, only the minimum that they delivered is known.
+    """Whether what was sent is worth the quoted amount, so that it has all arrived if the receiver is complete.
+
+    Of packets whose fulfillment was fetched later, only the minimum that they delivered is known.
     """
     assert payment.terms.path is not None
     return payment.sent * payment.terms.path.low >= payment.terms.receive

@@ -1,5 +1,7 @@
-"""Cached responses for peers that send a Request-Id (ILP over HTTP), so that a repeated request moves no money twice. A
-peer that has lost a response repeats the request unchanged, also after the packet has expired, and learns the outcome.
+"""Cached responses for peers that send a Request-Id (ILP over HTTP), so that a repeated request moves no money twice.
+
+A peer that has lost a response repeats the request unchanged, also after the packet has expired, and learns the
+outcome.
 """
 
 from enum import Enum, auto

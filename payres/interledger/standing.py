@@ -1,7 +1,9 @@
 """What the rows say about a payment with packets of unknown outcome, and what the receiver's received amount says about
-these packets. Everybody's payments add to that amount. So our payments to the same receiver that overlap in time are
-looked at together. What the receiver has received since the first of them began, less what they are known to have
-delivered, is what their packets of unknown outcome have delivered, unless others pay in too.
+these packets.
+
+Everybody's payments add to that amount. So our payments to the same receiver that overlap in time are looked at
+together. What the receiver has received since the first of them began, less what they are known to have delivered, is
+what their packets of unknown outcome have delivered, unless others pay in too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,9 +33,11 @@ class Unresolved(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A payment, and our payments to the same receiver that overlap with it, directly or through others. `before` is
-    what the receiver had received before the first of them, None when unknown; `delivered` is what all are known to
-    have delivered since. `own` are the payment's packets of unknown outcome, `others` those of the other payments.
+    """A payment, and our payments to the same receiver that overlap with it, directly or through others.
+
+    `before` is what the receiver had received before the first of them, None when unknown; `delivered` is what all are
+    known to have delivered since. `own` are the payment's packets of unknown outcome, `others` those of the other
+    payments.
     """
 
     payment: OutgoingRecord
@@ -79,8 +83,9 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
 
 
 def arrived(standing: Standing, increase: int) -> Sequence[Unresolved] | None:
-    """Which of the payment's packets have arrived if they explain this increase; None when it cannot be said. If
-    exchange rates allow several answers, it is the one that costs the payer least. If the packets of another payment
+    """Which of the payment's packets have arrived if they explain this increase; None when it cannot be said.
+
+    If exchange rates allow several answers, it is the one that costs the payer least. If the packets of another payment
     explain the increase too, there is no answer.
     """
     if increase == 0:
@@ -103,6 +108,7 @@ def cost(some: Sequence[Unresolved]) -> int:
 
 def _overlapping(work: Work, payment: OutgoingRecord) -> Sequence[OutgoingRecord]:
     """The payment, and those to the same receiver that were in progress at the same time as it or as one of these.
+
     Payments that have not begun to send are left out.
     """
     since = payment.created_at

@@ -1,5 +1,6 @@
-"""API keys: which programs may use the operator's API, and for what. A key is `payres_<id>_<secret>`. The id is public.
-The secret has 256 random bits, and only its SHA-256 is stored.
+"""API keys: which programs may use the operator's API, and for what.
+
+A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bits, and only its SHA-256 is stored.
 """
 
 import hmac
@@ -67,8 +68,10 @@ class ApiKey(msgspec.Struct, frozen=True):
 def create_api_key(
     work: Work, name: str, scopes: Collection[str], expires_at: int | None, allowed: Collection[str] = SCOPES.keys()
 ) -> tuple[ApiKeyRecord, str]:
-    """A new key and its text, which is shown once. `allowed` are the scopes that its creator may give. Raises
-    InvalidRequest for the name, for an unknown scope or none, and for an end in the past; InsufficientAccess.
+    """A new key and its text, which is shown once.
+
+    `allowed` are the scopes that its creator may give. Raises InvalidRequest for the name, for an unknown scope or
+    none, and for an end in the past; InsufficientAccess.
     """
     check_name(name, "key's")
     unknown = sorted(set(scopes) - SCOPES.keys())

@@ -1,5 +1,6 @@
-"""The operator's rules of assets: codes, fees, exchange rates, and the operator's own money in each. That money is the
-liquidity, which pays receivers in other assets, and the collected fees.
+"""The operator's rules of assets: codes, fees, exchange rates, and the operator's own money in each.
+
+That money is the liquidity, which pays receivers in other assets, and the collected fees.
 """
 
 from payres import ledger
@@ -61,8 +62,9 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
 
 
 def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
-    """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set separately. New
-    quotes use it in place of rates of the rates service. Raises InvalidRequest.
+    """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set separately.
+
+    New quotes use it in place of rates of the rates service. Raises InvalidRequest.
     """
     _check_code(work, base)
     _check_code(work, counter)
@@ -108,9 +110,10 @@ def asset_name(asset: AssetRecord) -> str:
 
 
 def _check_code(work: Work, code: str) -> None:
-    """Raises InvalidRequest for what is no asset code, or looks misspelt and is not in use already. Codes are of ISO
-    4217, such as USD, or any other 1 to 32 printable ASCII characters, such as USDC.e. Only small letters, or three
-    letters that are not all capitals, count as misspelt.
+    """Raises InvalidRequest for what is no asset code, or looks misspelt and is not in use already.
+
+    Codes are of ISO 4217, such as USD, or any other 1 to 32 printable ASCII characters, such as USDC.e. Only small
+    letters, or three letters that are not all capitals, count as misspelt.
     """
     if not 1 <= len(code) <= MAX_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
         raise InvalidRequest(

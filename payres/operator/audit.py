@@ -11,8 +11,9 @@ from payres.store.work import Work
 
 
 def record(work: Work, action: str, about: str, **details: object) -> None:
-    """Records that the actor of this unit did `action`, such as `wallet.deposit`, to `about`. `details` are shown too
-    and never have a secret; None is left out.
+    """Records that the actor of this unit did `action`, such as `wallet.deposit`, to `about`.
+
+    `details` are shown too and never have a secret; None is left out.
     """
     given = {name: value for name, value in details.items() if value is not None}
     text = msgspec.json.encode(given).decode()

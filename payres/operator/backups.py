@@ -77,8 +77,9 @@ def record_restore(work: Work, source: Path) -> None:
 
 
 def restore_backup(source: Path, database: Path, now: int) -> Restored:
-    """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place. Raises
-    BackupError, UnusableDatabase when a server has the database, OSError; the database is then unchanged.
+    """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place.
+
+    Raises BackupError, UnusableDatabase when a server has the database, OSError; the database is then unchanged.
     """
     database = database.resolve()  # so that a symbolic link to the database stays one
     _require_replaceable(source, database)
@@ -141,8 +142,9 @@ def _require_replaceable(source: Path, database: Path) -> None:
 
 
 def _verify(tx: sqlite3.Connection) -> tuple[int, str | None]:
-    """The version of a database, and what is wrong with it. The ledger of an older version is not checked. Raises
-    UnusableDatabase when it is not a database of payres.
+    """The version of a database, and what is wrong with it.
+
+    The ledger of an older version is not checked. Raises UnusableDatabase when it is not a database of payres.
     """
     require_payres(tx)
     try:

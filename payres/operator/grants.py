@@ -18,8 +18,10 @@ from payres.wire import Amount, OutgoingPaymentAccess
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """What a grant has spent in the current window, and what its limits leave; None without a limit. All are in minor
-    units: the debits of `debit_asset`, the others of `receive_asset`, which is None when it is not known.
+    """What a grant has spent in the current window, and what its limits leave; None without a limit.
+
+    All are in minor units: the debits of `debit_asset`, the others of `receive_asset`, which is None when it is not
+    known.
     """
 
     debit: int
@@ -39,8 +41,9 @@ def require_grant(work: Work, grant_id: str) -> GrantRecord:
 
 
 def decide(work: Work, grant_id: str, *, approve: bool) -> Decision:
-    """Approves or denies a grant for the owner. Raises NotFound, WrongState when it was decided before,
-    InvalidInteraction when it has expired.
+    """Approves or denies a grant for the owner.
+
+    Raises NotFound, WrongState when it was decided before, InvalidInteraction when it has expired.
     """
     record = require_grant(work, grant_id)
     if grants.interaction_of_grant(work, record.id) is None:

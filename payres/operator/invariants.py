@@ -68,8 +68,10 @@ class Scan:
 
 
 class BalancesScan(Scan):
-    """The scan of the balances. No index leads from an account to its transfers, so all transfers are summed up, a
-    batch at a time: they never change. The step that reads the last of them compares the balances.
+    """The scan of the balances.
+
+    No index leads from an account to its transfers, so all transfers are summed up, a batch at a time: they never
+    change. The step that reads the last of them compares the balances.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,8 @@
-"""Movements of money between outside (the external account) and an account here. All amounts that operators type are
-parsed here, so that each command has the same errors. A movement may have a reference, the operator's own name for it.
-An account has only one movement for a reference, however often it is requested.
+"""Movements of money between outside (the external account) and an account here.
+
+All amounts that operators type are parsed here, so that each command has the same errors. A movement may have a
+reference, the operator's own name for it. An account has only one movement for a reference, however often it is
+requested.
 """
 
 from typing import Final

@@ -1,5 +1,7 @@
-"""Operators of the admin pages, and their sign-in. Somebody with a shell on the server makes a link, which is valid
-once and for 15 minutes. Whoever opens it sets the operator's password.
+"""Operators of the admin pages, and their sign-in.
+
+Somebody with a shell on the server makes a link, which is valid once and for 15 minutes. Whoever opens it sets the
+operator's password.
 """
 
 import hashlib

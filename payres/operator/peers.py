@@ -1,5 +1,6 @@
-"""The operator's rules of Interledger peers: what was agreed with each, and settlements. The balance of a peer's
-account is what we owe it; below zero it is what the peer owes us, up to its credit limit.
+"""The operator's rules of Interledger peers: what was agreed with each, and settlements.
+
+The balance of a peer's account is what we owe it; below zero it is what the peer owes us, up to its credit limit.
 """
 
 import re

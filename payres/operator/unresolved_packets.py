@@ -1,5 +1,7 @@
-"""Packets of payments here whose outcome is unknown, and how an operator resolves them with the peer. The payer has the
-money back. So if a packet was delivered, the operator's liquidity pays the peer for it; if it was not, no money moves.
+"""Packets of payments here whose outcome is unknown, and how an operator resolves them with the peer.
+
+The payer has the money back. So if a packet was delivered, the operator's liquidity pays the peer for it; if it was
+not, no money moves.
 """
 
 from collections.abc import Sequence

@@ -204,8 +204,9 @@ def fatal(answer: Answer, asset: Asset) -> SendingFailed | None:
 
 
 def objection(answer: Answer, minimum: int, min_delivery: int) -> SendingFailed | None:
-    """What is wrong with the receiver's answer to a packet with money, if anything. At least `minimum` had to arrive;
-    `min_delivery` is what the receiver must be able to accept in total.
+    """What is wrong with the receiver's answer to a packet with money, if anything.
+
+    At least `minimum` had to arrive; `min_delivery` is what the receiver must be able to accept in total.
     """
     if isinstance(answer.outcome, Fulfill) and (answer.stream is None or answer.arrived < minimum):
         return SendingFailed(

@@ -48,7 +48,9 @@ def minimum_rate(external: Fraction | None, slippage: Fraction, scales: Scales) 
 
 def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
     """The largest amount up to `amount` that delivers its minimum although amounts are rounded down; 0 when there is
-    none. That is `amount` itself, or the smallest amount that delivers the same: the rest would be lost to rounding.
+    none.
+
+    That is `amount` itself, or the smallest amount that delivers the same: the rest would be lost to rounding.
     """
     arriving = floor(amount * low)
     if arriving >= ceil(amount * minimum):
@@ -58,8 +60,10 @@ def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
 
 
 class Capacity:
-    """The largest amount of a packet that passes, as far as known. It is never raised. Connectors reject what is too
-    large, and most say the largest amount that they take. When they do not, a binary search finds it.
+    """The largest amount of a packet that passes, as far as known.
+
+    It is never raised. Connectors reject what is too large, and most say the largest amount that they take. When they
+    do not, a binary search finds it.
     """
 
     def __init__(self, maximum: int = MAX_VALUE) -> None:

@@ -1,6 +1,7 @@
-"""Pays over a STREAM connection, with many packets at once. Each either delivers its minimum or costs nothing. Within
-one run, what was fulfilled, is in flight, or has an unknown outcome never exceeds what the sender may spend. Across
-runs and crashes, `payres.interledger.balances` ensures that.
+"""Pays over a STREAM connection, with many packets at once.
+
+Each either delivers its minimum or costs nothing. Within one run, what was fulfilled, is in flight, or has an unknown
+outcome never exceeds what the sender may spend. Across runs and crashes, `payres.interledger.balances` ensures that.
 """
 
 import asyncio
