@@ -4,7 +4,6 @@ from typing import Final
 
 from payres.store import webhooks
 from payres.store.database import Database
-from payres.store.work import Work
 from payres.worker import Worker
 
 PAUSE_SECONDS: Final = 60.0
@@ -22,14 +21,7 @@ class Purge:
 
     async def purge(self) -> float:
         """Deletes what is old by now; seconds until the next run."""
-        while await self._database.read(_may_purge) and await self._database.write(_purge):
-            pass
+        has_more = await self._database.read(lambda work: webhooks.has_old_events(work, work.now))
+        while has_more:
+            has_more = await self._database.write(lambda work: webhooks.purge_events(work, work.now))
         return PAUSE_SECONDS
-
-
-def _may_purge(work: Work) -> bool:
-    return webhooks.has_old_events(work, work.now)
-
-
-def _purge(work: Work) -> bool:
-    return webhooks.purge_events(work, work.now)

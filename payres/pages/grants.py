@@ -42,7 +42,7 @@ COLUMNS: Final = (
     Column("Grant", lambda one: linked("grants", one.id, "code")),
     Column("Client", client_cell),
     Column("Wallet", lambda one: Cell(one.wallet_address or "", "long")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Spent", spent_cell),
     Column("Left", left_cell),
 )

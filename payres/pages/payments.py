@@ -24,7 +24,7 @@ COLUMNS: Final = (
     Column("Amount", number("amount")),
     Column("Moved", number("moved")),
     Column("Asset", text("asset_code")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Receiver", long("receiver")),
     Column("Failure", long("failure")),
 )
