@@ -55,10 +55,10 @@ from payres.store.secrets import ensure_secret
 from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
-# A client may send many requests at a time, and its keys are fetched for each where its server lets nobody keep them.
+# A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
-# Many payments may go to one server at a time, and their senders would rather wait than try again. All of a receiver's
-# exchanges together have 10 s, of which waiting here shall not take most.
+# Many payments may go to one server at a time, and waiting is better than trying again. All exchanges for a receiver
+# together have 10 s; waiting must not use most of that.
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 
 
@@ -100,7 +100,7 @@ class _Application(Starlette):
     """Starlette's state and lifespan, with our own way from a request to its answer."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """What every request passes, from outside in."""
+        """The layers that every request passes, from the outside in."""
         around: World = self.state.around
         router = Router(_admin_routes, self.state.admin_hosts)
         requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
@@ -111,7 +111,7 @@ class _Application(Starlette):
 
 
 async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
-    """The context, with what it holds opened. The stack closes workers first, then links to others, then storage."""
+    """Opens the context. The stack closes workers first, then links to other servers, then storage."""
     database = await _open_storage(around, stack)
     changes = Changes()
     database.notify(changes.notify)
@@ -152,7 +152,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
 
 
 async def _open_storage(around: World, stack: AsyncExitStack) -> Database:
-    """The database, of which this process is the one server."""
+    """The database, with the lock that makes this process its only server."""
     stack.enter_context(server_lock(around.settings.database))
     database = await Database.open(around.settings.database, around)
     stack.push_async_callback(database.close)
@@ -204,7 +204,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     await _settle_interrupted(database)
     _start(IncomingExpiry(database).run(), stack)
     _start(Purge(database).run(), stack)
-    _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
+    _start(BackgroundCheck(database).run(), stack)  # after the workers, which stop too when it finds something
 
 
 def _open_client(
@@ -216,7 +216,8 @@ def _open_client(
 
 
 async def _settle_interrupted(database: Database) -> None:
-    """Ends what an earlier version left in progress. Where that stops all writing, the server starts and reads."""
+    """Ends payments that an earlier version left in progress. If that causes a fail-stop, the server starts and
+    reads."""
     try:
         await database.write(settle_interrupted)
     except Unavailable:

@@ -28,7 +28,7 @@ _MILLISECONDS = tuple(f".{millisecond:03}Z" for millisecond in range(1000))
 
 
 class Clock(Protocol):
-    """Tells the time in microseconds since the Unix epoch, UTC."""
+    """The time in microseconds since the Unix epoch, UTC."""
 
     def now(self) -> int:
         """The present moment."""
@@ -77,7 +77,7 @@ def format_time(us: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _to_the_second(second: int) -> str:
-    # Kept because the times of one page of answers fall into few seconds: a hit costs a tenth of the formatting.
+    # Cached because the times of a page are in few seconds; a hit takes a tenth of the time of formatting.
     if not EARLIEST <= second * SECOND <= LATEST:
         raise ValueError(f"the time {second} s since 1970 is outside the years 1 to 9999")
     days, of_day = divmod(second, 86400)

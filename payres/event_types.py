@@ -1,4 +1,4 @@
-"""Events: the table of their types, and the shapes of their data that no endpoint shows."""
+"""The table of event types, and the structs of their data that no endpoint shows."""
 
 from collections.abc import Mapping
 from typing import Final

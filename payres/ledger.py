@@ -1,9 +1,8 @@
 """The ledger: double entry, with holds, and the only place where money moves.
 
-Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
-what caused it. No account gives more than it has above its floor: zero, or for a peer minus its credit limit; the
-external account has none. At any moment the balances of all accounts of one asset sum to zero, which
-`payres.operator.invariants` checks.
+Every function runs inside the caller's transaction, checks the accounts before and after, and stores what caused the
+movement. No account falls below its floor: zero, or for a peer minus its credit limit; the external account has none.
+At any moment the balances of all accounts of one asset sum to zero, which `payres.operator.invariants` checks.
 """
 
 import sqlite3

@@ -1,6 +1,6 @@
-"""Every limit that someone else can run into, in one place; docs/limits.md is tested against it.
+"""All limits that clients, peers and other servers can reach; docs/limits.md is tested against it.
 
-What an operator can choose stands here as the default of its setting. Times are seconds, sizes are bytes.
+Limits that are settings have their default here. Times are seconds, sizes are bytes.
 """
 
 from typing import Final
@@ -177,7 +177,7 @@ DEFAULT_RATE_PER_CLIENT: Final = 10_000
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that prove or find nothing, or ask for a grant; the default of `rate_limit_of_strangers`.
 DEFAULT_RATE_OF_STRANGERS: Final = 50
-# What one client's requests may ask other servers for in vain is such a part of that rate: one in ten.
+# The part of that rate at which one client may cause failed requests to other servers: one in ten.
 FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
@@ -188,7 +188,7 @@ MAX_COUNTED: Final = 16384
 
 # Wrong passwords for a wallet or an operator's name from one address, or from a browser that the owner has used before.
 MAX_WRONG_PASSWORDS: Final = 5
-# Wrong passwords for a wallet or an operator's name from everywhere, but for those browsers.
+# Wrong passwords for a wallet or an operator's name from all addresses, except from those browsers.
 MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
 # Wrong passwords from one address for all wallets, and again for all operators.
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20

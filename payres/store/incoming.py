@@ -12,7 +12,7 @@ from payres.store.work import Transaction
 class IncomingRecord(msgspec.Struct, frozen=True):
     """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
 
-    partial_event_at is when an event last told that a part was received.
+    partial_event_at is when the last event of a partial payment was written.
     """
 
     id: str

@@ -47,7 +47,7 @@ class PaymentRecord(msgspec.Struct, frozen=True):
 class PaymentFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which payments are meant; None is any. Times are microseconds, amounts are in the minor unit of the wallet.
 
-    A counterpart is a wallet here by its id, or elsewhere by what its URLs begin with.
+    A counterpart is a wallet here by its id, or on another server by the beginning of its URLs.
     """
 
     wallet_id: int | None = None

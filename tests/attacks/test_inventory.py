@@ -1,4 +1,4 @@
-"""Every attack that payres was tested against, and the tests that prove what becomes of it, wherever they stand."""
+"""Every attack that payres was tested against, and the tests of each, wherever they are."""
 
 import ast
 from functools import lru_cache

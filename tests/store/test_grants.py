@@ -368,7 +368,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 @pytest.fixture
 def fresh_key(instance: Instance) -> Iterator[FreshKey]:
-    """Makes strangers: nothing is known of them but the key that each comes with."""
+    """Makes unauthenticated clients, which are known by their key alone."""
     with ExitStack() as stack:
 
         def make() -> SigningClient:
