@@ -84,8 +84,10 @@ def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
 @click.option("--no-route", "remove_routes", multiple=True, metavar="PREFIX", help="One route less. Repeat.")
 @with_session
 def change(session: Session, /, name: str, credit_limit: str | None, **changes: Any) -> None:
-    """Change what was agreed with a peer, from the next packet on. What is not named does not change. The asset and the
-    address of a peer cannot be changed: remove the peer and add it again.
+    """Change what was agreed with a peer, from the next packet on.
+
+    What is not named does not change. The asset and the address of a peer cannot be changed: remove the peer and add it
+    again.
 
     \b
     Example: payres peer change first-bank --credit-limit 2500.00 --route g

@@ -53,8 +53,10 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class ConsentRequest(msgspec.Struct, frozen=True):
-    """The request on a consent page. session is the browser's, None unless it belongs to the wallet's owner.
-    known_browser is the hash of the browser's secret, None unless the owner has signed in with it before.
+    """The request on a consent page.
+
+    session is the browser's, None unless it belongs to the wallet's owner. known_browser is the hash of the browser's
+    secret, None unless the owner has signed in with it before.
     """
 
     pending: Pending

@@ -1,8 +1,9 @@
-"""Reconciliation: finds the outcome of a payment's unanswered packets from what the receiver has received. An expired
-packet can no longer be fulfilled. Then the receiver's incoming payment is read again: packets that its received amount
-explains are posted, the others are voided and sent again. An amount that cannot be explained, as when others pay into
-the same incoming payment, says nothing: the payer gets the money back, the payment ends, and an operator resolves its
-packets.
+"""Reconciliation: finds the outcome of a payment's unanswered packets from what the receiver has received.
+
+When the packets have expired, they can no longer be fulfilled. Then the receiver's incoming payment is read again:
+packets that its received amount explains are posted, the others are voided and sent again. An amount that cannot be
+explained, as when others pay into the same incoming payment, says nothing: the payer gets the money back, the payment
+ends, and an operator resolves its packets.
 
 A receiver that lies harms no payer, because the amount only decides whether the payer gets money back or the peer is
 paid. A receiver that denies what arrived is sent it again, and its peer, which showed no fulfillment in time, is not
