@@ -14,7 +14,7 @@ from payres.store.work import Transaction, Work
 class WalletRecord(msgspec.Struct, frozen=True):
     """A wallet address with its asset; path is what follows the base URL, times are microseconds.
 
-    Wrong passwords until unlocked_at count no more.
+    Wrong passwords before unlocked_at no longer count.
     """
 
     id: int
