@@ -13,8 +13,8 @@ NONCE_RETENTION: Final = 300 * SECOND
 def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
     """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
 
-    `now` is when the request came, so that waiting since then, for the client's keys say, changes nothing; `expires_at`
-    is when its signature ceases to be fresh.
+    `now` is when the request came: waiting since then, for example for the client's keys, changes nothing. `expires_at`
+    is when its signature is no longer fresh.
     """
     _purge_nonces(tx, now)
     cursor = tx.execute(

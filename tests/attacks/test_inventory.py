@@ -289,7 +289,7 @@ INVENTORY: dict[str, list[str]] = {
     "replayed packet": ["routes/test_ilp.py::test_repeated_request_moves_money_once"],
     "packets that are lost on purpose": [
         "interledger/test_recovery.py::test_backlog_of_a_peer_that_is_away_takes_few_tasks_and_ends",
-        "interledger/test_backlog.py::test_slots_of_each_pair_of_peers_are_limited",
+        "interledger/test_recovery.py::test_slots_of_each_pair_of_peers_are_limited",
     ],
     "packet of a peer that is removed meanwhile": [
         "interledger/test_removed_peer.py::test_packet_whose_body_comes_after_the_removal_is_not_paid",
