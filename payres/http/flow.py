@@ -1,24 +1,28 @@
 """Flow control of one connection: when its bytes are read, and when its answers wait."""
 
 import asyncio
+from collections.abc import Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class Flow(FlowControl):
-    """Reads no further while bytes that have come wait to be parsed, and writes an answer that has begun to its end.
+    """Reads no further while bytes that have come wait to be parsed, and lets only streams wait for their readers.
 
-    uvicorn waits in the middle of an answer for the client to read, though all of it is in memory in any case; it is
-    counted only where the transport has it.
+    uvicorn waits in the middle of any answer for the client to read, though one that is no stream is all in memory; it
+    is counted only where the transport has it.
     """
 
-    def __init__(self, transport: asyncio.Transport, held: bytearray) -> None:
+    def __init__(self, transport: asyncio.Transport, held: bytearray, is_streaming: Callable[[], bool]) -> None:
         super().__init__(transport)
         self._held = held
+        self._is_streaming = is_streaming
 
     def resume_reading(self) -> None:
         if not self._held:
             super().resume_reading()
 
     async def drain(self) -> None:
-        """Waits for nothing."""
+        """Waits until the client has read enough of a stream; the end of the connection ends this too."""
+        if self._is_streaming():
+            await super().drain()

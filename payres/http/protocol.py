@@ -26,6 +26,7 @@ from payres.http.errors import ErrorResponse
 from payres.http.flow import Flow
 from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
+from payres.http.streams import CutShort
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
 
@@ -95,7 +96,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Accepts the connection, or answers one too many with an error: what it sends is not read."""
         super().connection_made(transport)
-        self.flow = Flow(transport, self._held)
+        self.flow = Flow(transport, self._held, self._is_streaming)
         self.state = NEW
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
         self._address = self._server.counted_address(self.client)
@@ -215,6 +216,10 @@ class HttpProtocol(HttpToolsProtocol):
         async def run(scope: Any, receive: Any, send: Any) -> None:
             try:
                 await app(scope, receive, send)
+            except CutShort as cut:
+                log.info("an answer was cut short: %s", cut)
+                cycle.disconnected = True
+                self._close()
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if task is None or not task.cancelling():
@@ -269,6 +274,10 @@ class HttpProtocol(HttpToolsProtocol):
     def _is_answered(self) -> bool:
         """Whether the latest request has its answer."""
         return self.cycle is not None and self.cycle.response_complete
+
+    def _is_streaming(self) -> bool:
+        """Whether the answer is made while it is sent: nobody knew its length when it began."""
+        return bool(self.cycle.chunked_encoding)
 
     def _go_on(self) -> None:
         """Goes on after an answer that the client reads."""

@@ -43,13 +43,15 @@ class Listing(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A parameter of the query; `options` are all that it can be, none if it can be any text."""
+    """A parameter of the query; `options` are all that it can be, none if it can be any text. One with a default is
+    never `optional`."""
 
     name: str
     label: str
     value: str
     options: Sequence[str]
     is_day: bool
+    optional: bool
 
 
 def page_for(listing: Listing) -> Page:
@@ -84,7 +86,7 @@ async def _show(listing: Listing, visit: Visit) -> Response:
         about=listing.about,
         also=listing.also,
         table=table,
-        filters=_filters(operation, others),
+        filters=() if operation.query is None else filters_of(operation.query, others),
         is_filtered=bool(others),
         counts=COUNTS if operation.is_paged else (),
         count=count,
@@ -113,10 +115,9 @@ def _beside(visit: Visit, given: Mapping[str, str], found: Any) -> Sequence[tupl
     return [(name, _url(visit, kept | place)) for name, place, is_there in there if is_there]
 
 
-def _filters(operation: Operation, given: Mapping[str, str]) -> Sequence[Filter]:
-    if operation.query is None:
-        return []
-    kind = msgspec.inspect.type_info(operation.query)
+def filters_of(query: type[msgspec.Struct], given: Mapping[str, str]) -> Sequence[Filter]:
+    """The parameters of a query as the fields of a form."""
+    kind = msgspec.inspect.type_info(query)
     assert isinstance(kind, msgspec.inspect.StructType)
     return [_filter(field, given.get(field.encode_name, "")) for field in kind.fields]
 
@@ -127,7 +128,10 @@ def _filter(field: msgspec.inspect.Field, value: str) -> Filter:
     if any(isinstance(kind, msgspec.inspect.BoolType) for kind in kinds):
         options = ["true", "false"]
     name = field.encode_name
-    return Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS)
+    if not value and isinstance(field.default, str):
+        value = field.default
+    label = LABELS.get(name, name.capitalize())
+    return Filter(name, label, value, options, name in DAYS, not isinstance(field.default, str))
 
 
 def _moment(name: str, value: str) -> str:

@@ -27,7 +27,7 @@ def test_statement_is_csv(payres: Command) -> None:
 
 def test_ledger_is_an_object_a_line(payres: Command) -> None:
     lines = payres("export", "ledger", "--format", "jsonl").stdout.splitlines()
-    assert [json.loads(line)["creditAccount"] for line in lines] == ["wallet alice", "external"]
+    assert [json.loads(line)["creditAccount"] for line in lines] == ["wallet alice", "external USD 2"]
 
 
 def test_days_and_times_bound_an_export(payres: Command) -> None:
