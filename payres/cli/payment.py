@@ -25,7 +25,7 @@ def payment() -> None:
 @click.option("--wallet", metavar="PATH", help="Only of this wallet.")
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
-@click.option("--from", "created_from", metavar="TIME", help="Made then or later, such as 2026-01-31T00:00:00Z.")
+@click.option("--from", "created_from", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
 @click.option("--to", "created_until", metavar="TIME", help="Made before then.")
 @click.option("--counterpart", metavar="WHO", help="Another wallet here, or what a URL elsewhere begins with.")
 @click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")

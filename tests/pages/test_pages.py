@@ -37,7 +37,7 @@ def paths(seeded: Seeded) -> list[str]:
         *("/admin/wallets/savings%2Fof-a-wallet-with-a-long-path", "/admin/payments", "/admin/grants", "/admin/peers"),
         *(f"/admin/payments/{one}" for one in (seeded.incoming, seeded.outgoing, seeded.failed)),
         *("/admin/payments?state=sending", f"/admin/grants/{seeded.grant}", "/admin/peers/second", "/admin/api-keys"),
-        *("/admin/audit-log", "/admin/settings"),
+        *("/admin/audit-log", "/admin/settings", "/admin/exports"),
     ]
 
 
@@ -197,6 +197,26 @@ def test_pages_lead_to_older_and_newer_rows(ann: Browser, payres: Instance) -> N
     last = _link(ann, _link(ann, "/admin/wallets/paged/movements?first=2", "Older"), "Older")
     back = [row["Amount"] for row in ann.rows(_link(ann, last, "Newer"))]
     assert back == ["4.00", "3.00"]
+
+
+def test_forms_lead_to_files_of_everything_or_of_a_period(ann: Browser, seeded: Seeded) -> None:
+    for page, files in (
+        ("/admin/exports", ["/admin/exports/payments", "/admin/exports/ledger"]),
+        ("/admin/wallets/alice", ["/admin/wallets/alice/statement"]),
+    ):
+        assert re.findall(r'method="get" action="([^"]+)"', ann.get(page).text) == files
+    kinds = [row["kind"] for row in _csv(ann, "/admin/wallets/alice/statement")]
+    assert (kinds[0], kinds[-1]) == ("opening balance", "closing balance")
+    assert len(kinds) > 3
+    # As a form sends what was left empty, and a day.
+    asked = {"from": "2020-01-01", "to": "2020-02-01", "format": "jsonl", "wallet": ""}
+    answer = ann.get("/admin/exports/ledger", **asked)
+    assert (answer.status_code, answer.text) == (200, "")
+    assert answer.headers["content-disposition"] == 'attachment; filename="ledger.jsonl"'
+    answer = ann.get("/admin/exports/payments", wallet="nobody")
+    assert (answer.status_code, "There is no wallet nobody" in answer.text) == (404, True)
+    answer = ann.get("/admin/wallets/alice/statement", **{"from": "2020-02-01", "to": "2020-01-01"})
+    assert (answer.status_code, "from must be before to" in answer.text) == (400, True)
 
 
 def test_csv_has_the_rows_as_machines_read_them_and_no_formulas(ann: Browser, seeded: Seeded) -> None:
