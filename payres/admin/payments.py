@@ -30,7 +30,7 @@ def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]
 
 
 def show(work: Work, id: str) -> PaymentStory:  # noqa: A002 - the name in the path
-    """Read a payment with its story: grant, quote, ledger entries, packets, refunds."""
+    """Read a payment with its story: grant, quote, ledger entries, packets, refunds, events."""
     return stories.story(work, payments.require_payment(work, id))
 
 

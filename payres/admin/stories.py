@@ -9,8 +9,10 @@ from payres.admin import granted, representations, wire
 from payres.admin.representations import maybe_time
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
-from payres.store import clients, grants, outgoing, packets, quotes, refunds, wallets
-from payres.store.entries import page_of_entries
+from payres.events.webhooks import deliveries_of
+from payres.store import clients, events, grants, incoming, outgoing, packets, quotes, refunds, wallets
+from payres.store.entries import EntryRecord, page_of_entries
+from payres.store.events import EventRecord
 from payres.store.fail_stop import RowMissing
 from payres.store.pages import PageQuery
 from payres.store.payments import PaymentRecord, find_payment, payers_of
@@ -63,6 +65,7 @@ def story(work: Work, record: PaymentRecord) -> wire.PaymentStory:
         has_earlier_entries=bounds.has_older,
         packets=_packets(work, record) if is_outgoing else [],
         refunds=[refund(work, one) for one in _refunds(work, record)],
+        events=[_event(work, one) for one in _events(work, record, entries)],
     )
 
 
@@ -115,6 +118,38 @@ def _packets(work: Work, record: PaymentRecord) -> list[wire.Packet]:
         )
         for one, name in reversed(found)
     ]
+
+
+def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -> Sequence[EventRecord]:
+    """Those of the times at which the payment began, received something, ended and was refunded."""
+    moments = {record.created_at, record.ended_at}
+    if record.direction == "incoming":
+        moments |= {incoming.expiry_told_at(work, record.id), *(one.created_at for one in entries)}
+    found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
+    for one in _refunds(work, record):
+        found += events.events_of(work, one.id, [one.created_at])
+    return sorted(found, key=lambda event: event.sequence)
+
+
+def _event(work: Work, event: EventRecord) -> wire.PaymentEvent:
+    return wire.PaymentEvent(
+        sequence=event.sequence,
+        id=event.id,
+        type=event.type,
+        timestamp=format_time(event.created_at),
+        deliveries=[
+            wire.EventDelivery(
+                webhook=one.webhook_id,
+                state=one.state,
+                attempts=one.attempts,
+                next_attempt_at=maybe_time(one.next_at),
+                last_attempt_at=maybe_time(one.last_attempt_at),
+                last_status=one.last_status,
+                last_error=one.last_error,
+            )
+            for one in deliveries_of(work, event)
+        ],
+    )
 
 
 def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:

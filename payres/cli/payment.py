@@ -5,7 +5,7 @@ from typing import Any, get_args
 import click
 
 from payres.admin import stories
-from payres.admin.wire import Payment, PaymentStory, Refund
+from payres.admin.wire import Payment, PaymentEvent, PaymentStory, Refund
 from payres.cli.groups import Group
 from payres.cli.references import reference_option
 from payres.cli.session import Session, labelled, with_session
@@ -57,7 +57,8 @@ def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any
 def show(session: Session, id: str) -> None:  # noqa: A002 - the name of the argument
     """Show a payment with its story.
 
-    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back.
+    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and the
+    events that told of it.
 
     \b
     Example: payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
@@ -119,7 +120,13 @@ def _text(story: PaymentStory) -> str:
     ]
     rows += [("packet", f"{packet.id}, {packet.state}, {packet.amount} to {packet.peer}") for packet in story.packets]
     rows += [("refund", _refund_line(made)) for made in story.refunds]
+    rows += [("event", _event_line(event)) for event in story.events]
     return labelled(*rows)
+
+
+def _event_line(event: PaymentEvent) -> str:
+    sent = "".join(f", {one.state} to {one.webhook} in attempt {one.attempts}" for one in event.deliveries)
+    return f"{event.sequence}, {event.timestamp}  {event.type}{sent}"
 
 
 def _refund_line(made: Refund) -> str:

@@ -93,6 +93,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "events.events_after": lambda tx: events.events_after(tx, 1, 5),
+    "events.events_of": lambda tx: events.events_of(tx, "1", [1]),
     "incoming.expired_untold": lambda tx: incoming.expired_untold(tx, 1, 5),
     "incoming.set_expiry_event": lambda tx: incoming.set_expiry_event(tx, "1", 1),
     "peers.peer_with_account": lambda tx: peers.peer_with_account(tx, 1),
