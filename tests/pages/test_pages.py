@@ -65,6 +65,16 @@ def test_story_of_an_incoming_payment_names_who_paid_and_has_the_metadata(ann: B
     assert '"order": 17' in words
 
 
+def test_story_shows_what_became_of_events(ann: Browser, seeded: Seeded) -> None:
+    rows = _table(ann, f"/admin/payments/{seeded.outgoing}", "Events")
+    assert [(row["Event"], row["Delivery"], row["Attempts"]) for row in rows] == [
+        ("outgoing_payment.created", "failed", "12"),
+        ("outgoing_payment.completed", "failed", "12"),
+    ]
+    assert int(rows[1]["Sequence"]) == int(rows[0]["Sequence"]) + 1
+    assert rows[0]["Error"] == f"it answered 410 {TEXT}"
+
+
 def test_story_of_a_failed_payment_tells_of_its_packets(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/payments/{seeded.failed}")
     assert "A packet of 500 in the smallest unit went to the peer second. Its outcome is unknown." in words
