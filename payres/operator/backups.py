@@ -21,6 +21,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
+from payres.store.status import note_check
 from payres.store.work import Work
 
 PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
@@ -31,11 +32,13 @@ class BackupError(Exception):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A verified copy: its file, the version of the database in it, and its size in bytes."""
+    """A verified copy: its file, the version of the database in it, its size in bytes, and when its ledger was checked,
+    which that of an older version is not."""
 
     path: Path
     version: int
     size: int
+    checked_at: int | None = None
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -60,13 +63,16 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
             rename(partial, broken)
             raise BackupError(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
         _require_free(database, target, overwrite)  # again, after what may have been minutes
+        checked_at = None if examine(partial, is_outdated) else now
         rename(partial, target)
-        return Backup(target, version, target.stat().st_size)
+        return Backup(target, version, target.stat().st_size, checked_at)
 
 
 def record_backup(work: Work, made: Backup) -> None:
     """Writes a backup into the audit log, after it was made: it is of what was there before."""
     audit.record(work, "database.backup", str(made.path))
+    if made.checked_at is not None:
+        note_check(work, made.checked_at)
 
 
 def record_restore(work: Work, source: Path) -> None:
