@@ -3,7 +3,8 @@
 from payres.admin import stories
 from payres.admin.paging import page_of
 from payres.admin.requests import NewRefund, PaymentQuery
-from payres.admin.wire import List, Page, Payment, PaymentStory, Refund
+from payres.admin.stories import PaymentStory
+from payres.admin.wire import List, Page, Payment, Refund
 from payres.operator import payments
 from payres.operator.payments import Wanted
 from payres.operator.refunds import refund

@@ -46,6 +46,7 @@ class Status(Resource, frozen=True, kw_only=True):
     """Sizes are bytes; `running` is whether a server has the database; `lastBackupAt` is of those that payres made.
 
     `lastCheckAt` is when all invariants of the ledger were last found to hold.
+    `followedAt` is when Litestream last wrote the file, where it follows another server's database into it.
     """
 
     version: str
@@ -64,6 +65,7 @@ class Status(Resource, frozen=True, kw_only=True):
     webhooks: WebhookStatus
     last_backup_at: str | None
     last_check_at: str | None
+    followed_at: str | None
 
 
 def show(work: Work) -> Status:
@@ -108,4 +110,5 @@ def read(work: Work, *, is_running: bool) -> Status:
         ),
         last_backup_at=maybe_time(found.last_backup_at),
         last_check_at=maybe_time(found.last_check_at),
+        followed_at=maybe_time(found.followed_at),
     )

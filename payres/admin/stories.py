@@ -20,8 +20,49 @@ from payres.store.quotes import QuoteRecord
 from payres.store.refunds import RefundRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
+from payres.wire import Resource
 
 MAX_SHOWN: Final = 100  # ledger entries and packets of one payment, of which there may be many thousands
+
+
+class EventDelivery(Resource, frozen=True, kw_only=True):
+    """What became of an event at a webhook. Of one that was taken at once only this is known."""
+
+    webhook: str
+    state: str
+    attempts: int
+    next_attempt_at: str | None
+    last_attempt_at: str | None
+    last_status: int | None
+    last_error: str | None
+
+
+class PaymentEvent(Resource, frozen=True, kw_only=True):
+    """An event about a payment or its refunds, which is kept for 30 days."""
+
+    sequence: int
+    id: str
+    type: str
+    timestamp: str
+    deliveries: list[EventDelivery]
+
+
+class PaymentStory(Resource, frozen=True, kw_only=True):
+    """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
+
+    `payers` are the outgoing payments here that paid an incoming one.
+    """
+
+    payment: wire.Payment
+    delivered: wire.Money | None
+    grant: wire.Grant | None
+    quote: wire.PaymentQuote | None
+    payers: list[str]
+    entries: list[wire.LedgerEntry]
+    has_earlier_entries: bool
+    packets: list[wire.Packet]
+    refunds: list[wire.Refund]
+    events: list[PaymentEvent]
 
 
 def payment(work: Work, record: PaymentRecord) -> wire.Payment:
@@ -50,12 +91,12 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
     )
 
 
-def story(work: Work, record: PaymentRecord) -> wire.PaymentStory:
+def story(work: Work, record: PaymentRecord) -> PaymentStory:
     grant = None if record.grant_id is None else grants.find_grant(work, record.grant_id)
     quote = None if record.quote_id is None else quotes.find_quote(work, record.quote_id)
     is_outgoing = record.direction == "outgoing"
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
-    return wire.PaymentStory(
+    return PaymentStory(
         payment=payment(work, record),
         delivered=_delivered(work, record),
         grant=None if grant is None else granted.grant(work, grant),
@@ -131,14 +172,14 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
     return sorted(found, key=lambda event: event.sequence)
 
 
-def _event(work: Work, event: EventRecord) -> wire.PaymentEvent:
-    return wire.PaymentEvent(
+def _event(work: Work, event: EventRecord) -> PaymentEvent:
+    return PaymentEvent(
         sequence=event.sequence,
         id=event.id,
         type=event.type,
         timestamp=format_time(event.created_at),
         deliveries=[
-            wire.EventDelivery(
+            EventDelivery(
                 webhook=one.webhook_id,
                 state=one.state,
                 attempts=one.attempts,

@@ -352,46 +352,6 @@ class Refund(Resource, frozen=True, kw_only=True):
     created_at: str
 
 
-class EventDelivery(Resource, frozen=True, kw_only=True):
-    """What became of an event at a webhook. Of one that was taken at once only this is known."""
-
-    webhook: str
-    state: str
-    attempts: int
-    next_attempt_at: str | None
-    last_attempt_at: str | None
-    last_status: int | None
-    last_error: str | None
-
-
-class PaymentEvent(Resource, frozen=True, kw_only=True):
-    """An event about a payment or its refunds, which is kept for 30 days."""
-
-    sequence: int
-    id: str
-    type: str
-    timestamp: str
-    deliveries: list[EventDelivery]
-
-
-class PaymentStory(Resource, frozen=True, kw_only=True):
-    """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
-
-    `payers` are the outgoing payments here that paid an incoming one.
-    """
-
-    payment: Payment
-    delivered: Money | None
-    grant: Grant | None
-    quote: PaymentQuote | None
-    payers: list[str]
-    entries: list[LedgerEntry]
-    has_earlier_entries: bool
-    packets: list[Packet]
-    refunds: list[Refund]
-    events: list[PaymentEvent]
-
-
 class WebhookTest(Resource, frozen=True, kw_only=True):
     """`status` is what the endpoint answered, `error` why that is no success; null where it is one."""
 

@@ -5,7 +5,8 @@ from typing import Any, get_args
 import click
 
 from payres.admin import stories
-from payres.admin.wire import Payment, PaymentEvent, PaymentStory, Refund
+from payres.admin.stories import PaymentEvent, PaymentStory
+from payres.admin.wire import Payment, Refund
 from payres.cli.groups import Group
 from payres.cli.references import reference_option
 from payres.cli.session import Session, labelled, with_session
