@@ -1,7 +1,6 @@
 """Flow control of one connection: when its bytes are read, and when its answers wait."""
 
 import asyncio
-from collections.abc import Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -13,16 +12,17 @@ class Flow(FlowControl):
     is counted only where the transport has it.
     """
 
-    def __init__(self, transport: asyncio.Transport, held: bytearray, is_streaming: Callable[[], bool]) -> None:
+    def __init__(self, transport: asyncio.Transport, held: bytearray) -> None:
         super().__init__(transport)
         self._held = held
-        self._is_streaming = is_streaming
 
     def resume_reading(self) -> None:
         if not self._held:
             super().resume_reading()
 
     async def drain(self) -> None:
-        """Waits until the client has read enough of a stream; the end of the connection ends this too."""
-        if self._is_streaming():
-            await super().drain()
+        """Waits for nothing."""
+
+    async def drain_stream(self) -> None:
+        """Waits until the client has read enough; the end of the connection ends this too."""
+        await super().drain()

@@ -98,7 +98,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Accepts the connection, or answers one too many with an error: what it sends is not read."""
         super().connection_made(transport)
-        self.flow = Flow(transport, self._held, self._is_streaming)
+        self.flow = Flow(transport, self._held)
         self.state = NEW
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
         self._address = self._server.counted_address(self.client)
@@ -310,10 +310,6 @@ class HttpProtocol(HttpToolsProtocol):
     def _is_answered(self) -> bool:
         """Whether the latest request has its answer."""
         return self.cycle is not None and self.cycle.response_complete
-
-    def _is_streaming(self) -> bool:
-        """Whether the answer is made while it is sent: nobody knew its length when it began."""
-        return bool(self.cycle.chunked_encoding)
 
     def _go_on(self) -> None:
         """Goes on after an answer that the client reads."""
