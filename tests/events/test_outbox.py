@@ -11,12 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from payres import ledger
+from payres.admin import stories
 from payres.cli import main
 from payres.clock import SECOND, format_time
 from payres.event_types import EVENT_TYPES
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
 from payres.operator import assets, refunds, wallets
+from payres.operator.payments import require_payment
 from payres.store import accounts, events
 from payres.store.connections import connect_writer
 from payres.store.database import Database
@@ -139,6 +141,8 @@ def test_expired_payment_is_told_of_once(instance: Instance, outbox: Outbox) -> 
     assert [(one.type, one.data["id"]) for one in outbox.take() if one.type != "incoming_payment.created"] == [
         ("incoming_payment.expired", made["id"])
     ]
+    story = instance.read(lambda work: stories.story(work, require_payment(work, last_segment(made["id"]))))
+    assert [one.type for one in story.events] == ["incoming_payment.created", "incoming_payment.expired"]
 
 
 def test_refused_request_tells_nothing(instance: Instance, outbox: Outbox) -> None:

@@ -39,7 +39,7 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.pages import PageQuery
-from payres.store.payments import PaymentFilter, PaymentRecord
+from payres.store.payments import PaymentFilter, PaymentRange, PaymentRecord
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
@@ -73,7 +73,13 @@ PAYMENT_PAGES: dict[str, Query] = {
         {"counterpart": "https://a.example", "state": "failed", "failure": "x", "direction": "outgoing"},
         {"state": "expired", "created_from": 1, "created_until": 2, "counterpart": 1},
     )
-} | {"payments.find_payment": lambda tx: payments.find_payment(tx, "1")}
+} | {
+    "payments.find_payment": lambda tx: payments.find_payment(tx, "1"),
+    "payments.payments_in_order": lambda tx: payments.payments_in_order(tx, PaymentRange("1", "2", 0, 9, None), 5),
+    "payments.payments_in_order, wallet_id": lambda tx: payments.payments_in_order(
+        tx, PaymentRange("1", "2", 0, 9, 1), 5
+    ),
+}
 
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
