@@ -9,6 +9,7 @@ from starlette.responses import Response
 from payres import __version__
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, HOUR, MINUTE, format_time
+from payres.encoding import format_size
 from payres.operator import doctor
 from payres.operator.doctor import Finding
 from payres.operator.status import Status, read_last_day, read_status
@@ -20,7 +21,6 @@ from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.work import Work
 
 LIVE_SECONDS: Final = 30
-MEBIBYTE: Final = 1024 * 1024
 
 
 class Balance(NamedTuple):
@@ -105,9 +105,9 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
         ("Failed deliveries of webhooks", Cell(f"{status.failed_deliveries:,}", link="/admin/webhooks/deliveries")),
         ("Ledger last checked", Cell(_age(status.last_check_at, stand.now, "not yet"))),
         ("Last backup", Cell(_age(status.last_backup_at, stand.now, "none is in the audit log"))),
-        ("Database", Cell(f"{Path(status.database).name}, {_size(status.database_bytes)}")),
-        ("Write-ahead log", Cell(_size(status.log_bytes))),
-        ("Free on the disk", Cell(_size(status.free_bytes))),
+        ("Database", Cell(f"{Path(status.database).name}, {format_size(status.database_bytes)}")),
+        ("Write-ahead log", Cell(format_size(status.log_bytes))),
+        ("Free on the disk", Cell(format_size(status.free_bytes))),
         ("Version", Cell(f"payres {__version__}")),
     ]
 
@@ -124,10 +124,6 @@ def _age(time: int | None, now: int, none: str) -> str:
         else f"{age // DAY} days"
     )
     return f"{format_time(time)[:10]}, {ago} ago"
-
-
-def _size(count: int) -> str:
-    return f"{count / MEBIBYTE:,.1f} MiB" if count < 1024 * MEBIBYTE else f"{count / MEBIBYTE / 1024:,.1f} GiB"
 
 
 PAGE: Final = Page(_show)

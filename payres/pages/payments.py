@@ -11,7 +11,7 @@ from payres.admin.stories import EventDelivery, PaymentEvent, PaymentStory
 from payres.admin.wire import Payment
 from payres.grants.wording import visible_text
 from payres.pages.listing import Listing, page_for
-from payres.pages.story import tell
+from payres.pages.story import moments_of
 from payres.pages.tables import Cell, Column, linked, long, make_table, number, page_of, state, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.work import Work
@@ -26,7 +26,7 @@ COLUMNS: Final = (
     Column("Amount", number("amount")),
     Column("Moved", number("moved")),
     Column("Asset", text("asset_code")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Receiver", long("receiver")),
     Column("Failure", long("failure")),
 )
@@ -67,7 +67,7 @@ async def _show(visit: Visit) -> Response:
         facts=_facts(payment, story),
         metadata=_metadata(payment),
         actions=[("Refund", f"{page_of('payments', payment.id)}/refund")] if is_refundable else [],
-        moments=tell(story, visit.context.urls),
+        moments=moments_of(story, visit.context.urls),
         story=story,
         events=make_table(
             "Events", EVENT_COLUMNS, _deliveries(story), "There are none any more: they are kept 30 days"

@@ -1,4 +1,4 @@
-"""`payres` whose own Interledger packets live for seconds, so that what a kill leaves in doubt is soon asked about.
+"""`payres` whose Interledger packets live for seconds, so that it soon asks about those that a kill left unanswered.
 
 Nothing else differs from the program.
 """
