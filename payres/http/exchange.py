@@ -4,6 +4,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from payres.http.flow import Flow
+
 # What the head of an answer says about its connection and framing is uvicorn's to do, but for a length.
 FRAMING = frozenset({b"connection", b"transfer-encoding"})
 WITHOUT_BODY = (204, 304)
@@ -12,12 +14,13 @@ WITHOUT_BODY = (204, 304)
 class Exchange(RequestResponseCycle):
     """uvicorn's, but an answer of known length, as nearly all are, is written in one piece with its head."""
 
+    flow: Flow
     _head: bytes | None = None  # of the answer that has started, until its body comes
 
     async def send(self, message: Any) -> None:
         """As ASGI has it."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
+        if self.flow.write_paused and self.chunked_encoding and not self.disconnected:
+            await self.flow.drain_stream()  # what has no known length is made while it is sent
         if self.disconnected:
             return
         if not self.response_started and self._start(message):

@@ -6,10 +6,10 @@ from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class Flow(FlowControl):
-    """Reads no further while bytes that have come wait to be parsed, and writes an answer that has begun to its end.
+    """Reads no further while bytes that have come wait to be parsed, and lets only streams wait for their readers.
 
-    uvicorn waits in the middle of an answer for the client to read, though all of it is in memory in any case; it is
-    counted only where the transport has it.
+    uvicorn waits in the middle of any answer for the client to read, though one that is no stream is all in memory; it
+    is counted only where the transport has it.
     """
 
     def __init__(self, transport: asyncio.Transport, held: bytearray) -> None:
@@ -22,3 +22,7 @@ class Flow(FlowControl):
 
     async def drain(self) -> None:
         """Waits for nothing."""
+
+    async def drain_stream(self) -> None:
+        """Waits until the client has read enough; the end of the connection ends this too."""
+        await super().drain()

@@ -28,6 +28,7 @@ from payres.http.exchange import Exchange
 from payres.http.flow import Flow
 from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
+from payres.http.streams import CutShort
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
 
@@ -253,6 +254,10 @@ class HttpProtocol(HttpToolsProtocol):
         cycle = self.cycle
         try:
             await self.app(scope, receive, send)
+        except CutShort as cut:
+            log.info("an answer was cut short: %s", cut)
+            cycle.disconnected = True
+            self._close()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():

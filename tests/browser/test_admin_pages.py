@@ -22,7 +22,7 @@ PATHS = (
     *("/payments/{incoming}", "/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending"),
     *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
-    *("/settings", "/wallets/nobody"),
+    *("/exports", "/settings", "/wallets/nobody"),
 )
 
 
@@ -96,7 +96,7 @@ async def test_pages_work_without_scripts_and_break_no_policy(
 ) -> None:
     page = await open_page()
     await sign_in(page, server, "bea")
-    for name in ("Wallets", "Payments", "Grants", "Peers", "Webhooks", "API keys", "Audit log", "Settings"):
+    for name in ("Wallets", "Payments", "Grants", "Peers", "Webhooks", "API keys", "Exports", "Audit log", "Settings"):
         await page.get_by_role("link", name=name, exact=True).click()
         await expect(page.get_by_role("heading", level=1)).to_have_text(name)
     await page.get_by_role("button", name="Sign out").click()
