@@ -40,7 +40,6 @@ class Share(NamedTuple):
     examples: int
 
 
-# So that workers can share them.
 SHARES = {
     (RESOURCE_SERVER, "^/incoming-payments"): Share(240, 17),
     (RESOURCE_SERVER, "^/outgoing-payment"): Share(210, 24),
