@@ -129,7 +129,7 @@ def row_of(folder: Path, names: str, stack: ExitStack) -> list[Node]:
     ("names", "turns"), [("ab", ONE_OR_BOTH), ("abc", ("b",))], ids=["payer, payee, both", "middle of three"]
 )
 def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
-    names: str, turns: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: str, turns: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed = int(os.environ.get("REMOTE_SEED", "1"))
     chance = Random(seed)
