@@ -455,6 +455,8 @@ create table audit (
   details text not null
 ) strict, without rowid;
 create index audit_of_backups on audit (id, created_at) where action = 'database.backup';
+create index audit_of_restores on audit (id, created_at) where action = 'database.restore';
+create index audit_of_takeovers on audit (id, created_at) where action = 'database.superseded';
 
 -- Idempotency keys: what was created under a key of a client, or of a program of the operator, in the last day, and the
 -- response that a repeated request gets again. path and body_hash (SHA-256) tell the request from others under the same key.

@@ -21,6 +21,7 @@ from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
+from payres.federation.takeover import Takeover
 from payres.grants.sign_in import SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
@@ -40,6 +41,7 @@ from payres.interledger.remote_payments import RemotePayments
 from payres.limits import MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
 from payres.logs import RequestLog
 from payres.operator import operators
+from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
 from payres.payments.expiry import Expiry
@@ -52,7 +54,7 @@ from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
 from payres.store.database_file import server_lock
-from payres.store.secrets import ensure_secret
+from payres.store.secrets import ensure_secret, existing_secret
 from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
@@ -118,16 +120,18 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     database.notify(changes.tell)
     identity = OwnIdentity(
         around.urls.wallet(ROOT_WALLET_PATH),
-        await database.write(partial(ensure_secret, name="client_key")),
+        await _secret(around, database, "client_key"),
         around.clock,
     )
     http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
     node = await _open_interledger(around, database, identity, rate_limits, stack)
-    await _start_workers(around, database, node, stack)
+    if not around.settings.read_only:
+        await _start_workers(around, database, node, stack)
     sender = Sender(around.clock, around.settings.allow_private_hosts, around.metrics)
     stack.push_async_callback(sender.aclose)
-    _start(Deliveries(database, changes, sender).run(), stack)
-    _start(Lookout(database, changes).run(), stack)
+    if not around.settings.read_only:
+        _start(Deliveries(database, changes, sender).run(), stack)
+        _start(Lookout(database, changes).run(), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,
@@ -153,11 +157,23 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
 
 
 async def _open_storage(around: World, stack: AsyncExitStack) -> Database:
-    """The database, of which this process is the one server."""
+    """The database, of which this process is the one server, unless it only reads."""
+    if around.settings.read_only:
+        standby = Database.open_standby(around.settings.database, around)
+        stack.push_async_callback(standby.close)
+        return standby
     stack.enter_context(server_lock(around.settings.database))
     database = await Database.open(around.settings.database, around)
     stack.push_async_callback(database.close)
+    await database.read(require_current)
     return database
+
+
+async def _secret(around: World, database: Database, name: str) -> bytes:
+    """A secret of the server, which a standby has of its primary."""
+    if around.settings.read_only:
+        return await database.read(partial(existing_secret, name=name))
+    return await database.write(partial(ensure_secret, name=name))
 
 
 class _Node(NamedTuple):
@@ -180,7 +196,7 @@ async def _open_interledger(
     link, probe_link = (Link(_open_client(settings, stack, LINK_BOUNDS), database, around.metrics) for _ in range(2))
     recovery = Recovery(database, clock, link)
     outbound = Outbound(database, link, probe_link, clock, around.identifiers, ilp_address)
-    credentials = CredentialSource(await database.write(partial(ensure_secret, name="stream")), ilp_address)
+    credentials = CredentialSource(await _secret(around, database, "stream"), ilp_address)
     forwarder = Forwarder(database, clock, ilp_address, link, recovery)
     packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
     return _Node(
@@ -205,6 +221,10 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     await _settle_interrupted(database)
     _start(Expiry(database).run(), stack)
     _start(Purge(database).run(), stack)
+    if not is_loopback(urlsplit(settings.base_url).hostname or ""):
+        http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
+        stack.push_async_callback(http.aclose)
+        _start(Takeover(database, http, settings.base_url, record_takeover).run(), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
 
 

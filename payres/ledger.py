@@ -1,8 +1,9 @@
 """The ledger: double entry, with holds, and the only place where money moves.
 
 Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
-what caused it. No account gives more than it has above its floor: zero, or for a peer minus its credit limit; the
-external account has none. At any moment the balances of all accounts of one asset sum to zero, which
+what caused it: `store.accounts.change_account` checks an account, changes it and shows it as it is then, in one
+statement. No account gives more than it has above its floor: zero, or for a peer minus its credit limit; the external
+account has none. At any moment the balances of all accounts of one asset sum to zero, which
 `payres.operator.invariants` checks.
 """
 
@@ -124,10 +125,7 @@ def transfer(
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    source = _sound_account(work, debit)
-    if source.floor is not None and free_balance(source) < amount:
-        raise NotEnough(source, free_balance(source))
-    _move(work, source, _sound_account(work, credit), amount, 0)
+    _move(work, debit, credit, amount, 0)
     return accounts.insert_transfer(
         work,
         debit,
@@ -157,11 +155,6 @@ def hold(
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    account = _sound_account(work, account_id)
-    if free_balance(account) < amount:
-        raise NotEnough(account, free_balance(account))
-    if account.held + amount > MAX_LEDGER:  # an account that may go far below zero can have more than that free
-        raise InvalidAmount(f"The account cannot hold back more than {MAX_LEDGER} minor units")
     _change(work, account_id, 0, amount)
     return accounts.insert_hold(work, account_id, outgoing_payment_id, packet_id, amount, work.now)
 
@@ -185,12 +178,11 @@ def post(
     held = accounts.hold_by_id(work, hold_id)
     if held.remaining < amount:
         raise LedgerBroken(f"hold {hold_id} has {held.remaining} left, {amount} was to be posted")
-    source = _sound_account(work, held.account_id)
-    _move(work, source, _sound_account(work, credit), amount, amount)
+    _move(work, held.account_id, credit, amount, amount)
     accounts.reduce_hold(work, hold_id, amount)
     accounts.insert_transfer(
         work,
-        source.id,
+        held.account_id,
         credit,
         amount,
         kind,
@@ -207,9 +199,6 @@ def void(work: Work, hold_id: int) -> int:
     """Ends a hold: what was not posted is free again; returns how much that was."""
     held = accounts.hold_by_id(work, hold_id)
     if held.remaining:
-        account = _sound_account(work, held.account_id)
-        if account.held < held.remaining:
-            raise LedgerBroken(f"{_shown(account)} lacks the {held.remaining} of hold {hold_id}")
         _change(work, held.account_id, 0, -held.remaining)
         accounts.reduce_hold(work, hold_id, held.remaining)
     return held.remaining
@@ -220,30 +209,37 @@ def _check_amount(amount: int) -> None:
         raise InvalidAmount(f"The ledger moves amounts from 1 to {MAX_LEDGER} minor units")
 
 
-def _move(work: Work, source: AccountRecord, target: AccountRecord, amount: int, from_held: int) -> None:
-    """Changes both balances and checks that they changed as they should."""
-    if source.asset_id != target.asset_id or source.id == target.id:
-        raise LedgerBroken(f"accounts {source.id} and {target.id} cannot be the two sides of one transfer")
-    if target.balance + amount > MAX_LEDGER or source.balance - amount < -MAX_LEDGER:
-        raise InvalidAmount(f"The account cannot hold more than {MAX_LEDGER} minor units")
-    source_after = _change(work, source.id, -amount, -from_held)
-    target_after = _change(work, target.id, amount, 0)
-    if (
-        source_after.balance != source.balance - amount
-        or source_after.held != source.held - from_held
-        or target_after.balance != target.balance + amount
-        or target_after.held != target.held
-    ):
-        change = f"from {_shown(source)} and {_shown(target)} to {_shown(source_after)} and {_shown(target_after)}"
-        raise LedgerBroken(f"a transfer of {amount} changed more or less than that: {change}")
+def _move(work: Work, debit: int, credit: int, amount: int, from_held: int) -> None:
+    """Changes both balances. Raises as `_change` does, and LedgerBroken for accounts that are not of one asset."""
+    if debit == credit:
+        raise LedgerBroken(f"account {debit} cannot be both sides of one transfer")
+    source = _change(work, debit, -amount, -from_held)
+    target = _change(work, credit, amount, 0)
+    if source.asset_id != target.asset_id:
+        raise LedgerBroken(f"{_shown(source)} and {_shown(target)} are not of one asset")
 
 
 def _change(work: Work, account_id: int, balance: int, held: int) -> AccountRecord:
-    """The account after its balance and what it holds have changed by so much."""
-    account = _sound(accounts.change_account(work, account_id, balance, held))
+    """The account after its balance and what it holds have changed by so much.
+
+    Raises NotEnough, InvalidAmount (past 2^63-1), with nothing changed.
+    """
+    account = accounts.change_account(work, account_id, balance, held, MAX_LEDGER)
+    if account is None:
+        raise _obstacle(_sound_account(work, account_id), balance, held)
+    _sound(account)
     if account.warn_below is not None:
         _warn(work, account, account.warn_below)
     return account
+
+
+def _obstacle(account: AccountRecord, balance: int, held: int) -> Exception:
+    """Why an account cannot change like this."""
+    if account.floor is not None and free_balance(account) < held - balance:
+        return NotEnough(account, free_balance(account))
+    if account.held + held < 0:
+        return LedgerBroken(f"{_shown(account)} lacks the {-held} of a hold")
+    return InvalidAmount(f"An account has and holds back at most {MAX_LEDGER} minor units")
 
 
 def _warn(work: Work, account: AccountRecord, below: int) -> None:

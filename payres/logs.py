@@ -15,6 +15,7 @@ import msgspec
 LogFormat = Literal["text", "json"]
 REQUESTS: Final = "payres.requests"
 STANDARD_ERROR: Final = 2
+BARE: Final = frozenset({"method", "path", "status", "code"})  # shown without their names
 
 
 def configure(log_format: LogFormat) -> None:
@@ -114,15 +115,17 @@ def _as_json(now: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def _as_text(now: str, fields: Mapping[str, Any]) -> bytes:
-    shown = [f"{now} INFO {REQUESTS}:"]
+    shown = f"{now} INFO {REQUESTS}:"
     for name, value in fields.items():
-        if name in {"method", "path", "status", "code"} and value is not None:
-            shown.append(str(value))
+        if value is None:
+            continue
+        if name in BARE:
+            shown += f" {value}"
         elif name == "ms":
-            shown.append(f"{value} ms")
-        elif value is not None:
-            shown.append(f"{name}={_quoted(value)}")
-    return f"{' '.join(shown)}\n".encode()
+            shown += f" {value} ms"
+        else:
+            shown += f" {name}={_quoted(value)}"
+    return f"{shown}\n".encode()
 
 
 def _quoted(value: str) -> str:

@@ -65,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rates_max_age: RatesAge = 300
     metrics_token: str = ""
     log_format: LogFormat = "text"
+    read_only: bool = False
 
     @property
     def effective_quote_lifetime(self) -> int:

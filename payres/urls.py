@@ -23,6 +23,8 @@ APP_URL = re.compile(r"([A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+):/.*")
 # An IPv4 address in any of the forms that the system takes: fewer numbers, octal, hexadecimal.
 NUMERIC_HOST = re.compile(r"[0-9][0-9a-fx.]*")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+# A path that is already as `canonical` gives it, as nearly all are.
+CANONICAL_PATH = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*+(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*+)*+")
 # What no host has. Browsers take a backslash for a slash, so that what follows it would only look like the host's end.
 NO_HOST = re.compile(r"[\\<>^|%]")
 
@@ -36,6 +38,7 @@ class Urls:
         self.resource_server = self.base
         self.canonical_base = canonical(self.base)
         self._bases = _spellings(self.canonical_base)
+        self._prefix = f"{self.canonical_base}/"
 
     def wallet(self, path: str) -> str:
         """The wallet address for a path such as `alice`."""
@@ -57,6 +60,9 @@ class Urls:
 
     def canonical_receiver(self, url: str) -> str | None:
         """The plain form of a URL that can be an incoming payment's, local or remote; None when it cannot be one."""
+        path = self._canonical_path(url)
+        if path is not None and path.startswith("incoming-payments/") and path.count("/") == 1:
+            return self.resource("incoming-payments", path.rpartition("/")[2])
         plain = canonical_url(url)
         if plain is None or not RECEIVER.fullmatch(plain):
             return None
@@ -82,11 +88,21 @@ class Urls:
 
     def _path(self, url: str) -> str | None:
         """What follows the base URL and a slash; None for a URL of another server."""
+        path = self._canonical_path(url)
+        if path is not None:
+            return path
         normal = canonical(url)
         for base in self._bases:
             if normal.startswith(base) and normal[len(base) : len(base) + 1] == "/":
                 return normal[len(base) + 1 :]
         return None
+
+    def _canonical_path(self, url: str) -> str | None:
+        """What follows the base URL and a slash in a URL that is canonical at first sight; None for any other."""
+        if not url.startswith(self._prefix) or len(url) > MAX_URL_LENGTH:
+            return None
+        path = url[len(self._prefix) :]
+        return path if CANONICAL_PATH.fullmatch(path) else None
 
 
 def canonical(url: str) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from configparser import ConfigParser
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -33,9 +34,14 @@ def instructions() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def unit() -> ConfigParser:
     """The systemd unit."""
+    return _unit("payres.service")
+
+
+def _unit(name: str) -> ConfigParser:
+    """A unit of systemd, or a drop-in; of what is in it more than once, the last."""
     parser = ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of names
-    parser.read(DEPLOY / "payres.service", encoding="utf-8")
+    parser.read(DEPLOY / name, encoding="utf-8")
     return parser
 
 
@@ -106,6 +112,17 @@ def test_litestream_replicates_the_database_of_the_unit() -> None:
     # Both count for what can be lost, so neither may be left to its default.
     assert {"monitor-interval", "replica"} <= database.keys()
     assert {"url", "sync-interval"} == database["replica"].keys()
+
+
+def test_standby_serves_what_litestream_follows() -> None:
+    follow, standby = (_unit(name) for name in ("litestream-follow.service", "standby.conf"))
+    command = shlex.split(follow["Service"]["ExecStart"])
+    options = dict(pairwise(command[:-1]))
+    config = yaml.safe_load((DEPLOY / "litestream.yml").read_text(encoding="utf-8"))
+    assert (command[1:3], command[-1]) == (["restore", "-f"], config["dbs"][0]["path"])
+    serve = shlex.split(standby["Service"]["ExecStart"])
+    assert serve == ["/opt/payres/bin/payres", "serve", "--read-only", "--database", options["-o"]]
+    assert f"-/bin/mv -f {options['-o']} {options['-o']}.previous" in (DEPLOY / "litestream-follow.service").read_text()
 
 
 def test_peering_example_makes_our_token_then_adds_the_peer_with_theirs(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def test_defaults_are_those_of_a_first_try() -> None:
         "rates_max_age": 300,
         "metrics_token": "",
         "log_format": "text",
+        "read_only": False,
     }
 
 

@@ -43,7 +43,10 @@ class WebhookStatus(Resource, frozen=True, kw_only=True):
 
 
 class Status(Resource, frozen=True, kw_only=True):
-    """Sizes are bytes; `running` is whether a server has the database; `lastBackupAt` is of those that payres made."""
+    """Sizes are bytes; `running` is whether a server has the database; `lastBackupAt` is of those that payres made.
+
+    `followedAt` is when Litestream last wrote the file, where it follows another server's database into it.
+    """
 
     version: str
     base_url: str
@@ -60,6 +63,7 @@ class Status(Resource, frozen=True, kw_only=True):
     unresolved_packets: int
     webhooks: WebhookStatus
     last_backup_at: str | None
+    followed_at: str | None
 
 
 def show(work: Work) -> Status:
@@ -103,4 +107,5 @@ def read(work: Work, *, is_running: bool) -> Status:
             oldest_pending_at=maybe_time(found.oldest_pending_at),
         ),
         last_backup_at=maybe_time(found.last_backup_at),
+        followed_at=maybe_time(found.followed_at),
     )

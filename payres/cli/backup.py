@@ -12,6 +12,7 @@ from payres.admin import representations
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, with_session
 from payres.operator import backups
+from payres.store.work import Work
 
 
 @click.command()
@@ -31,7 +32,8 @@ def backup(session: Session, destination: str, force: bool) -> None:
         raise click.ClickException(f"There is no directory {destination}; make it first")
     with _sentences(f"{database} cannot be copied", str(database)):
         made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
-        session.write(lambda work: backups.record_backup(work, made))
+        if not session.is_standby:
+            session.write(lambda work: backups.record_backup(work, made))
     session.show(
         representations.backup(str(database), made),
         f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB",
@@ -49,9 +51,12 @@ def restore(session: Session, source: Path) -> None:
     Example: payres restore /mnt/backups/payres-20260131T093000Z.db
     """
     database = Path(session.settings.database)
+
+    def record(tx: sqlite3.Connection) -> None:
+        backups.record_restore(Work(tx, session.world), source)
+
     with _sentences(f"{database} cannot be replaced", str(database)):
-        restored = backups.restore_backup(source, database, session.world.clock.now())
-        session.write(lambda work: backups.record_restore(work, source))
+        restored = backups.restore_backup(source, database, session.world.clock.now(), record)
     resource = {
         "database": str(database),
         "source": str(source),

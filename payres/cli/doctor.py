@@ -13,9 +13,10 @@ import click
 import msgspec
 
 from payres.cli.session import Session, with_session
+from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings, local_url
-from payres.store.database_file import is_served
+from payres.store.database_file import changed_at, is_served
 from payres.store.wallets import list_wallets
 from payres.urls import Urls, is_loopback
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # it loads slowly, and only this command needs it
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # how far a clock may be off before signatures are near to being rejected
 CERTIFICATE_DAYS: Final = 14
+STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
 
 
 @click.command()
@@ -37,7 +39,7 @@ def doctor(session: Session) -> None:
     Example: payres doctor
     """
     findings = [*session.read(examine), *_clock(), *_server(session)]
-    if is_served(session.settings.database):
+    if not session.is_standby and is_served(session.settings.database):
         findings += _public(session)
     bad = [finding for finding in findings if finding.fix is not None]
     session.show(
@@ -78,6 +80,9 @@ def _clock() -> Iterator[Finding]:
 def _server(session: Session) -> Iterator[Finding]:
     """Whether the server runs here and can take payments."""
     settings = session.settings
+    if session.is_standby:
+        yield _standby(session)
+        return
     if not is_served(settings.database):
         yield Finding("server", f"no server has {settings.database}", "Start it: `payres serve`")
         return
@@ -90,6 +95,15 @@ def _server(session: Session) -> Iterator[Finding]:
         yield Finding("server", f"it runs and can take payments ({url})")
     else:
         yield Finding("server", f"it cannot take payments: {answer.text}", "Read docs/operating.md on health")
+
+
+def _standby(session: Session) -> Finding:
+    """Litestream can stop following without a word, and the primary changes something every half a minute."""
+    now, changed = session.world.clock.now(), changed_at(session.settings.database)
+    seen = "never" if changed is None else f"at {format_time(changed)}"
+    is_late = changed is None or changed < now - STANDBY_SECONDS * SECOND
+    fix = "Restart what follows, litestream-follow say, and see whether Litestream runs on the primary: docs/standby.md"
+    return Finding("standby", f"Litestream last brought a change {seen}", fix if is_late else None)
 
 
 def _public(session: Session) -> Iterator[Finding]:

@@ -1,11 +1,13 @@
 """`payres init` and `payres serve`: set a server up, and run it until a signal stops it."""
 
+import asyncio
 import errno
 import gc
 import json
 import resource
 import signal
 import socket
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -18,12 +20,15 @@ from payres import __version__, logs
 from payres.cli.session import Session, with_session
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
-from payres.settings import Settings
+from payres.operator.backups import record_takeover, require_current
+from payres.settings import Settings, local_url
 from payres.store.database_file import server_lock
+from payres.store.status import last_restore
 from payres.store.wallets import count_wallets
 from payres.urls import is_loopback
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
+    from payres.federation.takeover import OtherServer
     from payres.http.server import HttpServer
 
 CONFIG = "payres.toml"
@@ -56,20 +61,26 @@ def init(session: Session) -> None:
 @click.option("--base-url", metavar="URL", help="The public origin, when it is not http://HOST:PORT.")
 @click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
 @click.option("--quiet", is_flag=True, help="Log no line for each request.")
+@click.option("--read-only", is_flag=True, help="Serve a standby's database, which Litestream writes: store nothing.")
 @with_session
-def serve(session: Session, demo: bool, quiet: bool) -> None:
-    """It stops on SIGTERM or Ctrl-C, after finishing the requests in progress; Ctrl-C again cuts them.
+def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
+    """It stops on SIGTERM or Ctrl-C, after finishing the requests in progress; Ctrl-C again cuts them. It does not
+    start when another payres takes payments at the base URL, with a later or earlier state of the database.
 
     \b
     Example: payres serve --port 8080 --demo
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
+    if read_only:
+        session = Session(msgspec.structs.replace(session.settings, read_only=True), session.as_json)
     if demo:
         _require_loopback(session.settings)
+    _require_address(session)  # before it listens, or it would ask itself
     with _listen(session.settings) as listener:
-        with server_lock(session.settings.database):
-            pass  # a second server fails here, with one sentence; the application takes the lock when it starts
+        if not session.settings.read_only:
+            with server_lock(session.settings.database):
+                pass  # a second server fails here, with one sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
         _allow_connections()
         server = _build(session.settings, quiet)
@@ -77,6 +88,45 @@ def serve(session: Session, demo: bool, quiet: bool) -> None:
         # What is loaded by now stays to the end; unfrozen, each full collection would look at all of it again.
         gc.freeze()
         server.run(sockets=[listener])
+
+
+def _require_address(session: Session) -> None:
+    """Raises ClickException when another server takes payments at the base URL: both would spend the same money.
+
+    One that has taken this one's place is remembered. Raises UnusableDatabase when one did before.
+    """
+    settings = session.settings
+    database = Path(settings.database)
+    if settings.read_only or not database.exists() or database.stat().st_size == 0:
+        return
+    session.read(require_current)
+    if settings.base_url == local_url(settings.host, settings.port):
+        return
+    from payres.federation.http import Bounds, GuardedClient
+    from payres.federation.takeover import find_other, shown
+
+    restored_at = session.read(last_restore)
+
+    async def ask() -> "OtherServer | None":
+        async with GuardedClient(True, Bounds(untrusted_hosts=False)) as http:
+            return await find_other(http, settings.base_url, restored_at)
+
+    other = asyncio.run(ask())
+    if other is None:
+        return
+    if other.is_later:
+        session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
+    states = f"whose database was restored {_moment(other.restored_at)}, this one {_moment(shown(restored_at))}"
+    advice = (
+        "It has taken this one's place, so leave this one stopped"
+        if other.is_later
+        else "Stop that one for good before this one takes its place; to try a backup out, choose another base_url"
+    )
+    raise click.ClickException(f"Another payres takes payments at {settings.base_url}, {states}. {advice}")
+
+
+def _moment(restored_at: str | None) -> str:
+    return "never" if restored_at is None else f"at {restored_at}"
 
 
 def _require_loopback(settings: Settings) -> None:
@@ -143,18 +193,20 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 def _announce(session: Session, demo: bool) -> None:
     from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
 
-    session.create_database()
+    if not session.settings.read_only:
+        session.create_database()
     if demo:
         session.write(open_demo_wallets)
     wallets = session.read(count_wallets)
     settings = session.settings
     resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": wallets}
-    lines = [f"payres {__version__} serves {settings.base_url} from {settings.database} (wallets: {wallets})"]
+    how = "serves, as a read-only standby," if settings.read_only else "serves"
+    lines = [f"payres {__version__} {how} {settings.base_url} from {settings.database} (wallets: {wallets})"]
     if demo:
         found = session.read(find_demo_wallets)
         resource["demoWallets"] = found
         lines.append(introduce(found))
-    elif wallets == 0:
+    elif wallets == 0 and not settings.read_only:
         lines.append("Open a first wallet from another terminal: payres wallet create alice --asset USD --scale 2")
     session.show(resource, "\n".join(lines))
 

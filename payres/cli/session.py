@@ -19,7 +19,8 @@ import msgspec
 from payres.cli.permissions import explain_database_denial, explain_denial
 from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
-from payres.store.connections import connect_writer
+from payres.store.connections import connect_standby, connect_writer
+from payres.store.database_file import is_followed
 from payres.store.fail_stop import FailStop
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Work, world
@@ -28,6 +29,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Resource = Mapping[str, Any]
 R = TypeVar("R", bound=Resource | msgspec.Struct)
+Connect = Callable[[str], sqlite3.Connection]
 
 SETTING_FLAGS = ("database", "host", "port", "base_url")
 
@@ -40,9 +42,16 @@ class Session:
         self.as_json = as_json
         self.world = world(settings, actor=f"shell:{_user()}")
 
+    @property
+    def is_standby(self) -> bool:
+        """Whether the database may only be read: another program writes it."""
+        return self.settings.read_only or is_followed(self.settings.database)
+
     def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its work is committed."""
-        return self._run(unit, "BEGIN IMMEDIATE")
+        if self.settings.read_only:
+            raise click.ClickException("read_only is on, so nothing is stored here: run this on the primary server")
+        return self._run(unit, "BEGIN IMMEDIATE", connect_writer)
 
     def create_database(self, first: Callable[[Work], object] | None = None) -> None:
         """Makes the database when there is none, and when the `first` unit for it, if there is one, does not fail."""
@@ -54,7 +63,7 @@ class Session:
 
     def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
-        return self._run(unit, "BEGIN")
+        return self._run(unit, "BEGIN", connect_standby if self.is_standby else connect_writer)
 
     def show(self, resource: Resource | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
@@ -87,19 +96,19 @@ class Session:
             raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
         return path
 
-    def _run(self, unit: Callable[[Work], T], begin: str) -> T:
-        with self._connection(self.database()) as connection:
+    def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
+        with self._connection(self.database(), connect) as connection:
             connection.execute(begin)
             result = unit(Work(connection, self.world))
             connection.execute("COMMIT")
         return result
 
     @contextmanager
-    def _connection(self, path: str) -> Iterator[sqlite3.Connection]:
-        """A connection for the block, which makes or migrates the file as needed."""
+    def _connection(self, path: str, connect: Connect = connect_writer) -> Iterator[sqlite3.Connection]:
+        """A connection for the block; one that writes makes or migrates the file as needed."""
         connection = None
         try:
-            connection = connect_writer(path)
+            connection = connect(path)
             yield connection
         except sqlite3.Error as error:
             busy = getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")

@@ -34,7 +34,7 @@ def _text(found: Status) -> str:
         " the disk"
     )
     rows: list[tuple[str, object]] = [
-        ("Server", f"payres {found.version}, {'running' if found.running else 'not running'}"),
+        ("Server", f"payres {found.version}, {_state(found)}"),
         ("Base URL", found.base_url),
         ("Database", f"{found.database} ({sizes})"),
         ("Last backup", found.last_backup_at or "none by payres"),
@@ -57,6 +57,12 @@ def _text(found: Status) -> str:
     if found.unresolved_packets:
         rows.append(("Unresolved", f"{found.unresolved_packets} packets: `payres peer doubts NAME` lists them"))
     return labelled(*rows)
+
+
+def _state(found: Status) -> str:
+    if found.followed_at is not None:
+        return f"a read-only standby, which Litestream last brought a change at {found.followed_at}"
+    return "running" if found.running else "not running"
 
 
 def _amounts(balances: Sequence[Balance], kind: str) -> str:

@@ -4,13 +4,13 @@
 client reads, lists and completes its own resources only, and what it may not see does not exist for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
-from payres.errors import InsufficientAccess, InvalidRequest, NotFound
+from payres.errors import InsufficientAccess, InvalidRequest
 from payres.store.tokens import TokenHolder
 from payres.urls import canonical
 from payres.wire import Access, Limits, OutgoingPaymentAccess
@@ -34,32 +34,34 @@ class Caller(msgspec.Struct, frozen=True):
 
     def require(self, wallet_address: str) -> None:
         """Raises InsufficientAccess when no item covers this wallet address."""
-        if not any(self._covering(wallet_address)):
+        if not self._covering(wallet_address):
             raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
 
     def sees_all(self, wallet_address: str) -> bool:
         """Whether what other clients made on this wallet address is there for the caller too, as by an -all action."""
         needed = INCLUDING.get(self.action)
-        return any(needed in item.actions for item in self._covering(wallet_address))
+        return any(needed in item.actions and _covers(item, wallet_address) for item in self.items)
 
-    def may_see(self, owner_id: int) -> bool:
-        """Whether there is a wallet address on which the caller sees what client `owner_id` made."""
+    @property
+    def only_client(self) -> int | None:
+        """The one client whose resources the caller sees, itself; None when an -all action shows those of others."""
         needed = INCLUDING.get(self.action)
-        return owner_id == self.client_id or any(needed in item.actions for item in self.items)
+        return None if any(needed in item.actions for item in self.items) else self.client_id
 
-    def require_sight(self, wallet_address: str, owner_id: int, hidden: NotFound) -> None:
-        """Raises `hidden` for what client `owner_id` made on this wallet address and the caller may not know of.
+    def sees(self, wallet_address: str, owner_id: int) -> bool:
+        """Whether the caller may know of what client `owner_id` made on this wallet address.
 
-        For its own on a wallet address that the grant does not cover it is InsufficientAccess: that reveals nothing.
+        Raises InsufficientAccess for its own on a wallet address that the grant does not cover: that reveals nothing.
         """
-        if owner_id == self.client_id:
-            self.require(wallet_address)
-        elif not self.sees_all(wallet_address):
-            raise hidden
+        if owner_id != self.client_id:
+            return self.sees_all(wallet_address)
+        self.require(wallet_address)
+        return True
 
     def limits(self, wallet_address: str) -> Limits | None:
         """The limits on spending from this wallet address, None when there are none."""
-        item = next(self._covering(wallet_address), None)
+        covering = self._covering(wallet_address)
+        item = covering[0] if covering else None
         return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
 
     def wallet_address(self, named: str | None) -> str:
@@ -70,20 +72,13 @@ class Caller(msgspec.Struct, frozen=True):
             raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
         return found
 
-    def _covering(self, wallet_address: str) -> Iterator[Access]:
-        """Wallet paths are compared without regard to case."""
-        normal = canonical(wallet_address).lower()
-        return (item for item in self.items if not item.identifier or canonical(item.identifier).lower() == normal)
+    def _covering(self, wallet_address: str) -> Sequence[Access]:
+        return [item for item in self.items if _covers(item, wallet_address)]
 
 
 def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
     """The caller that a token's holder is for one action. Raises InsufficientAccess."""
-    wanted: set[str] = {action, INCLUDING.get(action, action)}
-    items = tuple(
-        item
-        for item in granted_access(holder.access)
-        if item.__struct_config__.tag == kind and not wanted.isdisjoint(item.actions)
-    )
+    items = _permitting(holder.access, kind, action)
     if not items:
         raise InsufficientAccess(
             f"The access token does not permit this: ask for a grant with type {kind} and action {action}",
@@ -92,6 +87,22 @@ def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
             action=action,
         )
     return Caller(holder.client_id, holder.grant_id, holder.token_id, action, items, bool(holder.grant_stays))
+
+
+@lru_cache(maxsize=1024)
+def _permitting(access: str, kind: AccessType, action: Action) -> tuple[Access, ...]:
+    """The access items in a stored JSON text that carry a type and an action."""
+    wanted: set[str] = {action, INCLUDING.get(action, action)}
+    return tuple(
+        item
+        for item in granted_access(access)
+        if item.__struct_config__.tag == kind and not wanted.isdisjoint(item.actions)
+    )
+
+
+def _covers(item: Access, wallet_address: str) -> bool:
+    """Wallet paths are compared without regard to case."""
+    return not item.identifier or canonical(item.identifier).lower() == canonical(wallet_address).lower()
 
 
 def encode_access(items: list[Access]) -> str:

@@ -73,17 +73,20 @@ class Observer:
 
 def _fields(scope: Scope, observation: Observation, status: int, seconds: float) -> dict[str, object]:
     error = observation.error
-    return {
+    fields: dict[str, object] = {
         "method": scope["method"],
         "path": _path(scope),
         "status": status,
-        "code": error and error.code,
+        "code": None if error is None else error.code,
         "ms": round(seconds * 1000, 1),
         "grant": observation.grant,
         "payment": observation.payment,
-        **(_identifiers(scope) if _is_from_proxy(scope) else {}),
-        "hint": error and error.hint[:MAX_HINT_LENGTH],
     }
+    if _is_from_proxy(scope):
+        fields |= _identifiers(scope)
+    if error is not None:
+        fields["hint"] = error.hint[:MAX_HINT_LENGTH]
+    return fields
 
 
 def _path(scope: Scope) -> str:

@@ -13,16 +13,18 @@ from array import array
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
+from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from payres.clock import SECOND
 from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.errors import ErrorResponse
+from payres.http.exchange import Exchange
 from payres.http.flow import Flow
 from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
@@ -138,21 +140,23 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._enter(HEAD)
-        super().on_message_begin()
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
 
     def on_headers_complete(self) -> None:
         """Makes a request of a header section. Raises the error for one that is too long or ambiguous: the parser stops
         there, and nothing is dispatched."""
         self._unfinished = 0
-        if section_bytes(self.parser.get_method(), len(self.url), self.headers) > MAX_HEADER_BYTES:
+        method, version, headers = self.parser.get_method(), self.parser.get_http_version(), self.headers
+        if section_bytes(method, len(self.url), headers) > MAX_HEADER_BYTES:
             raise too_long()
-        error = ambiguity(self.parser.get_http_version(), self.headers, self.parser.should_upgrade())
+        error = ambiguity(version, headers, self.parser.should_upgrade())
         if error is not None:
             raise error
-        self.scope["extensions"] = MEASURED
-        super().on_headers_complete()
+        self._dispatch(method.decode("ascii"), version)
         self._enter(BODY)
-        self._body_left = body_bytes(self.headers)
+        self._body_left = body_bytes(headers)
         self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
 
     def on_body(self, body: bytes) -> None:
@@ -208,22 +212,54 @@ class HttpProtocol(HttpToolsProtocol):
         if self.state is ANSWER:
             self.cycle.message_event.set()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        if not cycle.keep_alive:
-            cycle.default_headers = last_headers(cycle.default_headers)
+    def _dispatch(self, method: str, version: str) -> None:
+        """Starts a request. Requests are parsed one at a time, so none is waiting for an answer."""
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme or "http",
+            "method": method,
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+            "extensions": MEASURED,
+        }
+        keeps_alive = version == "1.1" and self.parser.should_keep_alive()
+        headers = self.server_state.default_headers
+        self.cycle = Exchange(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=headers if keeps_alive else last_headers(headers),
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=keeps_alive,
+            on_response=self.on_response_complete,
+        )
+        self._start_asgi_task(self.cycle, self._run)
 
-        async def run(scope: Any, receive: Any, send: Any) -> None:
-            try:
-                await app(scope, receive, send)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or not task.cancelling():
-                    raise  # a fault of ours, of which uvicorn makes a 500
-                # The server stops and waits no longer. The outcome of the request is not known: no answer says it.
-                cycle.disconnected = True
-                self._close()
-
-        super()._start_asgi_task(cycle, run)
+    async def _run(self, scope: Any, receive: Any, send: Any) -> None:
+        cycle = self.cycle
+        try:
+            await self.app(scope, receive, send)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                raise  # a fault of ours, of which uvicorn makes a 500
+            # The server stops and waits no longer. The outcome of the request is not known: no answer says it.
+            cycle.disconnected = True
+            self._close()
 
     def _enter(self, state: State) -> None:
         """Waits for something else, at first without a deadline: what comes in one piece, as nearly all does, needs

@@ -43,6 +43,14 @@ def malformed() -> ErrorResponse:
     return _bad_request(MALFORMED)
 
 
+def header(headers: Headers, wanted: bytes) -> bytes | None:
+    """The value of the first line with this name, which is lower-case."""
+    for name, value in headers:
+        if name == wanted:
+            return value
+    return None
+
+
 def body_bytes(headers: Headers) -> int | None:
     """The length of the body that follows a head the parser has taken; None for one in chunks, which say their own."""
     for name, value in headers:

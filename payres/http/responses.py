@@ -12,11 +12,22 @@ from payres.http.errors import error_response
 from payres.wire import encode
 
 JSON: Final = "application/json"
+JSON_CONTENT: Final = (b"content-type", JSON.encode())
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer with the struct as JSON; it is for the caller alone unless the headers say otherwise."""
-    return Response(encode(content), status, {"Cache-Control": "no-store", **(headers or {})}, media_type=JSON)
+    if headers:
+        return Response(encode(content), status, {"Cache-Control": "no-store", **headers}, media_type=JSON)
+    return _JsonResponse(encode(content), status)
+
+
+class _JsonResponse(Response):
+    """Nearly every answer, whose headers need not be made of text each time."""
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        length = b"%d" % len(self.body)
+        self.raw_headers = [(b"cache-control", b"no-store"), (b"content-length", length), JSON_CONTENT]
 
 
 def error_response_of(error: DomainError) -> Response:

@@ -18,11 +18,12 @@ from payres.amounts import Asset
 from payres.encoding import base64url, base64url_decoded
 from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
-from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt, encrypt, keyed
+from payres.interledger.stream import IV_BYTES, HmacKey, SharedSecret, decrypt, encrypt
 
 HAS_TAG: Final = 1
 HAS_RECEIPTS: Final = 2
 HAS_ASSET: Final = 4
+TAG_AND_ASSET: Final = oer.uint8(HAS_TAG | HAS_ASSET)
 RECEIPT_BYTES: Final = 48  # a nonce and a secret; we issue none, but addresses with them stay readable
 OPENED_KEPT: Final = 1024
 WALLET: Final = "wallet:"  # begins the tag of an address that leads to a wallet; every other tag is a payment's id
@@ -51,8 +52,8 @@ class CredentialSource:
     ) -> None:
         assert len(server_secret) == 32
         self._token_cipher = AESGCM(_hmac(server_secret, b"ilp_stream_connection_token"))
-        self._secrets = hmac.new(_hmac(server_secret, b"ilp_stream_shared_secret"), digestmod="sha256")
-        self._ivs = hmac.new(_hmac(server_secret, b"payres_token_iv"), digestmod="sha256")
+        self._secrets = HmacKey(_hmac(server_secret, b"ilp_stream_shared_secret"))
+        self._ivs = HmacKey(_hmac(server_secret, b"payres_token_iv"))
         self._ilp_address = ilp_address
         self._random_bytes = random_bytes
         # The packets of a payment all carry one address, and opening it costs as much again as answering one of them.
@@ -64,7 +65,7 @@ class CredentialSource:
         The IV is derived from the text that it encrypts, so one IV never encrypts two texts.
         """
         text = _token_text(payment_id, asset)
-        return self._credentials(text, keyed(self._ivs, text)[:IV_BYTES])
+        return self._credentials(text, self._ivs.digest(text)[:IV_BYTES])
 
     def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
         """New credentials, other ones at each call, that lead to the wallet itself; all stay good."""
@@ -84,11 +85,11 @@ class CredentialSource:
         """What a token of this source says. Raises CodecError and binascii.Error for anything else."""
         token = base64url_decoded(segment)
         tag, asset = _read_token(decrypt(self._token_cipher, token))
-        return Opened(tag, asset, SharedSecret(keyed(self._secrets, token)))
+        return Opened(tag, asset, SharedSecret(self._secrets.digest(token)))
 
     def _credentials(self, text: bytes, iv: bytes) -> Credentials:
         token = encrypt(self._token_cipher, text, iv)
-        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(keyed(self._secrets, token)))
+        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(self._secrets.digest(token)))
 
 
 def wallet_of(tag: str) -> int | None:
@@ -97,7 +98,12 @@ def wallet_of(tag: str) -> int | None:
 
 
 def _token_text(tag: str, asset: Asset) -> bytes:
-    return oer.uint8(HAS_TAG | HAS_ASSET) + oer.var_text(tag) + oer.var_text(asset.code) + oer.uint8(asset.scale)
+    return TAG_AND_ASSET + oer.var_text(tag) + _asset_text(asset)
+
+
+@lru_cache(maxsize=128)
+def _asset_text(asset: Asset) -> bytes:
+    return oer.var_text(asset.code) + oer.uint8(asset.scale)
 
 
 def _read_token(text: bytes) -> tuple[str | None, Asset | None]:

@@ -33,9 +33,9 @@ from payres.interledger.routing import converted
 from payres.interledger.stream import IV_BYTES
 from payres.ledger import NotEnough, operator_account
 from payres.payments.incoming import credit, fits_as_packet
-from payres.store import incoming, peers, wallets
+from payres.store import peers, wallets
 from payres.store.database import Database
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
@@ -177,13 +177,12 @@ def deliver(work: Work, arrival: Arrival) -> bool:
 def _payee(work: Work, arrival: Arrival) -> tuple[WalletRecord, IncomingRecord | None]:
     """The wallet to credit, and the incoming payment to count it for. Raises Rejected."""
     wallet_id = wallet_of(arrival.tag or "")
-    payment = None
     if wallet_id is None:
-        payment = incoming.find_incoming(work, arrival.tag or "")
-        if payment is None or not payment.open_at(work.now):
+        payment, wallet = wallets.find_with_wallet(work, INCOMING, arrival.tag or "") or (None, None)
+        if payment is None or wallet is None or not payment.open_at(work.now):
             raise Rejected(Code.UNREACHABLE, "The incoming payment takes no more money")
-        wallet_id = payment.wallet_address_id
-    wallet = wallets.wallet_by_id(work, wallet_id)
+    else:
+        payment, wallet = None, wallets.wallet_by_id(work, wallet_id)
     if not wallet.active or wallet.asset != arrival.asset:
         raise Rejected(Code.UNREACHABLE, "The wallet address takes no money")
     return wallet, payment

@@ -24,7 +24,7 @@ class SharedSecret:
             raise ValueError(f"a shared secret has {SECRET_BYTES} bytes")
         self._cipher = AESGCM(hmac.digest(secret, b"ilp_stream_encryption", "sha256"))
         fulfillment_key = hmac.digest(secret, b"ilp_stream_fulfillment", "sha256")
-        self._fulfillments = hmac.new(fulfillment_key, digestmod="sha256")
+        self._fulfillments = HmacKey(fulfillment_key)
 
     def encrypt(self, plaintext: bytes, iv: bytes | None = None) -> bytes:
         """The text encrypted with AES-256-GCM, under an IV of 12 bytes that is never used for another text."""
@@ -36,7 +36,7 @@ class SharedSecret:
 
     def fulfillment(self, data: bytes) -> bytes:
         """What fulfills a Prepare with this (encrypted) data."""
-        return keyed(self._fulfillments, data)
+        return self._fulfillments.digest(data)
 
     def condition(self, data: bytes) -> bytes:
         """The condition of a Prepare with this (encrypted) data that can be fulfilled."""
@@ -68,8 +68,22 @@ def decrypt(cipher: AESGCM, data: bytes) -> bytes:
         raise CodecError("the data was not encrypted with this key") from None
 
 
-def keyed(key: hmac.HMAC, message: bytes) -> bytes:
-    """The HMAC of a message under a key set up before; unlike hmac.digest it never hands the interpreter to others."""
-    code = key.copy()
-    code.update(message)
-    return code.digest()
+class HmacKey:
+    """A key of at most 64 bytes for HMAC-SHA-256 (RFC 2104), set up once for any number of messages.
+
+    hmac.digest sets its key up for each, and lets another thread go on meanwhile; hmac.HMAC takes three times as long.
+    """
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes) -> None:
+        block = key.ljust(64, b"\0")
+        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
+        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
+
+    def digest(self, message: bytes) -> bytes:
+        """The 32 bytes of a message."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        return outer.digest()

@@ -3,16 +3,18 @@
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from payres.clock import SECOND
+from payres.clock import SECOND, format_time
 from payres.operator import audit
 from payres.operator.invariants import check_ledger, first_broken
-from payres.store.copies import SIDE_FILES, DatabaseOpen, copied, examine, exchange, rename, side_file
-from payres.store.database_file import check_not_linked, server_lock
+from payres.store import status
+from payres.store.copies import SIDE_FILES, DatabaseOpen, change, copied, examine, exchange, rename, side_file
+from payres.store.database_file import check_not_linked, is_followed, server_lock
 from payres.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -21,7 +23,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 
 PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
 
@@ -70,13 +72,33 @@ def record_backup(work: Work, made: Backup) -> None:
 
 
 def record_restore(work: Work, source: Path) -> None:
-    """Writes a restore into the audit log of the database that is now in place."""
+    """Writes a restore into the audit log of the database that it puts in place, which from then on is a later state
+    than all others of that database: see `payres.federation.takeover`."""
     audit.record(work, "database.restore", str(source))
 
 
-def restore_backup(source: Path, database: Path, now: int) -> Restored:
+def record_takeover(work: Work, base_url: str, restored_at: str | None) -> None:
+    """Writes into the audit log that another server, with a later state of the database, answers at our base URL."""
+    audit.record(work, "database.superseded", base_url, restoredAt=restored_at)
+
+
+def require_current(tx: Transaction) -> None:
+    """Raises UnusableDatabase when another server has taken over since the database was last restored."""
+    taken_at = status.last_takeover(tx)
+    if taken_at is not None and taken_at >= (status.last_restore(tx) or 0):
+        raise UnusableDatabase(
+            f"Another server has taken this one's place, as was found at {format_time(taken_at)}: leave this one"
+            " stopped. To take payments here again, stop that one, and put a `payres backup` of this database in place"
+            " with `payres restore`"
+        )
+
+
+def restore_backup(
+    source: Path, database: Path, now: int, finish: Callable[[sqlite3.Connection], object] | None = None
+) -> Restored:
     """Verifies a copy of the backup and puts it in the database's place, in the newest version; renames what was there.
 
+    `finish` is a last change, in a transaction of the copy, without which the copy is not put in place.
     Raises BackupError, UnusableDatabase when a server has the database, OSError: then it is untouched.
     """
     database = database.resolve()  # a link to the database goes on leading to it
@@ -94,6 +116,8 @@ def restore_backup(source: Path, database: Path, now: int) -> Restored:
                     _, fault = examine(partial, _verify)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
+                if finish is not None:
+                    change(partial, finish)
                 was_there = exchange(database, partial, replaced)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
@@ -129,6 +153,8 @@ def _require_replaceable(source: Path, database: Path) -> None:
         raise BackupError(f"{source} is a directory; name one of the backups in it")
     if not source.is_file():
         raise BackupError(f"There is no file {source}")
+    if is_followed(str(database)):
+        raise BackupError(f"Litestream writes {database}, as a standby: name another database with --database PATH")
     if not database.exists():
         return
     if source.samefile(database):

@@ -9,7 +9,7 @@ import msgspec
 from payres.clock import DAY
 from payres.identifiers import first_identifier
 from payres.store import peers, status, wallets, webhooks
-from payres.store.database_file import free_bytes, log_bytes
+from payres.store.database_file import changed_at, free_bytes, is_followed, log_bytes
 from payres.store.peers import PeerRecord
 from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.webhooks import WebhookRecord
@@ -32,6 +32,7 @@ class Status(msgspec.Struct, frozen=True):
     webhooks: Sequence[WebhookRecord]
     failed_deliveries: int
     oldest_pending_at: int | None
+    followed_at: int | None
 
 
 def read_status(work: Work) -> Status:
@@ -51,6 +52,7 @@ def read_status(work: Work) -> Status:
         webhooks=webhooks.list_webhooks(work),
         failed_deliveries=status.count_failed_deliveries(work),
         oldest_pending_at=status.oldest_pending_event(work),
+        followed_at=changed_at(path) if is_followed(path) else None,
     )
 
 

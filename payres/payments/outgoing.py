@@ -96,10 +96,10 @@ def _quoted_terms(
     work: Work, wallet: WalletRecord, caller: Caller, quote_url: str
 ) -> tuple[Terms, LocalReceiver | None]:
     quote_id = work.urls.resource_id("quotes", quote_url)
-    quote = quotes.find_quote(work, quote_id) if quote_id else None
+    quote, is_used = (quotes.find_quote_and_use(work, quote_id) if quote_id else None) or (None, False)
     if quote is None or quote.client_id != caller.client_id or quote.wallet_address_id != wallet.id:
         raise InvalidQuote("quoteId is not a quote of this client for this wallet address", field="quoteId")
-    if outgoing.quote_used(work, quote.id):
+    if is_used:
         raise WrongState("The quote has been used; ask for a new one", field="quoteId")
     if work.now >= quote.expires_at:
         raise InvalidQuote("The quote has expired; ask for a new one", field="quoteId")

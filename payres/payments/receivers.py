@@ -4,8 +4,8 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.errors import InvalidReceiver
-from payres.store import incoming, wallets
-from payres.store.incoming import IncomingRecord
+from payres.store import wallets
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.urls import Urls
@@ -39,14 +39,14 @@ def open_receiver(work: Work, url: str, field: str) -> LocalReceiver:
     payment_id = work.urls.resource_id("incoming-payments", canonical)
     if payment_id is None:
         raise unpayable(field, "it is not an incoming payment of this server", "not_found")
-    payment = incoming.find_incoming(work, payment_id)
-    if payment is None:
+    found = wallets.find_with_wallet(work, INCOMING, payment_id)
+    if found is None:
         raise unpayable(field, "there is no such incoming payment", "not_found")
+    payment, wallet = found
     if payment.completed:
         raise unpayable(field, "the incoming payment is completed", "completed")
     if not payment.open_at(work.now):
         raise unpayable(field, "the incoming payment has expired", "expired")
-    wallet = wallets.wallet_by_id(work, payment.wallet_address_id)
     if not wallet.active:
         raise unpayable(field, "the receiving wallet address is no longer active")
     return LocalReceiver(canonical, payment, wallet)

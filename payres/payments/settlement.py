@@ -47,8 +47,7 @@ def pay_locally(
 def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *kinds: str) -> None:
     """Writes events of these kinds, such as `completed`, that show the payment as it is."""
     shown = representations.outgoing_payment_event(work.urls, wallet, payment)
-    for kind in kinds:
-        work.emit(f"outgoing_payment.{kind}", payment.id, shown)
+    work.emit([f"outgoing_payment.{kind}" for kind in kinds], payment.id, shown)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:

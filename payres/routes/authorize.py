@@ -3,8 +3,9 @@
 The order of errors is fixed: signature headers and token (401), then access (403); bodies and existence come later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -15,9 +16,10 @@ from payres.federation.keys import fetch_keys
 from payres.grants import clients
 from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client
-from payres.grants.tokens import check_valid, require_valid_token
+from payres.grants.tokens import check_valid
 from payres.http.errors import ErrorResponse, invalid_token, unproven_client
 from payres.http.observation import observation_of
+from payres.http.request_head import header
 from payres.identifiers import hash_secret
 from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
@@ -31,22 +33,39 @@ from payres.store.clients import ClientRecord
 from payres.store.tokens import TokenHolder
 from payres.store.work import Work
 
+T = TypeVar("T")
+
 
 async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Caller:
     """What the request may do. Raises 401 and 403. Specification 5."""
+    return await authorize_reading(request, body, kind, action, _as_it_is)
+
+
+async def authorize_reading(
+    request: Request, body: bytes, kind: AccessType, action: Action, read: Callable[[Work, Caller], T]
+) -> T:
+    """What `read` finds for what the request may do. Raises 401 and 403, and what `read` raises.
+
+    It is read before the signature is verified, in the transaction that reads the token: another one would take as long
+    as both. Nothing of it, errors included, is shown for a request that is not authorized.
+    """
     context = context_of(request)
     token = gnap_token(request)
     if token is None:
         raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
-    now = unverified.now
-    unit = partial(_find_holder, token=token, kids=unverified.keyids)
-    holder, keys = await context.database.read(unit)
-    if holder is None:
-        raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
+
+    def permitted(work: Work, holder: TokenHolder) -> T | DomainError:
+        try:
+            return read(work, permit(holder, kind, action))
+        except DomainError as error:
+            return error
+
+    unit = partial(_find_holder, token=token, kids=unverified.keyids, and_read=permitted)
+    holder, keys, outcome = await context.database.read(unit)
     observation_of(request.scope).grant = holder.grant_id
     try:
-        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
+        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, unverified.now)
     except TokenInvalid:
         if isinstance(verify_with(unverified, keys), Verified):
             context.rate_limits.prove(request.scope)
@@ -56,10 +75,12 @@ async def authorize(request: Request, body: bytes, kind: AccessType, action: Act
     has_asked_remote = await _verify(request, client, unverified, keys)
     if action == "create" and holder.client_jwk is not None:
         context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
-    caller = permit(holder, kind, action)
-    if has_asked_remote:
-        await context.database.read(partial(require_valid_token, caller=caller))
-    return caller
+    if has_asked_remote:  # which can take seconds, and what was revoked meanwhile may do nothing any more
+        holder, _, outcome = await context.database.read(unit)
+        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, context.clock.now())
+    if isinstance(outcome, DomainError):
+        raise outcome
+    return outcome
 
 
 async def verify_client(
@@ -93,13 +114,23 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
 
 def gnap_token(request: Request) -> str | None:
     """The token in `Authorization: GNAP <token>` (RFC 9635 section 7.2), None without one."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    value = header(request.scope["headers"], b"authorization")
+    scheme, _, token = ("" if value is None else value.decode("latin-1")).partition(" ")
     return (token.strip() or None) if scheme.lower() == "gnap" else None
 
 
-def _find_holder(work: Work, token: str, kids: Sequence[str]) -> tuple[TokenHolder | None, dict[str, JWK]]:
+def _find_holder(
+    work: Work, token: str, kids: Sequence[str], and_read: Callable[[Work, TokenHolder], T]
+) -> tuple[TokenHolder, dict[str, JWK], T]:
+    """Who holds the token, with the keys of these ids, and what `and_read` finds. Raises 401 for an unknown token."""
     holder = tokens.find_holder(work, hash_secret(token))
-    return holder, clients.find_keys(work, _client_of(holder), kids) if holder else {}
+    if holder is None:
+        raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
+    return holder, clients.find_keys(work, _client_of(holder), kids), and_read(work, holder)
+
+
+def _as_it_is(_: Work, caller: Caller) -> Caller:
+    return caller
 
 
 def _client_of(holder: TokenHolder) -> Client:

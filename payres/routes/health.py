@@ -1,18 +1,21 @@
 """Health, for monitoring: whether the server lives, and whether it can take payments."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.clock import format_time
 from payres.errors import DomainError
 from payres.http.responses import json_response
 from payres.limits import MIN_FREE_BYTES
 from payres.routes.context import context_of
 from payres.store.database import Database, answers
-from payres.store.database_file import free_bytes, log_bytes
+from payres.store.database_file import changed_at, free_bytes, log_bytes
+from payres.store.status import last_restore
 from payres.store.units import touch
 
 COMMIT_SECONDS: Final = 2.0  # for a commit
@@ -32,8 +35,18 @@ async def readyz(request: Request) -> Response:
     """GET /readyz: 200 when payments can be taken, 503 with the reason when they cannot; details in any case."""
     readiness: Readiness = request.scope["app"].state["readiness"]
     problem = await readiness.problem()
-    details = {"details": {"walBytes": log_bytes(context_of(request).database.path)}}
+    context = context_of(request)
+    shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
+    with suppress(DomainError):
+        shown["restoredAt"] = _time(await context.database.read(last_restore))
+    if context.settings.read_only:
+        shown |= {"readOnly": True, "changedAt": _time(changed_at(context.database.path))}
+    details = {"details": shown}
     return _unavailable(problem, **details) if problem else json_response({"status": "ok"} | details)
+
+
+def _time(us: int | None) -> str | None:
+    return None if us is None else format_time(us)
 
 
 class Readiness:

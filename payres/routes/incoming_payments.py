@@ -9,6 +9,7 @@ from starlette.responses import Response
 from payres import representations
 from payres.grants.access import Caller
 from payres.grants.tokens import require_valid_token
+from payres.http.request_head import header
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
 from payres.rate_limiter import origin_of
@@ -42,7 +43,7 @@ async def create(request: Request) -> Response:
 async def read(request: Request) -> Response:
     """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form."""
     context = context_of(request)
-    if "authorization" not in request.headers:
+    if header(request.scope["headers"], b"authorization") is None:
         return await _read_public(request)
     found = await resources.find_visible(request, INCOMING_PAYMENTS)
     shown = _payable(context, context.clock.now(), found.wallet, found.record)
@@ -89,7 +90,8 @@ async def _read_public(request: Request) -> Response:
     context = context_of(request)
     await read_body(request)  # what comes after it says that the client has gone
     unit = partial(resources.find, kind=INCOMING_PAYMENTS, record_id=request.path_params["id"])
-    found = await resources.find_changed(request, INCOMING_PAYMENTS, origin_of(request.scope), unit, unit)
+    before = await context.database.read(unit)
+    found = await resources.find_changed(request, INCOMING_PAYMENTS, origin_of(request.scope), before, unit)
     received = representations.amount(found.record.received, found.wallet.asset)
     shown = PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server)
     return json_response(shown, headers=found.headers)
@@ -101,7 +103,7 @@ def _is_final(payment: IncomingRecord, now: int) -> bool:
 
 INCOMING_PAYMENTS = resources.Kind(
     type="incoming-payment",
-    find=incoming.find_incoming,
+    table=incoming.INCOMING,
     show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
     create=_create,

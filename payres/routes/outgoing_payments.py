@@ -84,7 +84,7 @@ def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
 
 OUTGOING_PAYMENTS = resources.Kind(
     type="outgoing-payment",
-    find=outgoing.find_outgoing,
+    table=outgoing.OUTGOING,
     show=representations.outgoing_payment,
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,

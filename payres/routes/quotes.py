@@ -34,7 +34,7 @@ def _create(work: Work, _: Context, caller: Caller, asked: QuoteRequest, offer: 
 
 QUOTES = resources.Kind(
     type="quote",
-    find=quotes.find_quote,
+    table=quotes.QUOTES,
     show=representations.quote,
     decoder=msgspec.json.Decoder(QuoteRequest),
     create=_create,

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -17,13 +16,17 @@ from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
-from payres.routes.authorize import authorize
+from payres.routes.authorize import authorize, authorize_reading
 from payres.routes.context import Context, context_of
 from payres.routes.requests import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
 from payres.routes.waiting import preferred_wait, wait_for_change
 from payres.store import wallets
 from payres.store.grants import keep_grant
+from payres.store.incoming import IncomingRecord
+from payres.store.outgoing import OutgoingRecord
 from payres.store.pages import PageBounds, PageQuery
+from payres.store.quotes import QuoteRecord
+from payres.store.rows import Table
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
 from payres.terms import Offer
@@ -38,26 +41,13 @@ class Asked(Protocol):
     def wallet_address(self) -> str | UnsetType: ...
 
 
-class Record(Protocol):
-    """A row that belongs to a wallet address and to the client that made it."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def wallet_address_id(self) -> int: ...
-
-    @property
-    def client_id(self) -> int: ...
-
-
 A = TypeVar("A", bound=Asked)
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=IncomingRecord | OutgoingRecord | QuoteRecord)
 B = TypeVar("B", bound=WalletResource)
 
 
 class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
-    """What the resources differ in: access type, how a row is found and shown, and how one is created.
+    """What the resources differ in: access type, where its rows are, how one is shown, and how one is created.
 
     `create` is part of a unit of work: it makes the resource and returns what the answer shows. `find_offer` asks other
     servers before it, where a request may be about a receiver of theirs. `is_final` says of what may change whether it
@@ -65,7 +55,7 @@ class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
     """
 
     type: AccessType
-    find: Callable[[Transaction, str], R | None]
+    table: Table[R]
     show: Callable[[Urls, WalletRecord, R], B]
     decoder: msgspec.json.Decoder[A]
     create: Callable[[Work, Context, Caller, A, Offer | None], B]
@@ -120,11 +110,9 @@ async def list_page(
     page: Callable[[Transaction, int, int | None, PageQuery], tuple[Sequence[R], PageBounds]],
 ) -> Response:
     """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
-    body = await read_body(request)
-    caller = await authorize(request, body, kind.type, "list")
-    query, wallet_address = page_query(request), context_of(request).urls.own(wallet_address_of(request))
 
-    def unit(work: Work) -> ResourcePage:
+    def find(work: Work, caller: Caller) -> ResourcePage:
+        query, wallet_address = page_query(request), work.urls.own(wallet_address_of(request))
         caller.require(wallet_address)
         owner = None if caller.sees_all(wallet_address) else caller.client_id
         wallet = active_wallet(work, wallet_address, "wallet-address")
@@ -138,7 +126,8 @@ async def list_page(
         shown = [kind.show(work.urls, wallet, record) for record in records]
         return ResourcePage(pagination=pagination, result=shown)
 
-    return json_response(await context_of(request).database.read(unit))
+    body = await read_body(request)
+    return json_response(await authorize_reading(request, body, kind.type, "list", find))
 
 
 async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:
@@ -146,32 +135,34 @@ async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:
 
     Raises NotFound, InsufficientAccess; TokenInvalid for a token that has ended meanwhile.
     """
+    record_id = request.scope["path_params"]["id"]
+
+    def find(work: Work, caller: Caller) -> tuple[Caller, tuple[WalletRecord, R]]:
+        return caller, require_visible(work, kind, caller, record_id)
+
     body = await read_body(request)
-    caller = await authorize(request, body, kind.type, "read")
+    caller, found = await authorize_reading(request, body, kind.type, "read", find)
 
     def find_again(work: Work) -> tuple[WalletRecord, R]:
         require_valid_token(work, caller)
         return require_visible(work, kind, caller, record_id)
 
-    record_id = request.path_params["id"]
-    unit = partial(require_visible, kind=kind, caller=caller, record_id=record_id)
-    return await find_changed(request, kind, caller.client_id, unit, find_again)
+    return await find_changed(request, kind, caller.client_id, found, find_again)
 
 
 async def find_changed(
     request: Request,
     kind: Kind[A, R, B],
     who: Hashable,
-    find_now: Callable[[Work], tuple[WalletRecord, R]],
+    before: tuple[WalletRecord, R],
     find_again: Callable[[Work], tuple[WalletRecord, R]],
 ) -> Found[R]:
-    """What `find_now` finds; for a request that prefers to wait, what `find_again` finds when that has changed."""
-    context = context_of(request)
-    before = await context.database.read(find_now)
+    """What was found; for a request that prefers to wait, what `find_again` finds when that has changed."""
     seconds = preferred_wait(request.scope["headers"])
     is_final = kind.is_final
     if seconds is None or is_final is None:
         return Found(*before)
+    context = context_of(request)
 
     def ends(found: tuple[WalletRecord, R]) -> bool:
         return found != before or is_final(found[1], context.clock.now())
@@ -182,21 +173,21 @@ async def find_changed(
 
 def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: str) -> tuple[WalletRecord, R]:
     """The resource, if it exists for the caller. Raises NotFound, InsufficientAccess."""
-    record = kind.find(work, record_id)
-    # Before anything else is read: what exists and is hidden shall take no longer than what does not exist.
-    if record is None or not caller.may_see(record.client_id):
+    # What is hidden is not even found where that can be known before: it takes no longer than what does not exist.
+    found = wallets.find_with_wallet(work, kind.table, record_id, caller.only_client)
+    if found is None or not caller.sees(work.urls.wallet(found[1].path), found[0].client_id):
         raise _missing(kind)
-    wallet = wallets.wallet_by_id(work, record.wallet_address_id)
-    caller.require_sight(work.urls.wallet(wallet.path), record.client_id, _missing(kind))
+    record, wallet = found
     return wallet, record
 
 
 def find(work: Work, kind: Kind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:
     """The resource of any client. Raises NotFound."""
-    record = kind.find(work, record_id)
-    if record is None:
+    found = wallets.find_with_wallet(work, kind.table, record_id)
+    if found is None:
         raise _missing(kind)
-    return wallets.wallet_by_id(work, record.wallet_address_id), record
+    record, wallet = found
+    return wallet, record
 
 
 class Creation(msgspec.Struct, Generic[A, R, B]):

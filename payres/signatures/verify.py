@@ -67,7 +67,9 @@ class Unverified(msgspec.Struct, frozen=True):
     @property
     def keyids(self) -> tuple[str, ...]:
         """The keyids of all candidates, in order; nearly always one."""
-        return tuple(dict.fromkeys(candidate.parameters.keyid for candidate in self.candidates))
+        if len(self.candidates) == 1:
+            return (self.keyid,)
+        return tuple(dict.fromkeys([candidate.parameters.keyid for candidate in self.candidates]))
 
 
 def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:

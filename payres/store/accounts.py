@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.fail_stop import RowMissing
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction
 
@@ -34,7 +33,13 @@ class HoldRecord(msgspec.Struct, frozen=True):
 
 
 ACCOUNTS = Table(AccountRecord, "account")
-_CHANGE_ACCOUNT = f"UPDATE account SET balance = balance + ?, held = held + ? WHERE id = ? RETURNING {ACCOUNTS.columns}"
+# Only where it leaves free what it must, and every figure within what one holds.
+_CHANGE_ACCOUNT = f"""
+UPDATE account SET balance = balance + ?1, held = held + ?2
+WHERE id = ?3 AND (floor IS NULL OR balance - held - floor >= ?2 - ?1)
+  AND balance + ?1 BETWEEN -?4 AND ?4 AND held + ?2 BETWEEN 0 AND ?4
+RETURNING {ACCOUNTS.columns}
+"""
 HOLDS = Table(HoldRecord, "hold")
 
 
@@ -52,12 +57,15 @@ def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None)
     return insert_row(tx, "account", kind=kind, asset_id=asset_id, floor=floor)
 
 
-def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int) -> AccountRecord:
-    """The account as it is afterwards. Raises RowMissing."""
-    rows = tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id)).fetchall()
-    if not rows:
-        raise RowMissing(f"account {account_id} does not exist")
-    return ACCOUNTS.record(rows[0])
+def change_account(
+    tx: Transaction, account_id: int, balance_change: int, held_change: int, most: int
+) -> AccountRecord | None:
+    """The account as it is afterwards; None, with nothing changed, where it may not become so, or does not exist.
+
+    `most` is what one figure holds.
+    """
+    rows = tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id, most)).fetchall()
+    return ACCOUNTS.record(rows[0]) if rows else None
 
 
 def change_floor(tx: Transaction, account_id: int, floor: int) -> None:

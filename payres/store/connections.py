@@ -6,8 +6,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from payres.store.database_file import DatabaseServed, check_not_linked, server_lock
-from payres.store.migrations import check_unaltered, check_usable, is_outdated, migrate
+from payres.store.database_file import DatabaseServed, check_not_linked, is_followed, server_lock
+from payres.store.migrations import (
+    UnusableDatabase,
+    check_unaltered,
+    check_usable,
+    is_outdated,
+    migrate,
+    require_payres,
+)
 
 BUSY_TIMEOUT_SECONDS: Final = 4  # so that even then an answer takes less than 5 (Specification 9.1)
 
@@ -20,6 +27,11 @@ def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
     """
     if path != ":memory:":
         check_not_linked(path)
+        if is_followed(path):
+            raise UnusableDatabase(
+                f"Litestream writes {path}, which is a standby of another server's database ({path}-txid says so):"
+                " serve it with `payres serve --read-only`, or make a server's database of it with `payres restore`"
+            )
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if not Path(path).exists():
             Path(path).touch(mode=0o600)  # it will hold secrets: never world-readable, not even for a moment
@@ -31,10 +43,33 @@ def connect_reader(path: str) -> sqlite3.Connection:
     return _connect(path, lambda connection: connection.execute("PRAGMA query_only = ON"))
 
 
-def _connect(path: str, prepare: Callable[[sqlite3.Connection], object]) -> sqlite3.Connection:
+def connect_standby(path: str) -> sqlite3.Connection:
+    """A connection that cannot write, to a file that is not this server's own. It is for one moment: see StandbyLane.
+
+    Raises UnusableDatabase unless it is a database of payres of this version, sqlite3.Error.
+    """
+
+    def prepare(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA query_only = ON")  # what is for memory alone, a temporary table say, too
+        require_payres(connection)
+        if is_outdated(connection):
+            raise UnusableDatabase(
+                "The database is of an older version and is only read here: run the payres that writes it, or a copy of"
+                " it would have to be migrated"
+            )
+
+    return _connect(f"{Path(path).absolute().as_uri()}?mode=ro", prepare, is_uri=True)
+
+
+def _connect(path: str, prepare: Callable[[sqlite3.Connection], object], is_uri: bool = False) -> sqlite3.Connection:
     # isolation_level=None: transactions begin where the code says so, never behind its back.
     connection = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        path,
+        timeout=BUSY_TIMEOUT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        uri=is_uri,
     )
     try:
         connection.execute("PRAGMA cache_size = -4096")  # 4 MiB for each connection

@@ -51,6 +51,14 @@ def examine(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
         return unit(connection)
 
 
+def change(path: Path, unit: Callable[[sqlite3.Connection], object]) -> None:
+    """Commits what a function changes in a copy; it stays one file. Raises sqlite3.Error."""
+    with closing(_connect(path)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        unit(connection)
+        connection.execute("COMMIT")
+
+
 def rename(partial: Path, destination: Path) -> None:
     """Gives a copy its name; both are on the disk when this returns. What had the name is replaced."""
     _sync(partial)

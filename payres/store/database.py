@@ -14,6 +14,7 @@ from payres.store.connections import connect_reader, connect_writer
 from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
 from payres.store.lanes import Lane, OwnedConnection, ReadLane, WriteLane
+from payres.store.standby import READ_ONLY, StandbyLane
 from payres.store.work import Transaction, Work, World, world
 
 T = TypeVar("T")
@@ -22,7 +23,7 @@ T = TypeVar("T")
 class Database:
     """An open database file. Use `Database.open`, then `write` and `read` with plain functions, then `close`."""
 
-    def __init__(self, path: str, writer: WriteLane, reader: ReadLane, examiner: Lane) -> None:
+    def __init__(self, path: str, writer: Lane, reader: Lane, examiner: Lane) -> None:
         self.path = path
         self._writer = writer
         self._reader = reader
@@ -67,6 +68,13 @@ class Database:
         writing, reading, examining = opened
         writer = WriteLane(writing, around, presence)
         reader, examiner = ReadLane(reading, around, writer.fail_stop), Lane(examining, around, writer.fail_stop)
+        return cls(path, writer, reader, examiner)
+
+    @classmethod
+    def open_standby(cls, path: str, around: World) -> "Database":
+        """A file that another program writes, to be read alone: every unit that would write gets Unavailable."""
+        writer, reader, examiner = (StandbyLane(path, around) for _ in range(3))
+        writer.stopped = READ_ONLY
         return cls(path, writer, reader, examiner)
 
     async def write(self, unit: Callable[[Work], T]) -> T:

@@ -56,6 +56,19 @@ def is_served(database: str) -> bool:
         return True
 
 
+def is_followed(database: str) -> bool:
+    """Whether Litestream writes the file, following another server's database (`litestream restore -f`)."""
+    return os.path.exists(f"{database}-txid")
+
+
+def changed_at(database: str) -> int | None:
+    """When the file was last written, microseconds; of a standby's, when Litestream brought the last change."""
+    try:
+        return os.stat(database).st_mtime_ns // 1000
+    except OSError:  # Litestream has not restored it yet
+        return None
+
+
 def free_bytes(folder: Path) -> int:
     """What may still be written to the disk of a folder."""
     found = os.statvfs(folder)

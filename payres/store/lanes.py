@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import aiosqlite
 
@@ -77,12 +77,22 @@ class OwnedConnection(aiosqlite.Connection):
         return result
 
 
+class Runner(Protocol):
+    """What a lane needs of a connection."""
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """The function's result, computed on another thread."""
+        ...
+
+    async def close(self) -> None:
+        """Closes it."""
+        ...
+
+
 class Lane:
     """A queue in front of one connection, which runs its units on the connection's thread: what may take long."""
 
-    def __init__(
-        self, connection: OwnedConnection, around: World, on_stop: Callable[[FailStop], None] | None = None
-    ) -> None:
+    def __init__(self, connection: Runner, around: World, on_stop: Callable[[FailStop], None] | None = None) -> None:
         self._connection = connection
         self._around = around
         self._on_stop = on_stop or self.fail_stop
@@ -90,6 +100,7 @@ class Lane:
         self._drain: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.stopped: str | None = None
+        self.on_change: Callable[[Collection[str]], None] = lambda changed: None
 
     def fail_stop(self, cause: FailStop) -> None:
         """Runs nothing from now on."""
@@ -167,6 +178,8 @@ class Lane:
 class LoopLane(Lane):
     """A lane that runs units on the event loop's thread, and hands to its own thread what would wait."""
 
+    _connection: OwnedConnection
+
     def __init__(
         self, connection: OwnedConnection, around: World, on_stop: Callable[[FailStop], None] | None = None
     ) -> None:
@@ -207,7 +220,6 @@ class WriteLane(LoopLane):
     def __init__(self, connection: OwnedConnection, around: World, presence: Presence) -> None:
         super().__init__(connection, around)
         self._presence = presence
-        self.on_change: Callable[[Collection[str]], None] = lambda changed: None
 
     async def run_together(self, batch: list[Waiting]) -> list[Any]:
         started = perf_counter()

@@ -21,6 +21,9 @@ class QuoteRecord(msgspec.Struct, frozen=True):
 
 
 QUOTES = Table(QuoteRecord, "quote", terms=TERMS_AS_TEXT)
+_FIND_QUOTE_AND_USE = f"""
+SELECT {QUOTES.columns}, EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id) FROM quote WHERE id = ?
+"""
 
 
 def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
@@ -29,3 +32,9 @@ def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
 
 def find_quote(tx: Transaction, quote_id: str) -> QuoteRecord | None:
     return QUOTES.find(tx, "WHERE id = ?", quote_id)
+
+
+def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, bool] | None:
+    """The quote, and whether a payment has used it."""
+    row = tx.execute(_FIND_QUOTE_AND_USE, (quote_id,)).fetchone()
+    return (QUOTES.record(row[:-1]), bool(row[-1])) if row else None

@@ -5,6 +5,7 @@ import secrets
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from payres.store.migrations import UnusableDatabase
 from payres.store.work import Transaction
 
 NONCE_BYTES = 12
@@ -15,6 +16,13 @@ def ensure_secret(tx: Transaction, name: str, length: int = 32) -> bytes:
     tx.execute(
         "INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(length))
     )
+    return _secret(tx, name)
+
+
+def existing_secret(tx: Transaction, name: str) -> bytes:
+    """The named secret, which a server has made. Raises UnusableDatabase when none has."""
+    if tx.execute("SELECT 1 FROM secret WHERE name = ?", (name,)).fetchone() is None:
+        raise UnusableDatabase("No server has had this database yet: start the primary server, and try again")
     return _secret(tx, name)
 
 

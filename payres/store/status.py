@@ -53,6 +53,22 @@ def last_backup(tx: Transaction) -> int | None:
     return None if row is None else int(row[0])
 
 
+def last_restore(tx: Transaction) -> int | None:
+    """When the database was last put in place by a restore, as the audit log has it."""
+    row = tx.execute(
+        "SELECT created_at FROM audit WHERE action = 'database.restore' ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def last_takeover(tx: Transaction) -> int | None:
+    """When this server last found another one in its place, as the audit log has it."""
+    row = tx.execute(
+        "SELECT created_at FROM audit WHERE action = 'database.superseded' ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
 def count_failed_deliveries(tx: Transaction) -> int:
     """Events that a webhook did not take, and that are not sent again."""
     figure: int = tx.execute(

@@ -1,6 +1,7 @@
 """SQL of wallet addresses and their keys."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -9,6 +10,8 @@ from payres.errors import InvalidRequest
 from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction, Work
+
+R = TypeVar("R", bound=msgspec.Struct)
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -74,6 +77,14 @@ def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletR
 def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
     """Raises RowMissing."""
     return WALLETS.by_id(tx, wallet_id)
+
+
+def find_with_wallet(
+    tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
+) -> tuple[R, WalletRecord] | None:
+    """A row of a table whose rows belong to wallet addresses and clients, of one client or of any, with its wallet."""
+    where = "WHERE id = ? AND client_id = coalesce(?, client_id)"
+    return table.find_joined(tx, where, WALLETS, "w.id = mine.wallet_address_id", record_id, client_id)
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:

@@ -79,13 +79,15 @@ class Work:
         self.settings = world.settings
         self.changed = [] if changed is None else changed
 
-    def emit(self, kind: str, subject: str | None, data: msgspec.Struct) -> None:
-        """Writes an event into the outbox: it is there if what it tells of is.
+    def emit(self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct) -> None:
+        """Writes an event, or several with the same data, into the outbox: it is there if what it tells of is.
 
-        `kind` is one of EVENT_TYPES, `subject` the id of what it is about.
+        Each kind is one of EVENT_TYPES, `subject` the id of what it is about.
         """
-        assert kind in EVENT_TYPES, kind
-        self.execute(INSERT_EVENT, (kind, subject, encode(data), self.now))
-        self.changed += (EVENTS, kind)
+        kinds = (kinds,) if isinstance(kinds, str) else kinds
+        assert EVENT_TYPES.keys() >= set(kinds), kinds
+        shown = encode(data)
+        self.executemany(INSERT_EVENT, [(kind, subject, shown, self.now) for kind in kinds])
+        self.changed += (EVENTS, *kinds)
         if subject is not None:
             self.changed.append(subject)

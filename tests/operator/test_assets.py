@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from payres import ledger
+from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.http.errors import error_response
 from payres.operator import assets, wallets
@@ -151,7 +152,7 @@ def test_liquidity_comes_from_outside_and_goes_back(tx: Work) -> None:
 def test_withdraw_liquidity_leaves_what_payments_were_promised(tx: Work) -> None:
     assets.deposit_liquidity(tx, "EUR", 2, "10.00")
     asset = assets.require_asset(tx, "EUR", 2)
-    accounts.change_account(tx, ledger.operator_account(tx, asset.id, "liquidity"), 0, 400)
+    accounts.change_account(tx, ledger.operator_account(tx, asset.id, "liquidity"), 0, 400, MAX_LEDGER)
     with pytest.raises(DomainError, match=r"The liquidity in EUR with scale 2 has 6.00 EUR free") as refusal:
         assets.withdraw_liquidity(tx, "EUR", 2, "6.01")
     assert error_response(refusal.value).code == "insufficient_funds"

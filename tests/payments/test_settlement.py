@@ -123,6 +123,14 @@ def spent(work: Work) -> list[tuple[int, ...]]:
     return [tuple(row) for row in work.execute("SELECT debit, receive FROM grant_spending ORDER BY receive_code")]
 
 
+def fill(work: Work, path: str) -> None:
+    """Brings the account that a payment into this wallet goes to close to 1000.00."""
+    if path == "alice":  # who pays herself through liquidity
+        deposit_liquidity(work, "USD", 2, "999.99")
+    else:
+        wallets.deposit(work, path, "999.99")
+
+
 def assert_ledger_holds(work: Work) -> None:
     assert invariants.first_broken(invariants.check(work)) is None
 
@@ -153,6 +161,9 @@ def test_payment_whose_receiver_takes_it_is_paid(work: Work, path: str) -> None:
 def test_payment_that_cannot_be_paid_fails_and_everything_is_given_back(
     work: Work, monkeypatch: pytest.MonkeyPatch, path: str, obstacle: str
 ) -> None:
+    if obstacle == "account":  # whose balance would pass the highest of all others
+        fill(work, path)
+    before = free(work)
     wanted = RECEIVED[path] - 1 if obstacle == "full" else None
     receiver = bill(work, path, wanted, lasts=0 if obstacle == "expired" else 60)
     payment = begin(work, receiver)
@@ -160,12 +171,12 @@ def test_payment_that_cannot_be_paid_fails_and_everything_is_given_back(
         incoming.complete_incoming(work, receiver.id, NOW)
     with monkeypatch.context() as patch:
         if obstacle == "account":  # the fee has moved by then
-            patch.setattr(ledger, "MAX_LEDGER", 91)
+            patch.setattr(ledger, "MAX_LEDGER", 1000_00)
         assert settle_interrupted(work) == 1
     found = ended(work, payment)
     assert (found.state, found.sent, found.delivered, found.ended_at) == ("failed", 0, 0, NOW)
     assert found.failure
-    assert free(work) == FREE_AT_FIRST
+    assert free(work) == before
     assert work.execute("SELECT count(*) FROM transfer WHERE outgoing_payment_id IS NOT NULL").fetchone() == (0,)
     assert spent(work) == [(0, 0)]
     assert_ledger_holds(work)

@@ -533,7 +533,7 @@ def test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more(
         if not check_at_once:
             if not is_checked_in_its_unit:
                 return
-            monkeypatch.setattr(authorize, "require_valid_token", lambda *_, **__: None)
+            monkeypatch.setattr(authorize, "check_valid", lambda *_, **__: None)
         granted = visitor.obtain_grant(*EVERYTHING, spending)
         token = granted["access_token"]["manage"].rpartition("/")[2]
         grant = granted["continue"]["uri"].rpartition("/")[2]

@@ -76,7 +76,7 @@ def test_ready_shows_the_log_that_a_long_reader_makes_grow(
         (tmp_path / "payres.db-wal").rename(tmp_path / "elsewhere")
         monkeypatch.setattr(health, "CACHE_SECONDS", 0)
         answer = stranger.get(f"{instance.base_url}/readyz")
-        assert (answer.status_code, answer.json()["details"]) == (503, {"walBytes": 0})
+        assert (answer.status_code, answer.json()["details"]) == (503, {"walBytes": 0, "restoredAt": None})
         (tmp_path / "elsewhere").rename(tmp_path / "payres.db-wal")
 
 

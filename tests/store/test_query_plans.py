@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from payres.amounts import MAX_LEDGER
 from payres.store import (
     accounts,
     api_keys,
@@ -77,7 +78,7 @@ PAYMENT_PAGES: dict[str, Query] = {
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
     "accounts.find_operator_account": lambda tx: accounts.find_operator_account(tx, 1, "fees"),
-    "accounts.change_account": lambda tx: accounts.change_account(tx, 1, 0, 0),
+    "accounts.change_account": lambda tx: accounts.change_account(tx, 1, 0, 0, MAX_LEDGER),
     "accounts.holds_of_payment": lambda tx: accounts.holds_of_payment(tx, "1"),
     "accounts.transferred_of_packet": lambda tx: accounts.transferred_of_packet(tx, "1", "1"),
     "accounts.reduce_hold": lambda tx: accounts.reduce_hold(tx, 1, 0),

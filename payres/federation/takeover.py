@@ -1,0 +1,98 @@
+"""Which of two servers with one base URL holds the money: the one whose database was restored last.
+
+A standby or a backup becomes a server's database by `payres restore`, which writes the moment into it. Every server
+says on `/readyz` when its own was restored, and asks at the base URL, which only one of them has, what is said there.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from payres.clock import format_time
+from payres.errors import Unavailable
+from payres.federation.failures import FetchFailed
+from payres.federation.http import GuardedClient
+from payres.store import status
+from payres.store.database import Database
+from payres.store.fail_stop import FailStop
+from payres.store.work import Work
+from payres.worker import Worker
+
+PAUSE_SECONDS: Final = 30.0
+
+
+class Superseded(FailStop):
+    """Another server has a later state of this database, or may have."""
+
+    reason = "another server has taken its place"
+
+
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    restored_at: str | None = None
+    read_only: bool = False
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    details: _Details
+
+
+class OtherServer(msgspec.Struct, frozen=True):
+    """A payres at our base URL that is not ours: when its database was restored, None for never."""
+
+    restored_at: str | None
+    is_later: bool
+
+
+async def find_other(http: GuardedClient, base_url: str, restored_at: int | None) -> OtherServer | None:
+    """Who takes payments at the base URL with another database than the one that was restored then (microseconds).
+
+    None when nobody answers there, or only a standby or what is no payres: then nothing is known.
+    """
+    try:
+        response = await http.request("GET", f"{base_url}/readyz", {"Accept": "application/json"})
+        said = msgspec.json.decode(response.body, type=_Answer).details
+    except (FetchFailed, ValueError, RecursionError):
+        return None
+    own = shown(restored_at)
+    if said.read_only or said.restored_at == own:
+        return None
+    return OtherServer(said.restored_at, (said.restored_at or "") > (own or ""))
+
+
+def shown(restored_at: int | None) -> str | None:
+    """The moment of a restore as `/readyz` shows it."""
+    return None if restored_at is None else format_time(restored_at)
+
+
+# Writes down that another server has taken over, at this base URL, whose database was restored then.
+Record = Callable[[Work, str, str | None], None]
+
+
+class Takeover:
+    """Stops all writing once another server has taken this one's place. `run` until cancelled.
+
+    What `record` writes keeps this one from starting again.
+    """
+
+    def __init__(self, database: Database, http: GuardedClient, base_url: str, record: Record) -> None:
+        self._database = database
+        self._http = http
+        self._base_url = base_url
+        self._record = record
+
+    async def run(self) -> None:
+        """Ends when the database is in fail-stop."""
+        await Worker("the look for a server in this one's place", self._database, self.look, PAUSE_SECONDS).run()
+
+    async def look(self) -> float:
+        """Asks once; seconds until the next time."""
+        other = await find_other(self._http, self._base_url, await self._database.read(status.last_restore))
+        if other is not None and other.is_later:
+            restored_at = other.restored_at
+            with suppress(Unavailable):  # what cannot be stored now is found again at the next start
+                await self._database.write(lambda work: self._record(work, self._base_url, restored_at))
+            sentence = f"{self._base_url} is now another server's, whose database was restored at {restored_at}"
+            self._database.fail_stop(Superseded(sentence))
+        return PAUSE_SECONDS

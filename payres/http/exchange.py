@@ -1,0 +1,67 @@
+"""An exchange: one request on a connection, and its answer."""
+
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+# What the head of an answer says about its connection and framing is uvicorn's to do, but for a length.
+FRAMING = frozenset({b"connection", b"transfer-encoding"})
+WITHOUT_BODY = (204, 304)
+
+
+class Exchange(RequestResponseCycle):
+    """uvicorn's, but an answer of known length, as nearly all are, is written in one piece with its head."""
+
+    _head: bytes | None = None  # of the answer that has started, until its body comes
+
+    async def send(self, message: Any) -> None:
+        """As ASGI has it."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if not self.response_started and self._start(message):
+            return
+        head, self._head = self._head, None
+        if head is None:
+            await super().send(message)
+            return
+        body = message.get("body", b"")
+        if len(body) == self.expected_content_length and not message.get("more_body"):
+            self.transport.write(head + body)
+            self.expected_content_length = 0
+            self._complete()
+        else:
+            self.transport.write(head)
+            await super().send(message)
+
+    def _start(self, message: Any) -> bool:
+        """Takes the head of an answer of known length. False for any other, and for what is none."""
+        status = message.get("status")
+        if status is None or status in WITHOUT_BODY or not self.keep_alive or self.scope["method"] == "HEAD":
+            return False
+        lines = [STATUS_LINE[status]]
+        length = None
+        for name, value in (*self.default_headers, *message["headers"]):
+            if name == b"content-length":
+                length = int(value)
+            elif name in FRAMING:
+                return False
+            lines.append(b"%b: %b\r\n" % (name, value))
+        if length is None:
+            return False
+        lines.append(b"\r\n")
+        head = b"".join(lines)
+        if head.count(b"\n") != len(lines):
+            raise ValueError("a header of the answer has a line break")
+        self._head, self.expected_content_length, self.chunked_encoding = head, length, False
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        return True
+
+    def _complete(self) -> None:
+        self.response_complete = True
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()

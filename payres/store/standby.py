@@ -1,0 +1,66 @@
+"""Reading a database that another program writes: the file of a standby, into which Litestream copies the changes."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, Final, TypeVar
+
+from payres.errors import Unavailable
+from payres.store.connections import connect_standby
+from payres.store.fail_stop import FailStop
+from payres.store.lanes import Lane, Waiting
+from payres.store.migrations import UnusableDatabase
+from payres.store.units import Raised
+from payres.store.work import World
+
+T = TypeVar("T")
+
+READ_ONLY: Final = (
+    "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
+    " taken its place"
+)
+
+log = logging.getLogger("payres.store")
+
+
+class StandbyLane(Lane):
+    """Runs units that read; the file is opened anew for those that wait together.
+
+    Litestream writes pages under SQLite's lock, but SQLite sees a change in the first page alone: a connection that
+    stays open would mix new pages with its old ones. And until Litestream has written the first page, that says WAL,
+    and any connection that is open has a lock for which Litestream waits.
+    """
+
+    def __init__(self, path: str, around: World) -> None:
+        super().__init__(_Reopened(path), around, _warn)
+
+    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+        try:
+            return await super().run_together(batch)
+        except (UnusableDatabase, sqlite3.Error) as error:
+            log.error("the standby's database cannot be read: %s", error)  # noqa: TRY400
+            return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in batch]
+
+
+class _Reopened:
+    """A connection for each function that is run."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.to_thread(self._run, function)
+
+    async def close(self) -> None:
+        """There is nothing open."""
+
+    def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        with closing(connect_standby(self._path)) as connection:
+            return function(connection)
+
+
+def _warn(cause: FailStop) -> None:
+    # It may pass: Litestream that died while it wrote leaves pages of two states, until it is started again.
+    log.error("the standby's database cannot be right: %s", cause)
