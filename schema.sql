@@ -4,9 +4,9 @@
 -- unsigned 64-bit range); what the ledger moves is integer, in the asset's minor unit. Identifiers of resources are
 -- UUIDv7, so the order of ids is the order of creation. Tokens are stored as SHA-256 hashes only.
 --
--- A change here is also a new numbered file in payres/store/migrations/; a test proves that both ways meet.
+-- A change here is also a new numbered file in payres/store/migrations/; a test checks that both give the same schema.
 
--- What the server itself must remember between starts: its STREAM secret and the like.
+-- The server's own secrets, such as the STREAM secret.
 create table secret (
   name text primary key,
   value blob not null
@@ -22,8 +22,8 @@ create table asset (
   unique (code, scale)
 ) strict;
 
--- How many units of one currency one unit of another buys; rate is an exact decimal. expires_at is set on what a rates
--- service told, and null on what the operator set.
+-- How many units of one currency one unit of another buys; rate is an exact decimal. expires_at is null for rates that
+-- the operator set, and not null for those of a rates service.
 create table exchange_rate (
   base_code text not null,
   counter_code text not null,
@@ -35,8 +35,8 @@ create table exchange_rate (
 ) strict, without rowid;
 
 -- Ledger accounts. balance is credits minus debits; held is the part set aside for payments in flight; floor is the
--- lowest that balance minus held may fall, or null for the external account, the world outside. An event tells when what
--- is free falls below warn_below; warned says that it has, and that not twice as much has been free since.
+-- lowest that balance minus held may fall, or null for the external account, the world outside. An event is written
+-- when the free balance falls below warn_below; warned is set from then on until twice as much is free.
 create table account (
   id integer primary key,
   kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
@@ -80,8 +80,9 @@ create table wallet_key (
 create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
 create index wallet_key_of_wallet on wallet_key (wallet_address_id);
 
--- Who asks: a client is its wallet address (normalised), or the RFC 7638 thumbprint of the key it came with. purge_at is
--- when to see whether anything refers to the client; null when that need not be looked into.
+-- Clients. identity is the wallet address (normalised), or the RFC 7638 thumbprint of the key that the client
+-- presented. purge_at is when to check whether anything refers to the client, and to delete it if not; null while
+-- something does.
 create table client (
   id integer primary key,
   identity text not null unique,
@@ -104,7 +105,7 @@ create table client_key (
   primary key (client_id, kid)
 ) strict, without rowid;
 
--- Signature nonces seen within the freshness window; each is good once for a client's key.
+-- Signature nonces seen within the freshness window; each is valid once for a client's key.
 create table signature_nonce (
   client_id integer not null references client,
   kid text not null,
@@ -170,8 +171,8 @@ create table session (
 create index session_expiry on session (expires_at);
 create index session_of_wallet on session (wallet_address_id);
 
--- Browsers that owners have signed in with: others' wrong passwords do not lock the owner out of them. Each has a secret
--- for each wallet.
+-- Browsers that owners have signed in with; wrong passwords from other browsers do not lock the owner out of them. Each
+-- has a secret for each wallet.
 create table known_browser (
   id_hash blob primary key,
   wallet_address_id integer not null references wallet_address,
@@ -180,8 +181,8 @@ create table known_browser (
 create index known_browser_expiry on known_browser (expires_at);
 create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
 
--- Incoming payments. received is the total paid in; `payres ledger check` proves that the transfers agree. The last two
--- columns are when an event last told that a part was received, and when one told that the payment has expired.
+-- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The last two
+-- columns are when the events of a partial payment and of the expiry were last written.
 create table incoming_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -200,9 +201,8 @@ create index incoming_payment_of_client on incoming_payment (client_id, wallet_a
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
 
--- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the way
--- to it found, as JSON. purge_at is when to see whether a payment was made of it, and to delete it if not; null in one of
--- which that was seen.
+-- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the
+-- path to it found, as JSON. purge_at is when to delete the quote if it is unused; null once it is known to be used.
 create table quote (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -222,12 +222,12 @@ create table quote (
 create index quote_of_client on quote (client_id);
 create index quote_to_purge on quote (purge_at) where purge_at is not null;
 
--- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got.
--- window_start is the start of the grant's interval that the payment counts in, 0 when the grant has no interval.
--- path is as in quote; attempts counts how often a receiver on another server was tried since something last arrived there;
+-- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got. window_start
+-- is the start of the grant's interval that the payment counts in, 0 when the grant has no interval. path is as in
+-- quote; attempts counts how often a receiver on another server was tried since something last arrived there;
 -- received_before is what it had received when the payment began, less what had been delivered by then. The unresolved
--- amounts are what packets may have taken and delivered of which that was never proved: the payer has got it back, and the
--- grant counts it as spent until an operator says that it was not delivered.
+-- amounts are what packets of unknown outcome may have taken and delivered: the payer has it back, and the grant counts
+-- it as spent until an operator records that it was not delivered.
 create table outgoing_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -277,8 +277,8 @@ create table grant_spending (
 ) strict, without rowid;
 
 -- Interledger peers. The account is what we owe the peer (below zero: what the peer owes us, at most its credit limit).
--- outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may carry.
--- repeats_answers: the peer numbers its answers as our requests are numbered, so it may be asked again for a lost one.
+-- outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may
+-- carry. repeats_answers: the peer repeats our Request-Ids, so it may be asked again for a lost answer.
 create table peer (
   id integer primary key,
   name text not null,
@@ -307,9 +307,9 @@ create table peer_route (
 ) strict, without rowid;
 create index peer_route_of_peer on peer_route (peer_id);
 
--- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the exchange.
--- source_amount is in the payer's asset, amount in the peer's. The prepare is kept, as it was sent, while the outcome may
--- still be found out; a doubtful packet's is for an operator to say.
+-- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the
+-- exchange. source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its
+-- outcome may still be found out. An operator resolves a doubtful packet.
 create table packet (
   id text primary key,
   to_peer_id integer not null references peer,
@@ -329,7 +329,7 @@ create index packet_doubtful on packet (to_peer_id) where state = 'doubtful';
 create index packet_of_payment on packet (outgoing_payment_id, state) where outgoing_payment_id is not null;
 create index packet_of_request on packet (from_peer_id, from_request_id) where from_request_id is not null;
 
--- Answers to fulfilled packets of peers that number their requests, so that a repeated request gets its first answer.
+-- Answers to fulfilled packets of peers that send a Request-Id, so that a repeated request gets the same answer.
 create table answered_request (
   peer_id integer not null references peer,
   request_id text not null,
@@ -415,9 +415,9 @@ create table api_key (
   last_used_at integer
 ) strict, without rowid;
 
--- Operators who use the admin pages. Each gets in by a one-time link, with which the password is set; a new link ends the
--- password and the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at is when
--- the last link was made: wrong passwords until then count no more.
+-- Operators who use the admin pages. Each gets in by a one-time link, with which the password is set; a new link ends
+-- the password and the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at
+-- is when the last link was made: earlier wrong passwords do not count.
 create table operator (
   id integer primary key,
   name text not null unique,
@@ -437,7 +437,8 @@ create table operator_session (
 create index operator_session_expiry on operator_session (expires_at);
 create index operator_session_of_operator on operator_session (operator_id);
 
--- Forms of the admin pages that were carried out, so that none is twice; those older than a session are deleted.
+-- Forms of the admin pages that were carried out, so that none is carried out twice; rows older than a session are
+-- deleted.
 create table operator_form (
   id text primary key,
   used_at integer not null
@@ -459,7 +460,8 @@ create index audit_of_restores on audit (id, created_at) where action = 'databas
 create index audit_of_takeovers on audit (id, created_at) where action = 'database.superseded';
 
 -- Idempotency keys: what was created under a key of a client, or of a program of the operator, in the last day, and the
--- response that a repeated request gets again. path and body_hash (SHA-256) tell the request from others under the same key.
+-- response that a repeated request gets again. path and body_hash (SHA-256) distinguish the request from others under
+-- the same key.
 create table idempotency_key (
   id integer primary key,
   client_id integer references client,
@@ -475,8 +477,8 @@ create table idempotency_key (
 create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
 create index idempotency_key_age on idempotency_key (created_at);
 
--- The outbox: what has happened, in the order in which it did. A row is written in the transaction of the change that it
--- tells of, and never changed. subject is the id of the payment, grant, packet or webhook that it is about; data is JSON.
+-- The outbox: events in their order. A row is written in the transaction of the change, and never changed. subject is
+-- the id of the payment, grant, packet or webhook that it is about; data is JSON.
 create table event (
   sequence integer primary key autoincrement,
   type text not null,
@@ -504,7 +506,7 @@ create table webhook (
   last_error text
 ) strict, without rowid;
 
--- Events that a webhook did not take the first time, or gets again; next_at is when a pending one is due.
+-- Events that a webhook did not accept the first time, or that are sent again; next_at is when a pending one is due.
 create table delivery (
   sequence integer not null references event,
   webhook_id text not null references webhook,

@@ -35,7 +35,7 @@ class Scales(NamedTuple):
 
 
 class Fee(msgspec.Struct, frozen=True):
-    """What the operator takes for sending: `fixed` smallest units and `basis_points` ten-thousandths of the amount."""
+    """The operator's fee for sending: `fixed` smallest units plus `basis_points` ten-thousandths of the amount."""
 
     fixed: int = 0
     basis_points: int = 0

@@ -12,9 +12,8 @@ from starlette.types import ASGIApp
 
 from payres.clock import Clock
 from payres.errors import Unavailable
-from payres.events.changes import Changes
+from payres.events.changes import Changes, EventPoller
 from payres.events.deliveries import Deliveries
-from payres.events.lookout import Lookout
 from payres.events.purge import Purge
 from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
@@ -44,7 +43,7 @@ from payres.operator import operators
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
-from payres.payments.expiry import Expiry
+from payres.payments.incoming_expiry import IncomingExpiry
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -58,10 +57,10 @@ from payres.store.secrets import ensure_secret, existing_secret
 from payres.store.work import World, world
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
-# A client may send many requests at a time, and its keys are fetched for each where its server lets nobody keep them.
+# A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
-# Many payments may go to one server at a time, and their senders would rather wait than try again. All of a receiver's
-# exchanges together have 10 s, of which waiting here shall not take most.
+# Many payments may go to one server at a time, and waiting is better than trying again. All exchanges for a receiver
+# together have 10 s; waiting must not use most of that.
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 
 
@@ -103,7 +102,7 @@ class _Application(Starlette):
     """Starlette's state and lifespan, with our own way from a request to its answer."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """What every request passes, from outside in."""
+        """The layers that every request passes, from the outside in."""
         around: World = self.state.around
         router = Router(_admin_routes, self.state.admin_hosts)
         requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
@@ -114,10 +113,10 @@ class _Application(Starlette):
 
 
 async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
-    """The context, with what it holds opened. The stack closes workers first, then links to others, then storage."""
+    """Opens the context. The stack closes workers first, then links to other servers, then storage."""
     database = await _open_storage(around, stack)
     changes = Changes()
-    database.notify(changes.tell)
+    database.notify(changes.notify)
     identity = OwnIdentity(
         around.urls.wallet(ROOT_WALLET_PATH),
         await _secret(around, database, "client_key"),
@@ -131,7 +130,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     stack.push_async_callback(sender.aclose)
     if not around.settings.read_only:
         _start(Deliveries(database, changes, sender).run(), stack)
-        _start(Lookout(database, changes).run(), stack)
+        _start(EventPoller(database, changes).run(), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,
@@ -157,7 +156,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
 
 
 async def _open_storage(around: World, stack: AsyncExitStack) -> Database:
-    """The database, of which this process is the one server, unless it only reads."""
+    """The database, with the lock that makes this process its only server, unless it only reads."""
     if around.settings.read_only:
         standby = Database.open_standby(around.settings.database, around)
         stack.push_async_callback(standby.close)
@@ -219,13 +218,13 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
-    _start(Expiry(database).run(), stack)
+    _start(IncomingExpiry(database).run(), stack)
     _start(Purge(database).run(), stack)
     if not is_loopback(urlsplit(settings.base_url).hostname or ""):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
         _start(Takeover(database, http, settings.base_url, record_takeover).run(), stack)
-    _start(BackgroundCheck(database).run(), stack)  # after the workers, which what it finds stops too
+    _start(BackgroundCheck(database).run(), stack)  # after the workers, which stop too when it finds something
 
 
 def _open_client(
@@ -237,7 +236,8 @@ def _open_client(
 
 
 async def _settle_interrupted(database: Database) -> None:
-    """Ends what an earlier version left in progress. Where that stops all writing, the server starts and reads."""
+    """Ends payments that an earlier version left in progress. If that causes a fail-stop, the server starts and
+    reads."""
     try:
         await database.write(settle_interrupted)
     except Unavailable:

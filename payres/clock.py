@@ -23,11 +23,12 @@ _DATE_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MILLISECONDS = tuple(f".{millisecond:03}Z" for millisecond in range(1000))
 
 
 class Clock(Protocol):
-    """Tells the time in microseconds since the Unix epoch, UTC."""
+    """The time in microseconds since the Unix epoch, UTC."""
 
     def now(self) -> int:
         """The present moment."""
@@ -76,7 +77,7 @@ def format_time(us: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _to_the_second(second: int) -> str:
-    # Kept because the times of one page of answers fall into few seconds: a hit costs a tenth of the formatting.
+    # Cached because the times of a page are in few seconds; a hit takes a tenth of the time of formatting.
     if not EARLIEST <= second * SECOND <= LATEST:
         raise ValueError(f"the time {second} s since 1970 is outside the years 1 to 9999")
     days, of_day = divmod(second, 86400)
@@ -108,6 +109,11 @@ def parse_time(text: str) -> int:
     if second == 60 and not _begins_a_month(moment):
         raise ValueError("second 60 is a leap second, and exists only at 23:59:60 UTC on the last day of a month")
     return moment + int((fraction or "")[:6].ljust(6, "0"))
+
+
+def complete_day(text: str) -> str:
+    """For a day such as 2026-01-31, the time at which it begins in UTC; any other text as it is."""
+    return f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text
 
 
 def _midnight(year: int, month: int, day: int) -> int:

@@ -110,7 +110,7 @@ class Demonstration:
         reference = query["interact_ref"]
         expected = interaction_hash(nonce, pending["interact"]["finish"], reference, f"{self.payres.base_url}/")
         assert query["hash"] == expected
-        self._print("      The shop checks the hash: it proves that this server sent the browser.")
+        self._print("      The shop checks the hash: it shows that this server sent the browser.")
 
         self._step("The shop continues its grant request.")
         follow_up = pending["continue"]

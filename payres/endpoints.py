@@ -1,7 +1,7 @@
-"""Every endpoint of the server, once.
+"""The table of all endpoints.
 
-From this table follow the routes, the paths that no wallet may have, what scripts of other origins may ask for, what
-`payres explain` expects of a request, and the list in docs/integrating.md.
+The routes, the paths that no wallet may have, CORS, what `payres explain` expects of a request, and the list in
+docs/integrating.md follow from it.
 """
 
 import re
@@ -11,23 +11,23 @@ from typing import Final, NamedTuple
 
 
 class Kind(Enum):
-    """Who asks, and what is therefore the same for all endpoints of a kind."""
+    """Who sends the requests to an endpoint. Endpoints of a kind share limits, error forms and access rules."""
 
-    API = auto()  # clients: the answer is JSON, and a request that does not accept that is answered 406
+    API = auto()  # clients: the answer is JSON, or 406 if the request does not accept that
     PEERS = auto()  # Interledger peers, which have limits of their own
     PAGE = auto()  # people: the answer to every method is a page; closed to scripts of other origins
     HEALTH = auto()  # monitoring
-    ADMIN = auto()  # programs of the operator, with an API key; there only for those that `admin_hosts` lets in
-    ADMIN_PAGE = auto()  # people who operate the server, signed in; there for the same
-    METRICS = auto()  # the same, for the operator alone
-    WALLET = auto()  # anyone: a wallet address, which has every path that is left
+    ADMIN = auto()  # programs of the operator, with an API key; only for hosts in `admin_hosts`
+    ADMIN_PAGE = auto()  # people who operate the server, signed in; for the same hosts
+    METRICS = auto()  # monitoring, for the operator only
+    WALLET = auto()  # anyone: wallet addresses, on all other paths
 
 
 class Endpoint(NamedTuple):
-    """What one method does at one path, where `{id}` stands for a segment.
+    """A method at a path, where `{id}` stands for a segment.
 
-    `handler` names a function and its module in `payres.routes`, in `payres.admin` for the operator's programs, and in
-    `payres.pages` a page for operators.
+    `handler` names a module and a function in it: in `payres.routes`, for ADMIN in `payres.admin`, and for ADMIN_PAGE
+    in `payres.pages`.
     """
 
     method: str
@@ -36,10 +36,10 @@ class Endpoint(NamedTuple):
     kind: Kind = Kind.API
     takes_json: bool = False
     needs_token: bool = False  # an access or continuation token, as `Authorization: GNAP <token>`
-    is_public: bool = False  # in part: for a request without an Authorization header
-    scope: str = ""  # what an API key must be allowed; empty where none is needed
-    shows_secret: bool = False  # once: no answer is kept under an Idempotency-Key
-    streams: str = ""  # the media type of a stream that answers who names it in Accept, in place of JSON
+    is_public: bool = False  # partly: without an Authorization header the answer is the public form
+    scope: str = ""  # the scope that the API key must have; empty for none
+    shows_secret: bool = False  # once, so the answer is not stored under an Idempotency-Key
+    streams: str = ""  # the media type of the stream that is the answer if Accept names it
 
 
 ADMIN_PATH: Final = "/admin/v1"
@@ -117,7 +117,7 @@ def _admin_page(path: str, handler: str) -> Endpoint:
     return Endpoint("GET", f"/admin{path}", handler, Kind.ADMIN_PAGE)
 
 
-# The operator's pages. A form goes to the page that it stands on.
+# The operator's pages. A form is sent to its own page.
 ADMIN_PAGES: Final = (
     _admin_page("", "overview.PAGE"),
     _admin_page("/link/{secret}", "sign_in.follow_link"),
@@ -147,7 +147,7 @@ ADMIN_PAGES: Final = (
     _admin_page("/settings", "settings.PAGE"),
 )
 
-# Routes are tried in this order, so what is asked for most comes first, and wallet addresses last.
+# Routes are tried in this order: the most frequent first, wallet addresses last.
 ENDPOINTS: Final = (
     Endpoint("POST", "/ilp", "ilp.receive", Kind.PEERS),
     Endpoint("GET", "/incoming-payments/{id}", "incoming_payments.read", needs_token=True, is_public=True),
@@ -180,7 +180,7 @@ ENDPOINTS: Final = (
     *ADMIN_PAGES,
 )
 
-# What the server may have one day, and what others look for at the root of a site.
+# Paths for future endpoints, and paths that programs request at the root of any site.
 RESERVED_FOR_LATER: Final = frozenset(
     {
         *("account", "discovery", "grant", "openapi.json", "pay", "settings", "static"),
@@ -189,26 +189,26 @@ RESERVED_FOR_LATER: Final = frozenset(
 )
 
 
-# Beginnings of paths that have a secret behind their second segment, which no log may have.
+# Prefixes of paths with a secret after the second segment, which must not be logged.
 SECRET_PATHS: Final = tuple(
     dict.fromkeys(one.path.partition("{")[0] for one in ENDPOINTS if one.path.endswith(("/{nonce}", "/{secret}")))
 )
 
 
 def first_segments(*kinds: Kind) -> frozenset[str]:
-    """The first path segments of all endpoints of these kinds but for the root's."""
+    """The first path segments of all endpoints of these kinds."""
     return frozenset(one.path.split("/")[1] for one in ENDPOINTS if one.kind in kinds and one.path != "/")
 
 
-# How the paths of pages begin, where people are answered and not programs.
+# Prefixes of the paths of pages, where errors are pages too.
 PAGES: Final = tuple(f"/{segment}/" for segment in sorted(first_segments(Kind.PAGE)))
 
-# First path segments that are the server's own; a wallet may not shadow them (contract: URLs).
+# First path segments that no wallet may have.
 RESERVED_SEGMENTS: Final = RESERVED_FOR_LATER | first_segments(*set(Kind) - {Kind.WALLET})
 
 
 def find_endpoint(method: str, path: str) -> Endpoint | None:
-    """The endpoint of the API for a request, None where the API has none; one slash at the end does not count."""
+    """The API endpoint for a request, or None. A trailing slash is ignored."""
     method = "GET" if method == "HEAD" else method
     path = path.removesuffix("/") or "/"
     found = (
@@ -219,7 +219,7 @@ def find_endpoint(method: str, path: str) -> Endpoint | None:
 
 @lru_cache
 def path_pattern(path: str, wallet: str = ".+") -> re.Pattern[str]:
-    """What matches a path of the table: `{name}` is one segment, `{name:wallet}` what the pattern `wallet` says."""
+    """The pattern of a path of the table: `{name}` is one segment, `{name:wallet}` matches the pattern `wallet`."""
     *parts, last = re.split(r"{(\w+)(:wallet)?}", path)
     named = [
         f"{re.escape(text)}(?P<{name}>{wallet if is_wallet else '[^/]+'})"

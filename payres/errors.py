@@ -1,17 +1,17 @@
-"""Domain errors: what payres will not do, or cannot do now, said in a sentence that tells the caller what to do.
+"""Domain errors: why payres does not do something, in a sentence that says what the caller can do.
 
-They know nothing of HTTP or ILP. Their statuses and codes are one table at the edge, `payres.http.errors`;
-the command prints the sentence.
+They are independent of HTTP and ILP. `payres.http.errors` has the table of their statuses and codes; the command prints
+the sentence.
 """
 
 from typing import Any
 
 
 class DomainError(Exception):
-    """Something that payres does not do. The text is one sentence for whoever asked.
+    """The text is one sentence for the caller.
 
-    `details` is a JSON object for programs: `field` names the member at fault as the wire writes it, `reason` is a
-    stable word that tells apart what one class stands for.
+    `details` is a JSON object for programs: `field` names the member at fault as in the request, `reason` is a stable
+    word for one case of the class.
     """
 
     def __init__(self, sentence: str, /, **details: Any) -> None:
@@ -20,11 +20,11 @@ class DomainError(Exception):
 
 
 class InvalidRequest(DomainError):
-    """What was asked for breaks a rule of form."""
+    """The request breaks a rule of form."""
 
 
 class InvalidAmount(DomainError):
-    """An amount is not one, is in another asset, or is too small or too large."""
+    """An amount is malformed, in another asset, too small or too large."""
 
 
 class InvalidReceiver(DomainError):
@@ -44,7 +44,7 @@ class InvalidQuote(DomainError):
 
 
 class InvalidExpiry(DomainError):
-    """The time of expiry is not one, or outside of what is allowed."""
+    """The time of expiry is malformed, or not in the permitted range."""
 
 
 class InvalidInteraction(DomainError):
@@ -52,7 +52,7 @@ class InvalidInteraction(DomainError):
 
 
 class InvalidClient(DomainError):
-    """A grant request does not name its client in a usable way, or not one that lists the key of its signature."""
+    """A grant request does not name a usable client, or one whose keys do not include that of the signature."""
 
 
 class TooEarly(DomainError):
@@ -68,7 +68,7 @@ class ContinuationUnknown(DomainError):
 
 
 class GrantNotIssued(DomainError):
-    """The grant gives no token, or not yet; `reason` says why."""
+    """The grant has no token, or not yet; `reason` says why."""
 
 
 class GrantDenied(DomainError):
@@ -80,7 +80,7 @@ class SignInFailed(DomainError):
 
 
 class InsufficientAccess(DomainError):
-    """The grant, or the form, does not carry the access that this needs."""
+    """The grant, API key or form does not permit this."""
 
 
 class LimitExceeded(DomainError):
@@ -92,7 +92,7 @@ class InsufficientFunds(DomainError):
 
 
 class NotFound(DomainError):
-    """It does not exist, or the caller may not know that it does."""
+    """It does not exist, or the caller must not learn that it does."""
 
 
 class InteractionUnknown(DomainError):
@@ -104,7 +104,7 @@ class RotationUnknown(DomainError):
 
 
 class WrongState(DomainError):
-    """The resource has moved on and the request no longer fits."""
+    """The state of the resource does not permit the request."""
 
 
 class KeyReused(DomainError):
@@ -112,7 +112,7 @@ class KeyReused(DomainError):
 
 
 class TooManyRequests(DomainError):
-    """It happens too often. `retry_after` is the seconds until the next is taken."""
+    """The requests are too many. `retry_after` is the number of seconds until the next is accepted."""
 
     def __init__(self, sentence: str, /, *, retry_after: int) -> None:
         super().__init__(sentence)
@@ -120,7 +120,7 @@ class TooManyRequests(DomainError):
 
 
 class Unavailable(DomainError):
-    """Storage or capacity is lacking; nothing was changed. `retry_after` is the seconds until to try again."""
+    """Storage or capacity is missing; nothing was changed. `retry_after` is the number of seconds to wait."""
 
     def __init__(self, sentence: str, /, *, retry_after: int = 1) -> None:
         super().__init__(sentence)

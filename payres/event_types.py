@@ -1,4 +1,4 @@
-"""Events: the table of their types, and the shapes of their data that no endpoint shows."""
+"""The table of event types, and the structs of their data that no endpoint shows."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -12,11 +12,11 @@ EVENT_TYPES: Final[Mapping[str, str]] = {
     "incoming_payment.created": "A client has created an incoming payment",
     "incoming_payment.partial_payment_received": "A part has arrived; at most one in 10 seconds for each payment",
     "incoming_payment.completed": "All that was asked for has arrived, or the client has completed it",
-    "incoming_payment.expired": "Its time is over, and it was not completed",
+    "incoming_payment.expired": "It expired before it was completed",
     "outgoing_payment.created": "A client has created an outgoing payment",
     "outgoing_payment.completed": "All has been sent, or all that was quoted has arrived",
-    "outgoing_payment.failed": "It has ended without that; `failure` says why",
-    "grant.issued": "A client has got what a wallet's owner approved",
+    "outgoing_payment.failed": "It has ended incomplete; `failure` is a sentence that says why",
+    "grant.issued": "A client has got the token for a grant that a wallet's owner approved",
     "grant.denied": "A wallet's owner, or the operator, has denied a grant",
     "grant.revoked": "A grant that was approved has ended",
     "refund.completed": "The operator has sent back what an incoming payment received, or a part of it",
@@ -24,7 +24,7 @@ EVENT_TYPES: Final[Mapping[str, str]] = {
     "wallet.withdrawn": "The operator has taken money out of a wallet",
     "liquidity.low": "Less than a tenth of an asset's liquidity is left",
     "peer.credit_low": "Less than a tenth of a peer's credit limit is left",
-    "peer.packet_unresolved": "Nobody can say what became of a packet, and the operator must resolve it",
+    "peer.packet_unresolved": "The outcome of a packet stays unknown, and the operator must resolve it",
     "webhook.disabled": "An endpoint answered 410 and gets no more events",
     "webhook.test": "The operator tests an endpoint, which alone gets it",
 }

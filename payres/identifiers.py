@@ -1,4 +1,4 @@
-"""Identifiers and secrets: where ids, tokens and nonces come from."""
+"""Sources of ids, tokens and nonces."""
 
 import hashlib
 import secrets
@@ -61,5 +61,5 @@ def sequence_of(text: str) -> int | None:
 
 
 def hash_secret(secret: str) -> bytes:
-    """What is stored of a token: its SHA-256. The token has 256 random bits, so no salt is needed."""
+    """The SHA-256 of a token, which is stored in its place. A token has 256 random bits, so no salt is needed."""
     return hashlib.sha256(secret.encode()).digest()

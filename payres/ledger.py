@@ -1,10 +1,9 @@
 """The ledger: double entry, with holds, and the only place where money moves.
 
-Every function runs inside the caller's open transaction, checks before and after what it does, and ties the movement to
-what caused it: `store.accounts.change_account` checks an account, changes it and shows it as it is then, in one
-statement. No account gives more than it has above its floor: zero, or for a peer minus its credit limit; the external
-account has none. At any moment the balances of all accounts of one asset sum to zero, which
-`payres.operator.invariants` checks.
+Every function runs inside the caller's transaction, checks the accounts before and after, and stores what caused the
+movement: `store.accounts.change_account` checks an account, changes it and returns it, in one statement. No account
+falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At any moment the
+balances of all accounts of one asset sum to zero, which `payres.operator.invariants` checks.
 """
 
 import sqlite3
@@ -24,7 +23,7 @@ from payres.store.work import Work
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A tenth of what there was, or may be, is little.
+# Operators are warned when less than this part of the credit or liquidity is left.
 LOW_PART: Final = 10
 
 
@@ -98,8 +97,8 @@ def set_floor(work: Work, account_id: int, floor: int) -> None:
 
 
 def watch(work: Work, account_id: int) -> None:
-    """From now on an event tells, once, when less is free than a tenth of a peer's credit limit, or of what a liquidity
-    account has free now. It tells so again after twice as much has been free, or after this was called again.
+    """Makes an event be written once less is free than a tenth of a peer's credit limit, or of what a liquidity account
+    has free now. The next one is written after twice as much has been free, or after this was called again.
     """
     account = accounts.account_by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"

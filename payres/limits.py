@@ -1,13 +1,13 @@
-"""Every limit that someone else can run into, in one place; docs/limits.md is tested against it.
+"""All limits that clients, peers and other servers can reach; docs/limits.md is tested against it.
 
-What an operator can choose stands here as the default of its setting. Times are seconds, sizes are bytes.
+Limits that are settings have their default here. Times are seconds, sizes are bytes.
 """
 
 from typing import Final
 
 # Connections and requests, as `payres serve` takes them.
 
-# Open connections; the next is answered 503. Fewer where the process may not have so many files open.
+# Open connections; the next is answered 503. Fewer if the process may not open so many files.
 MAX_CONNECTIONS: Final = 12_000
 # Open connections of one address, but never more than half of all; the next is answered 429. Proxies are not counted.
 MAX_CONNECTIONS_PER_ADDRESS: Final = 1000
@@ -15,7 +15,7 @@ MAX_CONNECTIONS_PER_ADDRESS: Final = 1000
 MAX_REQUESTS_PER_ADDRESS: Final = 512
 # Bytes of unread answers, and of requests sent ahead of answers, in all connections; beyond it the oldest are cut.
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
-# Files that connections leave to the database, the log and links to other servers.
+# Files that are reserved for the database, the log and links to other servers.
 SPARE_FILES: Final = 200
 # Connections that the system keeps until they are accepted.
 BACKLOG: Final = 2048
@@ -23,7 +23,7 @@ BACKLOG: Final = 2048
 HEADER_SECONDS: Final = 10
 # Seconds from the header section until the body is complete.
 BODY_SECONDS: Final = 30
-# Seconds in which a client must take some of its answer: 4 KiB, or all that is left.
+# Seconds in which a client must read some of its answer: 4 KiB, or all that is left.
 UNREAD_SECONDS: Final = 30
 # Seconds that a connection stays open between requests: more than proxies keep one that they may use again.
 KEEP_ALIVE_SECONDS: Final = 75
@@ -33,7 +33,7 @@ MAX_WAIT_SECONDS: Final = 30
 MAX_WAITING_REQUESTS: Final = 8000
 # Those among them of one client, or of one address without an access token.
 MAX_WAITING_REQUESTS_OF_CLIENT: Final = 2000
-# Seconds that requests in progress get when the server stops.
+# Seconds to wait for requests in progress when the server stops.
 GRACE_SECONDS: Final = 10
 # Bytes of the request line and the headers together. A signed request has about 1 KiB of them.
 MAX_HEADER_BYTES: Final = 32 * 1024
@@ -44,7 +44,7 @@ MAX_FORM_BYTES: Final = 16 * 1024
 # Fields of such a form.
 MAX_FORM_FIELDS: Final = 8
 
-# What requests say.
+# Contents of requests.
 
 # Characters of a URL, wherever one is named.
 MAX_URL_LENGTH: Final = 2048
@@ -65,7 +65,7 @@ MAX_ACCESS_ITEMS: Final = 3
 # Objects and arrays inside each other in metadata, itself among them. Programs that read it have limits too (RFC 8259
 # section 9).
 MAX_METADATA_DEPTH: Final = 128
-# Bytes of metadata as it is written. It is kept as long as its payment, and a page shows that of a hundred.
+# Bytes of metadata as written. It is stored as long as its payment, and a page shows that of a hundred payments.
 MAX_METADATA_BYTES: Final = 4096
 # Characters of an interval in the limits of a grant.
 MAX_INTERVAL_LENGTH: Final = 256
@@ -93,20 +93,20 @@ MAX_NONCE_LENGTH: Final = 256
 MAX_KEYID_LENGTH: Final = 256
 # Keys that are taken from a client's key set on another server.
 MAX_JWKS_KEYS: Final = 32
-# Fetches a second of a client's keys that are still good, because a signature does not fit them; and a burst of them.
+# Fetches a second, and a burst, of a client's keys that are still fresh, because a signature does not fit them.
 KEY_REFETCH_RATE: Final = 1
-# Keys that a client known by its key alone has shown, of which the latest are remembered.
+# Keys that are stored of a client known by its key alone; beyond it the oldest is deleted.
 MAX_PRESENTED_KIDS: Final = 8
 # Bytes of an answer of another server: a key set, a wallet address, an incoming payment, rates.
 MAX_FETCHED_BYTES: Final = 65536
 
 # Work.
 
-# Units of work that wait for the database; the next is refused with 503 and not kept waiting for ever.
+# Units of work that wait for the database; the next one is answered with 503.
 MAX_WAITING_UNITS: Final = 2048
 # Units that share one commit.
 MAX_UNITS_PER_COMMIT: Final = 256
-# Bytes free on the disk of the database, below which the server does not call itself ready.
+# Bytes free on the disk of the database, below which the server is not ready.
 MIN_FREE_BYTES: Final = 64 * 1024 * 1024
 
 # Names of other servers, each looked up in a thread that stays until the system gives up.
@@ -115,18 +115,18 @@ MIN_FREE_BYTES: Final = 64 * 1024 * 1024
 MAX_LOOKUPS: Final = 64
 # Those among them that requests ask for; the others are left to payments in progress.
 MAX_LOOKUPS_OF_REQUESTS: Final = 48
-# Those among them that requests of one client ask for, or those from one address of clients that are not known.
+# Those among them for requests of one client, or of all unknown clients of one address.
 MAX_LOOKUPS_OF_CLIENT: Final = 8
-# Those of one address that one client asks for that is known by its key alone.
+# Those of an address for one client that is known by its key alone.
 MAX_LOOKUPS_OF_KEY: Final = 4
 # Seconds after which a lookup hangs: no further request waits for it.
 SLOW_LOOKUP_SECONDS: Final = 3
-# Seconds for which requests do not have a name looked up again that could not be.
+# Seconds for which requests do not look up a name again after a failure.
 FAILED_LOOKUP_SECONDS: Final = 5
-# Names and servers that failed and of which that is remembered; the first is forgotten.
+# Names and servers that are remembered as failed; beyond it the oldest is dropped.
 MAX_FAILED_NAMES: Final = 4096
 
-# Exchanges with other servers, of which one that hangs takes 4 s.
+# Exchanges with other servers; one that hangs takes 4 s.
 
 # Exchanges that requests need at a time, for keys of clients and again for receivers. Payments have as many besides.
 MAX_EXCHANGES: Final = 64
@@ -134,14 +134,14 @@ MAX_EXCHANGES: Final = 64
 MAX_EXCHANGES_OF_CLIENT: Final = 16
 # Those of one address for one client that is known by its key alone.
 MAX_EXCHANGES_OF_KEY: Final = 8
-# Seconds for which requests do not ask a server again that could not be reached, or has not answered the same client.
+# Seconds for which requests do not ask a server again that could not be reached, or did not answer the same client.
 FAILED_SERVER_SECONDS: Final = 5
 
 # Webhooks.
 
 # Endpoints that events are sent to.
 MAX_WEBHOOKS: Final = 16
-# Events that are on their way to one endpoint at a time; all endpoints together never wait for each other.
+# Events in flight to one endpoint; endpoints never wait for each other.
 MAX_DELIVERIES_OF_WEBHOOK: Final = 4
 # Seconds in which an endpoint answers.
 DELIVERY_SECONDS: Final = 15
@@ -164,10 +164,10 @@ MAX_PASSED_ON_OF_PEER: Final = 32
 MAX_UNREPEATED: Final = 16
 # Those among them from one wallet.
 MAX_UNREPEATED_OF_WALLET: Final = 8
-# Seconds that packets in flight get to be answered when the server stops.
+# Seconds to wait for answers to packets in flight when the server stops.
 DRAIN_SECONDS: Final = 5
 
-# How often. All are for each second, and so many seconds' worth may come at once.
+# Rates, for each second; so many seconds' worth may come at once.
 
 # Seconds' worth of a rate that may come at once.
 BURST_SECONDS: Final = 5
@@ -175,26 +175,27 @@ BURST_SECONDS: Final = 5
 DEFAULT_RATE_PER_CLIENT: Final = 10_000
 # Requests from one address; the default of `rate_limit_per_address`.
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000
-# Requests from one address that prove or find nothing, or ask for a grant; the default of `rate_limit_of_strangers`.
+# Requests from one address that fail without a valid signature or token, or ask for a grant; the default of
+# `rate_limit_of_strangers`.
 DEFAULT_RATE_OF_STRANGERS: Final = 50
-# What one client's requests may ask other servers for in vain is such a part of that rate: one in ten.
+# The part of that rate at which one client may cause failed requests to other servers: one in ten.
 FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
-# Clients, addresses or peers whose rates are known at a time; the least recent is forgotten.
+# Clients, addresses or peers whose rates are counted; beyond it the least recently used is dropped.
 MAX_COUNTED: Final = 16384
 
 # Passwords, in any 15 minutes.
 
 # Wrong passwords for a wallet or an operator's name from one address, or from a browser that the owner has used before.
 MAX_WRONG_PASSWORDS: Final = 5
-# Wrong passwords for a wallet or an operator's name from everywhere, but for those browsers.
+# Wrong passwords for a wallet or an operator's name from all addresses, except from those browsers.
 MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
 # Wrong passwords from one address for all wallets, and again for all operators.
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
 # Days for which a wallet knows a browser that its owner has signed in with.
 KNOWN_BROWSER_DAYS: Final = 365
-# Browsers that a wallet knows; the one that was used to sign in the longest ago is forgotten.
+# Browsers that a wallet knows; beyond it the least recently used is dropped.
 MAX_KNOWN_BROWSERS: Final = 32
 # Passwords that are checked at a time: each takes 64 MiB and a core for some tens of milliseconds.
 PASSWORDS_AT_ONCE: Final = 2

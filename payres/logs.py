@@ -1,4 +1,4 @@
-"""Logs: what the server says on standard error, as text or as JSON, one line each."""
+"""Logs on standard error, one line each, as text or JSON."""
 
 import asyncio
 import logging
@@ -95,7 +95,7 @@ class RequestLog:
         while count < len(lines) and size + len(lines[count]) <= select.PIPE_BUF:
             size += len(lines[count])
             count += 1
-        with suppress(OSError):  # nobody reads the log any more, which is no reason to serve nobody
+        with suppress(OSError):  # the server goes on when nobody reads the log any more
             os.write(self._descriptor, b"".join(lines[:count]))
         return lines[count:]
 
@@ -129,5 +129,5 @@ def _as_text(now: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def _quoted(value: str) -> str:
-    """A value as one word of a line: what is not plain stands in quotes, escaped, so that nobody forges a line."""
+    """A value as one word of a line, quoted and escaped if necessary, so that nobody can forge a line."""
     return value if value.replace("-", "").isalnum() else msgspec.json.encode(value).decode()

@@ -1,4 +1,4 @@
-"""The names of members in JSON objects: each is there once, or programs would read the object in different ways."""
+"""Finds repeated members in JSON objects, which programs would read in different ways."""
 
 import json
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-# What comes back byte for byte and is read by its own client alone, if by anyone.
+# Members that are returned byte for byte and that only the client reads.
 UNREAD: Final = "metadata"
 
 

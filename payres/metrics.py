@@ -1,4 +1,4 @@
-"""Counters: what has happened since the start, for `/metrics`. Counting is a step in a dictionary, without a lock."""
+"""Counters since the start, for `/metrics`. Counting changes a dictionary, without a lock."""
 
 from bisect import bisect_left
 from collections import Counter

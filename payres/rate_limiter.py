@@ -15,21 +15,21 @@ from payres.clock import SECOND, Clock
 from payres.errors import TooManyRequests
 from payres.limits import BURST_SECONDS, MAX_COUNTED
 
-# The key of all whose address cannot be read, which no address is written as.
+# The key for all addresses that cannot be parsed; no address is written like this.
 UNREADABLE: Final = "unreadable"
 # Characters of an IPv6 address that ends as an IPv4 one. Longer texts are not parsed.
 MAX_ADDRESS_LENGTH: Final = 45
 
 
 class RateLimiter:
-    """So many a second for each key, and a few seconds' worth at once; a `rate` of 0 takes everything.
+    """Permits `rate` a second for each key, and a few seconds' worth at once; a rate of 0 is no limit.
 
-    It counts in memory and drops the least recent of too many keys, which then have a full bucket.
+    It counts in memory. Beyond MAX_COUNTED keys the least recently used is dropped, and then has a full bucket.
     """
 
     def __init__(self, rate: int, clock: Clock, keys: int = MAX_COUNTED) -> None:
         self._rate = rate
-        self._burst = BURST_SECONDS * SECOND * rate  # times are multiplied by the rate here, so that none is rounded
+        self._burst = BURST_SECONDS * SECOND * rate  # times are multiplied by the rate, which avoids rounding
         self._clock = clock
         self._keys = keys
         self._full_at: OrderedDict[Hashable, int] = OrderedDict()
@@ -42,7 +42,7 @@ class RateLimiter:
         full_at = self._full_at.pop(key, 0)
         if full_at < now:
             full_at = now
-        elif full_at > now + self._burst:  # the clock was set back, which shall not lock anyone out
+        elif full_at > now + self._burst:  # the clock was set back, which must not lock anyone out
             full_at = now + self._burst
         wait = full_at + SECOND - now - self._burst
         self._full_at[key] = full_at if wait > 0 else full_at + SECOND
@@ -51,7 +51,7 @@ class RateLimiter:
         return -(-wait // self._rate) if wait > 0 else 0
 
     def wait(self, key: Hashable) -> int:
-        """The microseconds until there is one to take, 0 when there is one now; takes none."""
+        """Like `take`, but takes none."""
         full_at = self._full_at.get(key)
         if full_at is None:
             return 0
@@ -62,15 +62,15 @@ class RateLimiter:
 
 
 def too_many(wait: int, description: str) -> TooManyRequests:
-    """The error for what comes too often; `wait` is the microseconds until it is accepted again, rounded up."""
+    """The error beyond a rate; `wait` is the microseconds until the next is accepted, rounded up to seconds."""
     return TooManyRequests(description, retry_after=-(-wait // SECOND))
 
 
 def origin_of(scope: Scope) -> str | None:
-    """Who is counted for a request: the address that it came from, as the server or its proxy says.
+    """The address that a request is counted under, from the connection or its proxy.
 
-    None for a connection of this machine itself: a proxy here that does not say for whom it asks must not be counted as
-    one client. Requests that a proxy forwards with an unreadable address count together, so that none is without limit.
+    None for a connection of this machine: a proxy here that names no client must not be counted as one client. Requests
+    that a proxy forwards with an unreadable address are counted together, so that they are limited too.
     """
     client = scope.get("client")
     if client is None:
@@ -84,9 +84,9 @@ def origin_of(scope: Scope) -> str | None:
 
 
 def origin(address: str) -> str | None:
-    """Who is counted at an address: itself, or the /64 network of IPv6, all of which one customer has (RFC 6177).
+    """The key that an address is counted under: itself, or its /64 network for IPv6, which one customer has (RFC 6177).
 
-    None for loopback. UNREADABLE for what is no address.
+    None for loopback. UNREADABLE for a text that is no address.
     """
     return _origin(address) if len(address) <= MAX_ADDRESS_LENGTH else UNREADABLE
 

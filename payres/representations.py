@@ -1,4 +1,4 @@
-"""Records of the store as the wire shows them: the structs of `payres.wire`, and the data of events."""
+"""Makes the structs of `payres.wire`, and the data of events, from records of the store."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
 
 
 def outgoing_payment(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> OutgoingPayment:
-    """Without what its grant has spent, which belongs to the answer to creation alone."""
+    """Without what its grant has spent, which only the answer to the creation has."""
     return OutgoingPayment(**_members(urls, wallet, payment))
 
 

@@ -1,7 +1,7 @@
-"""For whom a request takes slots that all share, so that nobody takes those of others.
+"""The requester that a request's slots are counted under, so that nobody uses up the slots of others.
 
-A client that is known counts by itself, wherever it asks from. One that is not known yet counts with all others at its
-address; so does one that is known by its key alone, because anyone can make any number of keys.
+A known client is counted by itself, from any address. New clients are counted together with all others of their
+address, and so are clients known by their key alone, because anyone can make any number of keys.
 """
 
 from contextvars import ContextVar
@@ -10,12 +10,12 @@ from contextvars import ContextVar
 # the identity of the client there that is known by its key alone.
 Requester = tuple[str] | tuple[str, str]
 
-# Whose request is served; None outside of requests, for what the server does of its own accord.
+# The requester of the request that is being served; None outside of requests, for the server's own work.
 requested_by: ContextVar[Requester | None] = ContextVar("requested_by", default=None)
 
 
 def count_for_client(identity: str, is_key: bool) -> None:
-    """The request is this client's: `is_key` for one that is known by its key alone."""
+    """Counts the request for this client; `is_key` for one that is known by its key alone."""
     requester = requested_by.get()
     if requester is not None:
         requested_by.set((requester[0], identity) if is_key else (identity,))

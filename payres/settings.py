@@ -35,11 +35,11 @@ ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-
 
 
 class SettingsError(ValueError):
-    """A setting is unknown or has a value that is not allowed; the text says which and what is."""
+    """A setting is unknown or its value is not allowed; the text names it, and the values allowed."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an operator can choose. Lifetimes and ages are seconds; sizes are bytes."""
+    """Lifetimes and ages are seconds, sizes are bytes."""
 
     base_url: Text = "http://127.0.0.1:8080"
     database: Text = "payres.db"
@@ -80,7 +80,7 @@ def load_settings(
 ) -> Settings:
     """The effective settings. `file` is read when given or when `payres.toml` is in the working directory.
 
-    `base_url` follows a port or host that was chosen without one, so that a second server needs one setting only.
+    If host or port is set and `base_url` is not, it is made of them, so that a second server needs one setting only.
     Raises SettingsError.
     """
     environ = os.environ if environment is None else environment
@@ -153,7 +153,7 @@ def _checked(origin: str, name: str, value: object) -> object:
 
 
 def _wanted(kind: Any) -> str | None:
-    """What a setting of this type takes, in words; None for the types whose own error says it."""
+    """The values of a setting of this type, in words; None for types whose own error says that."""
     if kind is bool:
         return "it must be true or false"
     if kind is Text:

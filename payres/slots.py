@@ -1,6 +1,6 @@
-"""Concurrency slots: so many holders at a time in all, and so many of them under each key; others wait, or may not.
+"""Concurrency slots: limits how many hold one at a time, in all and under each key; others wait, or fail.
 
-For one event loop; nothing here is shared between threads.
+For one event loop; not thread-safe.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ class Slots:
     limits: then only the first limits hold for it. So `Slots(32, 4)` with the host as key is 32 exchanges, 4 with one
     host, and `Slots(None, 64, 24)` with `(peer, wallet)` is 64 packets to each peer, 24 from one wallet.
 
-    Slots are given out in the order of asking, first among those of the same key, then among all: who waits for the
-    slot of one key holds none that another key could use. `queue` bounds how many may wait for each slot.
+    Slots are given in order, first among the waiters of the same key, then among all: a waiter for its key's slot holds
+    no slot that another key could use. `queue` bounds how many may wait for each slot.
     """
 
     def __init__(self, *limits: int | None, queue: int | None = None) -> None:
         self._parts: Final = len(limits)
-        # The widest first, each with the length of the part of a key that it is for.
+        # The widest first, each with the number of the key's parts.
         self._limits: Final = [(length, limit) for length, limit in enumerate(limits) if limit is not None]
         self._queue: Final = queue
         self._levels: dict[Key, _Level] = {}
@@ -55,7 +55,7 @@ class Slots:
         return True
 
     def release(self, *key: Hashable) -> None:
-        """Gives back a slot that `try_take` took under this key; the first that waits for it has it then."""
+        """Gives back a slot that `try_take` took under this key; the first waiter gets it."""
         for length, _ in self._limits:
             if length <= len(key):
                 level = self._levels[key[:length]]
@@ -64,7 +64,7 @@ class Slots:
                 else:
                     level.held -= 1
                 level.users -= 1
-                if not level.users:  # nothing is stored for unused keys: there is no end to those that clients make up
+                if not level.users:  # unused keys are not stored, because clients can make up any number of keys
                     del self._levels[key[:length]]
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ class Slots:
                 raise SlotsBusy
             try:
                 async with asyncio.timeout(seconds):
-                    # The narrowest level first: who waits for a slot of its key must not hold what others could use.
+                    # The narrowest level first: a waiter for its key's slot must not hold a slot that others could use.
                     for level, limit in reversed(levels):
                         await level.take(limit)
                         undo.callback(level.release)
@@ -131,7 +131,7 @@ class _Level:
             raise
 
     def release(self) -> None:
-        """Hands the slot to the first in the queue, so that nobody who comes just then is faster."""
+        """Hands the slot to the first in the queue, so that nobody can overtake it."""
         while self.waiting:
             slot, _ = self.waiting.popitem(last=False)
             if not slot.done():

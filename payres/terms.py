@@ -1,6 +1,6 @@
-"""The terms of a payment: what leaves the sender, what arrives, at whom, and over which path.
+"""The terms of a payment: what leaves the sender, what arrives, the receiver, and the path.
 
-A quote offers them, a payment is made on them, a grant's limits are checked against them.
+Quotes and payments have them, and limits of grants are checked against them.
 """
 
 from fractions import Fraction
@@ -12,7 +12,7 @@ from payres.amounts import Asset
 
 
 class Path(msgspec.Struct, frozen=True):
-    """What a probe has found: of each smallest unit sent, at least `low` and less than `high` arrive.
+    """The result of a probe: for each smallest unit sent, at least `low` and less than `high` arrive.
 
     `max_packet` is the most that one packet may carry, 2^64-1 when the path has set no limit.
     """
@@ -49,7 +49,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """Terms for a receiver on another server. `expires_at` (microseconds) is its own end, None when it has none."""
+    """Terms for a receiver on another server. `expires_at` (microseconds) is the receiver's, None when it has none."""
 
     terms: Terms
     expires_at: int | None

@@ -1,4 +1,4 @@
-"""URLs of wallets and resources: built from the public base URL, never from what a request claims in `Host`."""
+"""URLs of wallets and resources, built from the public base URL, never from the `Host` of a request."""
 
 import ipaddress
 import re
@@ -17,15 +17,16 @@ RECEIVER = re.compile(r"https?://.+/incoming-payments/.+")
 ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)")
-# An application's own scheme is a domain of its maker backwards (RFC 8252 section 7.1). Without a period it is none
-# (section 8.4): nothing has one that browsers run or read by themselves, such as javascript, data, file and blob.
+# An application's own scheme is its maker's domain name reversed (RFC 8252 section 7.1), so it has a period (section
+# 8.4). Schemes that browsers run or read themselves, such as javascript, data, file and blob, have none.
 APP_URL = re.compile(r"([A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+):/.*")
-# An IPv4 address in any of the forms that the system takes: fewer numbers, octal, hexadecimal.
+# An IPv4 address in any form that the system accepts: fewer numbers, octal, hexadecimal.
 NUMERIC_HOST = re.compile(r"[0-9][0-9a-fx.]*")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 # A path that is already as `canonical` gives it, as nearly all are.
 CANONICAL_PATH = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*+(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*+)*+")
-# What no host has. Browsers take a backslash for a slash, so that what follows it would only look like the host's end.
+# Characters that no host has. Browsers read a backslash as a slash, so the text after it would only look like part of
+# the host.
 NO_HOST = re.compile(r"[\\<>^|%]")
 
 
@@ -54,12 +55,12 @@ class Urls:
         return self._path(url) is not None
 
     def own(self, url: str) -> str:
-        """A URL under the base URL with the base URL as it is set; any other as it was."""
+        """A URL under any spelling of the base URL, with the base URL as it is set; other URLs unchanged."""
         path = self._path(url)
         return url if path is None else f"{self.base}/{path}"
 
     def canonical_receiver(self, url: str) -> str | None:
-        """The plain form of a URL that can be an incoming payment's, local or remote; None when it cannot be one."""
+        """The canonical URL of an incoming payment, local or remote; None if the URL cannot be one."""
         path = self._canonical_path(url)
         if path is not None and path.startswith("incoming-payments/") and path.count("/") == 1:
             return self.resource("incoming-payments", path.rpartition("/")[2])
@@ -123,7 +124,7 @@ def canonical_url(url: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _plain(url: str) -> str | None:
-    # Kept, because every request compares the same few wallet addresses.
+    # Cached, because requests compare the same few wallet addresses.
     parts = _split(url)
     if parts is None:
         return None
@@ -141,7 +142,7 @@ def _plain(url: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine alone: a loopback address, or `localhost` or a name below it (RFC 6761)."""
+    """Whether a host is only this machine: a loopback address, or `localhost` or a name below it (RFC 6761)."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -149,7 +150,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _plain_host(host: str) -> str:
-    """A host in the one form that all its spellings have in common; what cannot be read as one stays as it is."""
+    """The canonical form of a host; a text that is no host is unchanged."""
     if ":" in host:
         with suppress(ValueError):
             host = str(ipaddress.IPv6Address(host))
@@ -167,7 +168,7 @@ def _plain_host(host: str) -> str:
 
 
 def _spellings(base: str) -> tuple[str, ...]:
-    """The canonical base URL, and, where it is this machine's own, those with its other names."""
+    """The canonical base URL, and if it is loopback, those with the machine's other loopback names."""
     parts = urlsplit(base)
     if f"[{parts.hostname}]" not in LOOPBACK_HOSTS and parts.hostname not in LOOPBACK_HOSTS:
         return (base,)
@@ -190,7 +191,7 @@ def new_wallet_path(path: str) -> str:
     """The path of a wallet to be opened, as stored. Raises InvalidRequest, also for what would shadow the API."""
     clean = require_wallet_path(path)
     segments = clean.split("/")
-    collections = {"incoming-payments", "outgoing-payments", "quotes"}  # a wallet below one would look like a resource
+    collections = {"incoming-payments", "outgoing-payments", "quotes"}  # wallets below them would look like resources
     reserved = segments[0] in RESERVED_SEGMENTS and clean != ROOT_WALLET_PATH
     if reserved or segments[-1] in {"jwks.json", "did.json"} or collections & set(segments):
         raise InvalidRequest(f"{path!r} is reserved by the server; choose another wallet path")
@@ -220,7 +221,7 @@ def _split(url: str) -> SplitResult | None:
         return None
     if parts.scheme not in DEFAULT_PORTS or "@" in parts.netloc or NO_HOST.search(parts.netloc):
         return None
-    # Also before a longer one is made ASCII, which takes long: that makes none shorter.
+    # Before it is converted to ASCII, which is slow and makes no host shorter.
     return parts if 0 < len(parts.hostname or "") <= MAX_HOST_LENGTH else None
 
 

@@ -91,7 +91,7 @@ class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
 
 
 class CompletionRequest(msgspec.Struct, frozen=True):
-    """It asks for nothing; what members there are, nobody reads."""
+    """Its members are ignored."""
 
 
 # Resources (Specification 2)
@@ -137,7 +137,7 @@ class Quote(WalletResource, frozen=True, kw_only=True):
 
 
 class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
-    """The grant_spent members belong to the answer to creation alone."""
+    """Only the answer to the creation has the grant_spent members."""
 
     quote_id: str | UnsetType = UNSET
     failed: bool
@@ -152,7 +152,7 @@ class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
 
 
 class GrantSpending(Resource, frozen=True, kw_only=True):
-    """Both members are always there; null means that nothing was spent or no window is open."""
+    """Both members are always present; null means that nothing was spent or no window is open."""
 
     spent_debit_amount: Amount | None
     spent_receive_amount: Amount | None
@@ -185,7 +185,7 @@ class WalletAddress(Resource, frozen=True, kw_only=True):
 class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
 
-    A limit that is not understood is an error: ignoring it would give more than was asked for.
+    An unknown limit is an error: ignoring it would grant more than was asked for.
     """
 
     receiver: Text | UnsetType = UNSET
@@ -202,7 +202,7 @@ class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field
 class OutgoingPaymentAccess(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment", forbid_unknown_fields=True
 ):
-    """It takes no members but its own: a misspelt `limits` would otherwise ask for access without any."""
+    """Unknown members are errors: a misspelt `limits` would otherwise ask for access without limits."""
 
     actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=len(get_args(OUTGOING_ACTIONS)))]
     identifier: Text
@@ -301,12 +301,14 @@ encode = msgspec.json.Encoder().encode
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """The struct in a body. Refuses malformed JSON, and wrong and repeated members, with 400, naming the field."""
+    """The struct in a body. Raises InvalidRequest, with the field, for malformed JSON, and for wrong and repeated
+    members."""
     if not body:
         raise InvalidRequest("There is no body: send a JSON object, {} if it has no members", field="body")
     try:
         asked = decoder.decode(body)
-        # Without escapes, each member has a colon of its own, here as in the struct: nearly always there are as many.
+        # Without escapes there is a colon for each member: if their number is that of the struct's members, none is
+        # repeated.
         if b"\\" in body or body.count(b":") != encode(asked).count(b":"):
             check_members(body)
     except msgspec.ValidationError as error:
@@ -341,9 +343,8 @@ def value_in(amount: Amount, asset: Asset, field: str) -> int:
 def metadata_text(raw: Raw | UnsetType) -> str | None:
     """The metadata object exactly as the client wrote it, or None when left out.
 
-    Refuses with 400 what is no object, and one that is too long or too deep.
-
-    What is in it is nobody's business here: numbers are not read, since JSON bounds none of them (RFC 8259 section 6).
+    Raises InvalidRequest for what is no object, and for one that is too long or too deep. Its content is not parsed:
+    JSON numbers have no bounds (RFC 8259 section 6).
     """
     if raw is UNSET:
         return None
@@ -362,14 +363,14 @@ def metadata_text(raw: Raw | UnsetType) -> str | None:
 
 
 def check_members(body: bytes) -> None:
-    """Raises InvalidRequest for a repeated member (RFC 7493 section 2.3); of two, clients could mean either."""
+    """Raises InvalidRequest for a repeated member (RFC 7493 section 2.3): clients could mean either one."""
     member = repeated_member(body)
     if member is not None:
         raise InvalidRequest(f"The body has {member} twice: send each member once", field=member)
 
 
 def _is_shallow(data: bytes) -> bool:
-    """Whether JSON text is nested no deeper than it may be. Strings may hold brackets, so they are passed over."""
+    """Whether JSON text is not nested too deeply. Brackets in strings are skipped."""
     if data.count(b"{") + data.count(b"[") <= MAX_METADATA_DEPTH:
         return True  # nearly always
     depth = 0

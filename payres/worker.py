@@ -1,4 +1,4 @@
-"""Workers: what the server does beside requests, again and again, until it stops or its database is in fail-stop."""
+"""Workers: loops beside the requests, until the server stops or its database is in fail-stop."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ log = logging.getLogger("payres.worker")
 
 
 class Stoppable(Protocol):
-    """What takes no more work once it has failed in a way that an operator must look at: the database."""
+    """Accepts no more work after a failure that needs an operator: the database."""
 
     @property
     def stopped(self) -> str | None:
@@ -25,8 +25,8 @@ async def retry(
 ) -> T | None:
     """Runs a step until it ends without an exception, and returns its result; None once the store is in fail-stop.
 
-    An exception is logged with the name, and the step runs again after so many seconds. One that comes of the fail-stop
-    is not logged: the store has logged why.
+    An exception is logged with the name, and the step runs again after `seconds`. An exception because of the fail-stop
+    is not logged: the store has logged the reason.
     """
     while not store.stopped:
         try:
@@ -61,7 +61,7 @@ class Worker:
         self._woken: Final = asyncio.Event()
 
     def wake(self) -> None:
-        """There is something to do, or may be: the step runs once more, after the one that runs now."""
+        """Has the step run once more, after the one that runs now."""
         self._woken.set()
 
     async def run(self) -> None:

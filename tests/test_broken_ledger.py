@@ -1,4 +1,4 @@
-"""A ledger changed by another program: a movement or the background check stops all writing, and callers are told."""
+"""A ledger changed by another program: a movement or the background check stops all writing, and callers get 503."""
 
 import asyncio
 import logging

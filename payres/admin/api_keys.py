@@ -25,6 +25,6 @@ def create(work: Work, body: NewApiKey, caller: api_keys.ApiKey) -> CreatedApiKe
     return CreatedApiKey(**msgspec.structs.asdict(representations.api_key(work, record)), key=text)
 
 
-def revoke(work: Work, id: str) -> ApiKey:  # noqa: A002 - the name in the path
+def revoke(work: Work, id: str) -> ApiKey:
     """Revoke an API key at once."""
     return representations.api_key(work, api_keys.revoke_api_key(work, id))

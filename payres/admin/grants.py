@@ -15,17 +15,17 @@ def list_page(work: Work, page: PageQuery, query: GrantQuery) -> Page[Grant]:
     return page_of(page_of_grants(work, query.state or None, page, work.now), lambda one: granted.grant(work, one))
 
 
-def show(work: Work, id: str) -> Grant:  # noqa: A002 - the name in the path
+def show(work: Work, id: str) -> Grant:
     """Read a grant: who asks, for what, where it stands, what it has spent and has left."""
     return granted.grant(work, grants.require_grant(work, id))
 
 
-def decide(work: Work, id: str, body: NewDecision) -> GrantDecision:  # noqa: A002
+def decide(work: Work, id: str, body: NewDecision) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name."""
     decision = grants.decide(work, id, approve=body.approve)
     return GrantDecision(grant=show(work, id), redirect=decision.redirect)
 
 
-def revoke(work: Work, id: str) -> Grant:  # noqa: A002
+def revoke(work: Work, id: str) -> Grant:
     """End a grant and all its tokens at once. What was paid stays paid."""
     return granted.grant(work, grants.revoke(work, id))

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from payres import __version__
-from payres.admin.operations import Operation, operations
+from payres.admin.endpoints import Operation, operations
 from payres.admin.wire import ErrorBody
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE

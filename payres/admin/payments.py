@@ -29,11 +29,11 @@ def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]
     return page_of(found, lambda record: stories.payment(work, record))
 
 
-def show(work: Work, id: str) -> PaymentStory:  # noqa: A002 - the name in the path
+def show(work: Work, id: str) -> PaymentStory:
     """Read a payment with its story: grant, quote, ledger entries, packets, refunds."""
     return stories.story(work, payments.require_payment(work, id))
 
 
-def send_back(work: Work, id: str, body: NewRefund) -> List[Refund]:  # noqa: A002
+def send_back(work: Work, id: str, body: NewRefund) -> List[Refund]:
     """Send back what an incoming payment received from wallets here; a refund for each payment that it goes back to."""
     return List(result=[stories.refund(work, made) for made in refund(work, id, body.reference, body.amount)])

@@ -54,12 +54,12 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> Page[Movement]:
 
 
 def deposit(work: Work, name: str, body: NewMovement) -> Movement:
-    """Record what the peer paid us elsewhere."""
+    """Record what the peer paid us outside of payres."""
     return _moved(work, name, peers.deposit(work, name, body.amount, body.reference))
 
 
 def withdraw(work: Work, name: str, body: NewMovement) -> Movement:
-    """Record what we paid the peer elsewhere."""
+    """Record what we paid the peer outside of payres."""
     return _moved(work, name, peers.withdraw(work, name, body.amount, body.reference))
 
 
@@ -68,7 +68,7 @@ def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
     return List(result=list(map(representations.unresolved_packet, unresolved_packets.list_unresolved(work, name))))
 
 
-def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:  # noqa: A002 - the name in the path
+def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:
     """Record what became of a packet of unknown outcome."""
     delivered = body.outcome == "delivered"
     return representations.resolved_packet(

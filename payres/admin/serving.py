@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.operations import Operation, operations
+from payres.admin.endpoints import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes

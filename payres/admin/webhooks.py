@@ -20,31 +20,31 @@ def list_all(work: Work) -> List[WebhookView]:
 
 
 def add(work: Work, body: NewWebhook) -> WebhookView:
-    """Send what happens from now on to a URL. The secret is shown this once."""
+    """Send events from now on to a URL. The secret is shown once."""
     added = webhooks.add_webhook(work, body.url, body.events, body.private)
     return webhook_view(work, added.webhook, added.secret)
 
 
-def show(work: Work, id: str) -> WebhookView:  # noqa: A002 - the name in the path
+def show(work: Work, id: str) -> WebhookView:
     """Read a webhook with its latest attempt."""
     return webhook_view(work, webhooks.require_webhook(work, id))
 
 
-def remove(work: Work, id: str) -> WebhookView:  # noqa: A002 - the name in the path
-    """Send nothing more to a webhook, and forget its deliveries."""
+def remove(work: Work, id: str) -> WebhookView:
+    """Remove a webhook and its deliveries."""
     found = show(work, id)
     webhooks.remove_webhook(work, id)
     return found
 
 
-def rotate(work: Work, id: str, body: NewSecret) -> WebhookView:  # noqa: A002 - the name in the path
-    """Make a new secret, which is shown this once. For 24 hours the one before signs too."""
+def rotate(work: Work, id: str, body: NewSecret) -> WebhookView:
+    """Make a new secret, which is shown once. The old one signs too for 24 hours."""
     added = webhooks.rotate_secret(work, id)
     return webhook_view(work, added.webhook, added.secret)
 
 
-async def test(call: Call, id: str, body: NewTest) -> WebhookTest:  # noqa: A002 - the name in the path
-    """Send the event webhook.test now, and tell what the endpoint answers."""
+async def test(call: Call, id: str, body: NewTest) -> WebhookTest:
+    """Send the event webhook.test now, and return the answer of the endpoint."""
 
     def unit(work: Work) -> tuple[EventRecord, Target]:
         return webhooks.make_test(work, id), target_of(work, webhooks.require_webhook(work, id))

@@ -10,7 +10,7 @@ import click
 from payres import __version__
 from payres.cli.groups import Group
 
-# The module of each, and the first line of its help: `payres --help` answers without loading a single one of them.
+# The module of each command, and the first line of its help, so that `payres --help` loads none of the modules.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("server", "Write an annotated payres.toml and create the database."),
     "serve": ("server", "Run the server."),
@@ -54,7 +54,7 @@ class LazyGroup(Group):
 
 @cache
 def _load(name: str) -> click.Command:
-    """The command, whose docstring goes on where its line in COMMANDS ends."""
+    """The command; its docstring continues its line in COMMANDS."""
     module, line = COMMANDS[name]
     command = getattr(import_module(f"{__name__}.{module}"), name.replace("-", "_"))
     assert isinstance(command, click.Command)

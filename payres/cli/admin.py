@@ -24,8 +24,8 @@ def admin() -> None:
 def link(session: Session, name: str, read_only: bool) -> None:
     """Print a URL with which an operator sets a password.
 
-    It is good once, for 15 minutes. The password and the sessions that the name has had end at once, so this is also
-    how somebody is locked out.
+    It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody
+    out.
 
     \b
     Example: payres admin link --name ann
@@ -48,7 +48,7 @@ def link(session: Session, name: str, read_only: bool) -> None:
 
 
 def _reachable(settings: Settings) -> str:
-    """The URL by which the pages can be reached: the base URL if `admin_hosts` knows its name."""
+    """The URL of the pages: the base URL if `admin_hosts` has its name."""
     host = urlsplit(settings.base_url).hostname or ""
     if is_loopback(host) or host in settings.admin_hosts.split(","):
         return settings.base_url

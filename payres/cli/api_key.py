@@ -6,9 +6,9 @@ import msgspec
 from payres.admin import representations
 from payres.admin.wire import ApiKey, CreatedApiKey
 from payres.cli.groups import Group
+from payres.cli.options import Time
 from payres.cli.session import Session, labelled, with_session
 from payres.operator import api_keys
-from payres.operator.times import require_time
 from payres.store.api_keys import list_api_keys
 from payres.store.work import Work
 
@@ -29,18 +29,17 @@ def api_key() -> None:
     metavar="SCOPE",
     help="What the key is for, such as payments:read. Repeat.",
 )
-@click.option("--expires", metavar="TIME", help="When it ends, such as 2027-01-31T09:30:00Z; never when left out.")
+@click.option("--expires", type=Time(), metavar="TIME", help="When it ends, such as 2027-01-31; never when left out.")
 @with_session
-def create(session: Session, name: str, scopes: tuple[str, ...], expires: str | None) -> None:
-    """Create a key and print it, this once.
+def create(session: Session, name: str, scopes: tuple[str, ...], expires: int | None) -> None:
+    """Create a key and print it once.
 
     \b
     Example: payres api-key create "Order book" --scope payments:read --scope wallets:read
     """
 
     def unit(work: Work) -> CreatedApiKey:
-        expires_at = None if expires is None else require_time(expires, "--expires")
-        record, text = api_keys.create_api_key(work, name, scopes, expires_at)
+        record, text = api_keys.create_api_key(work, name, scopes, expires)
         return CreatedApiKey(**msgspec.structs.asdict(representations.api_key(work, record)), key=text)
 
     created = session.write(unit)
@@ -64,7 +63,7 @@ def list_all(session: Session) -> None:
 @api_key.command()
 @click.argument("id")
 @with_session
-def revoke(session: Session, id: str) -> None:  # noqa: A002 - the name of the argument
+def revoke(session: Session, id: str) -> None:
     """End a key at once. ID is the one in `payres api-key list`, or the part of the key between its underscores.
 
     \b

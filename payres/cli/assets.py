@@ -1,4 +1,4 @@
-"""`payres asset`, `liquidity`, `rate` and `fee`: currencies, what exchange between them needs, what sending costs."""
+"""`payres asset`, `liquidity`, `rate` and `fee`: currencies, exchange between them, and fees."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import click
 from payres.admin import representations
 from payres.admin.wire import Asset, Rate, RemovedRate
 from payres.cli.groups import Group
-from payres.cli.references import reference_option
+from payres.cli.options import reference_option
 from payres.cli.session import Session, with_session
 from payres.operator import assets
 from payres.store import assets as asset_store
@@ -30,8 +30,7 @@ def asset() -> None:
 def list_assets(session: Session) -> None:
     """List the assets that accounts are kept in.
 
-    Liquidity is what receivers in the asset can be paid from when the sender pays in another; fees is what was
-    collected for sending.
+    Liquidity pays receivers in the asset when the sender pays in another; fees is what was collected for sending.
 
     \b
     Example: payres asset list
@@ -112,7 +111,7 @@ def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
 @click.argument("counter")
 @with_session
 def remove_rate(session: Session, base: str, counter: str) -> None:
-    """Remove a rate. Where there is a rates service, its next rate takes the place.
+    """Remove a rate. The rates service, if there is one, sets the next rate.
 
     \b
     Example: payres rate remove USD EUR
@@ -146,7 +145,7 @@ def fee() -> None:
 def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: int) -> None:
     """Set what sending from wallets of an asset costs.
 
-    The share of the amount is rounded up. What is set holds for new quotes.
+    The share of the amount is rounded up. New quotes use the new fee.
 
     \b
     Example: payres fee set USD 2 --fixed 0.10 --basis-points 50

@@ -6,6 +6,7 @@ import msgspec
 from payres.admin import representations
 from payres.admin.wire import AuditEntry
 from payres.cli.groups import Group
+from payres.cli.options import limit_option
 from payres.cli.session import Session, with_session
 from payres.store.audit import page_of_audit
 from payres.store.pages import PageQuery
@@ -17,9 +18,7 @@ def audit() -> None:
 
 
 @audit.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def list_all(session: Session, limit: int) -> None:
     """List what was changed and by whom, newest first.

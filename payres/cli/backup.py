@@ -1,4 +1,4 @@
-"""`payres backup` and `payres restore`: a verified copy of the database, and its way back."""
+"""`payres backup` and `payres restore`: verified copies of the database."""
 
 import os
 import sqlite3
@@ -11,6 +11,7 @@ import click
 from payres.admin import representations
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, with_session
+from payres.encoding import format_size
 from payres.operator import backups
 from payres.store.work import Work
 
@@ -20,9 +21,9 @@ from payres.store.work import Work
 @click.option("--force", is_flag=True, help="Replace DEST when it exists.")
 @with_session
 def backup(session: Session, destination: str, force: bool) -> None:
-    """The copy is one file with mode 0600. It gets its name when it is whole, on the disk and verified as by `payres
-    ledger check`. When DEST is a directory, the file in it is named by the time. The copy holds secrets: guard it like
-    the database.
+    """The copy is one file with mode 0600. It gets its name when it is complete, synced to the disk and verified as by
+    `payres ledger check`. When DEST is a directory, the file in it is named by the time. The copy has secrets: protect
+    it like the database.
 
     \b
     Example: payres backup /mnt/backups
@@ -36,7 +37,7 @@ def backup(session: Session, destination: str, force: bool) -> None:
             session.write(lambda work: backups.record_backup(work, made))
     session.show(
         representations.backup(str(database), made),
-        f"{made.path}: a proved copy of {database}, {made.size / 1e6:.1f} MB",
+        f"{made.path}: a verified copy of {database}, {format_size(made.size)}",
     )
 
 
@@ -44,8 +45,8 @@ def backup(session: Session, destination: str, force: bool) -> None:
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @with_session
 def restore(session: Session, source: Path) -> None:
-    """The server must be stopped, and whatever else has the database open. SOURCE stays as it is: a copy of it is
-    verified, migrated if an older payres made it, and put in place. What was there is kept beside it.
+    """Stop the server first, and every program that has the database open. SOURCE is not changed: a copy of it is
+    verified, migrated if an older payres made it, and put in place of the database. The old database is kept beside it.
 
     \b
     Example: payres restore /mnt/backups/payres-20260131T093000Z.db
@@ -63,7 +64,7 @@ def restore(session: Session, source: Path) -> None:
         "version": restored.version,
         "replaced": str(restored.replaced) if restored.replaced else None,
     }
-    lines = [f"{database}: restored from {source}, and proved"]
+    lines = [f"{database}: restored from {source} and verified"]
     if restored.replaced:
         lines.append(f"{restored.replaced}: what was there before")
     session.show(resource, "\n".join(lines))

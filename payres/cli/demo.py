@@ -18,7 +18,8 @@ BALANCES = {"alice": "1000.00", "bob": None}
 
 @click.command()
 def demo() -> None:
-    """A shop bills a wallet, the owner of another consents, and that one pays. No settings and no database are read.
+    """A shop requests money for one wallet, the owner of another consents and pays. No settings and no database are
+    read.
 
     \b
     Example: payres demo
@@ -29,7 +30,7 @@ def demo() -> None:
 
 
 def open_demo_wallets(work: Work) -> None:
-    """Opens alice, who has 1000.00 USD, and bob, in a database without wallets; leaves every other one alone."""
+    """Opens alice, who has 1000.00 USD, and bob, if the database has no wallets."""
     if wallet_store.list_wallets(work):
         return
     for path, balance in BALANCES.items():
@@ -39,7 +40,7 @@ def open_demo_wallets(work: Work) -> None:
 
 
 def find_demo_wallets(work: Work) -> Sequence[Resource]:
-    """Those that still have the password of the demonstration, with it."""
+    """The demo wallets that still have their first password, with that password."""
     found = [record for path in BALANCES if (record := wallet_store.find_wallet(work, path))]
     return [
         {**msgspec.to_builtins(representations.wallet(work, record)), "password": _password(record.path)}
@@ -49,7 +50,7 @@ def find_demo_wallets(work: Work) -> Sequence[Resource]:
 
 
 def introduce(found: Sequence[Resource]) -> str:
-    """What a newcomer needs to know of them: addresses, how to sign in, what to try."""
+    """Says to a newcomer what the addresses are, how to sign in, and what to try."""
     if not found:
         return "The demo wallets are not here: this database has wallets of its own"
     lines = [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # it loads slowly, and only this command needs it
     import httpx2
 
 TIMEOUT_SECONDS: Final = 10
-CLOCK_SECONDS: Final = 5  # how far a clock may be off before signatures are near to being rejected
+CLOCK_SECONDS: Final = 5  # how far a clock may be off; not much more and signatures are rejected
 CERTIFICATE_DAYS: Final = 14
 STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
 
@@ -32,8 +32,8 @@ STANDBY_SECONDS: Final = 300  # without a change, after which something is likel
 @click.command()
 @with_session
 def doctor(session: Session) -> None:
-    """It looks at the files, the money and the links in the database, at the server on this machine, and at its public
-    address as clients see it: TLS, redirects, the clock. The exit code is 1 when something is to be fixed.
+    """It checks the files, the money and the links in the database, the server on this machine, and its public address
+    as clients see it: TLS, redirects, the clock. The exit code is 1 when something should be fixed.
 
     \b
     Example: payres doctor
@@ -56,7 +56,7 @@ def _text(finding: Finding) -> str:
 
 
 def _clock() -> Iterator[Finding]:
-    """Whether something keeps the clock right, where systemd knows."""
+    """Whether the clock is synchronized, where systemd knows."""
     command = shutil.which("timedatectl")
     if command is None:
         return

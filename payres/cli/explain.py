@@ -6,8 +6,9 @@ from typing import IO
 import click
 
 from payres.cli.key import KeyInput, read_key
+from payres.cli.options import Time
 from payres.cli.session import Resource, Session, with_session
-from payres.clock import format_time, parse_time
+from payres.clock import format_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
 from payres.http.request_head import is_encoded
@@ -21,7 +22,7 @@ from payres.signatures.parameters import Policy
 from payres.store import wallets as wallet_store
 from payres.store.work import Work
 
-# Besides the headers that a signature covers, only these can make a difference to it.
+# The headers that affect a signature, besides those that it covers.
 RELEVANT = {
     *(
         "host",
@@ -53,7 +54,7 @@ MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
 @click.option("--kid", metavar="KID", help="The key id, for --pem; a JWK names its own.")
 @click.option("--wallet", metavar="PATH", help="Take all keys of this wallet, which is the client's.")
 @click.option("--base-url", metavar="URL", help="The server's public origin.")
-@click.option("--at", metavar="TIME", help="When the request arrived (RFC 3339); now when left out.")
+@click.option("--at", type=Time(), metavar="TIME", help="When the request arrived (UTC); now when left out.")
 @with_session
 def explain(
     session: Session,
@@ -62,11 +63,11 @@ def explain(
     pem: IO[bytes] | None,
     kid: str | None,
     wallet: str | None,
-    at: str | None,
+    at: int | None,
 ) -> None:
-    """FILE is a raw HTTP/1.1 request, - or nothing for standard input. Each rule is applied, whatever the others say;
-    of the usual mistakes those are named with which the signature or the digest is found to be right. The output shows
-    what the request holds, access tokens included. The exit code is 0 for an accepted request and 1 for a refused one.
+    """FILE is a raw HTTP/1.1 request; - or nothing is standard input. Every rule is applied, also after one that fails.
+    Of the usual mistakes it names those without which the signature or the digest would be right. The output shows the
+    whole request, with access tokens. The exit code is 0 for an accepted request and 1 for a rejected one.
 
     \b
     Examples: payres explain request.txt --wallet alice
@@ -85,10 +86,7 @@ def explain(
     else:
         path = session.wallet_path(wallet)
         keys = session.read(lambda work: _wallet_keys(work, path))
-    try:
-        now = session.world.clock.now() if at is None else parse_time(at)
-    except ValueError as error:
-        raise click.UsageError(f"--at: {error}") from error
+    now = session.world.clock.now() if at is None else at
     try:
         capture = read_capture(file.read())
     except ValueError as error:
@@ -101,7 +99,7 @@ def explain(
 
 
 def endpoint_errors(message: Message) -> list[Verdict]:
-    """Why the server rejects the request before it looks at its signature; what it looks at first comes first."""
+    """Why the server rejects the request before it checks its signature, in the order of its checks."""
     path = "/" + message.target_uri.partition("://")[2].partition("/")[2].partition("?")[0]
     endpoint = find_endpoint(message.method, path)
     if endpoint is None:
@@ -174,7 +172,7 @@ def _steps(session: Session, found: Explanation, now: int) -> Iterator[tuple[str
 
 
 def _headers(found: Explanation) -> list[tuple[str, str]]:
-    """What was signed, and what may differ from it."""
+    """The headers that were signed, and those that affect the signature."""
     relevant = RELEVANT | SIGNED | set(found.components or ())
     named = [(name.decode("ascii"), value) for name, value in found.message.headers]
     return [
@@ -203,7 +201,7 @@ def _text(data: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with every character that a terminal would act upon written out."""
+    """The text with control characters escaped, for a terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 

@@ -4,44 +4,27 @@ import csv
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 import click
 import msgspec
 
 from payres.cli.groups import Group
+from payres.cli.options import Time
 from payres.cli.session import Session, with_session
-from payres.clock import LATEST, parse_time
+from payres.clock import LATEST
 from payres.operator import exports
 from payres.operator.exports import Export, Row
 
 Format = Literal["csv", "jsonl"]
 
 
-class Moment(click.ParamType[int]):
-    """A day or a time in UTC, as microseconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_time(f"{value}T00:00:00Z" if len(value) == len("2026-01-31") else value)
-        except ValueError as error:
-            self.fail(f"{value!r}: name a day such as 2026-01-31, or a time: {error}", param, ctx)
-
-
 def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """What every export takes."""
+    """Adds the options of every export."""
     for option in (
         click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True),
-        click.option(
-            "--to", "until", type=Moment(), metavar="TIME", default=LATEST, help="Until just before it (UTC)."
-        ),
-        click.option(
-            "--from", "since", type=Moment(), metavar="TIME", default=0, help="From a day or a time on (UTC)."
-        ),
+        click.option("--to", "until", type=Time(), metavar="TIME", default=LATEST, help="Until just before it (UTC)."),
+        click.option("--from", "since", type=Time(), metavar="TIME", default=0, help="From a day or a time on (UTC)."),
     ):
         command = option(command)
     return command
@@ -54,7 +37,7 @@ def _check_times(since: int, until: int) -> None:
 
 @click.group(cls=Group)
 def export() -> None:
-    """To standard output, row by row: a million rows take no more memory than ten."""
+    """The rows go to standard output, in constant memory."""
 
 
 @export.command()
@@ -127,7 +110,7 @@ def _write_json(rows: Sequence[Row]) -> None:
 
 @contextmanager
 def _progress(export: Export) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, if that is a terminal and the rows go elsewhere."""
+    """A progress bar on standard error, if that is a terminal and standard output is not."""
     if sys.stdout.isatty() or not sys.stderr.isatty():
         yield lambda: None
         return

@@ -8,6 +8,7 @@ from payres.admin import granted
 from payres.admin.wire import Grant, GrantDecision, GrantSpending
 from payres.amounts import Asset, format_decimal
 from payres.cli.groups import Group
+from payres.cli.options import limit_option
 from payres.cli.session import Resource, Session, labelled, with_session
 from payres.errors import InvalidRequest
 from payres.grants import consent
@@ -25,9 +26,7 @@ def grant() -> None:
 
 @grant.command("list")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only grants in this state.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def list_all(session: Session, state: State | None, limit: int) -> None:
     """List grants, newest first, with owners and amounts.
@@ -63,7 +62,7 @@ def show(session: Session, ref: str) -> None:
 def approve(session: Session, ref: str) -> None:
     """Consent to a grant in the owner's name.
 
-    Prints the URL that the owner's browser would go to next: it tells the client.
+    Prints the finish URL that the owner's browser would go to, which informs the client.
 
     \b
     Example: payres grant approve 0198c0de-...
@@ -77,7 +76,7 @@ def approve(session: Session, ref: str) -> None:
 def deny(session: Session, ref: str) -> None:
     """Refuse a grant in the owner's name.
 
-    Prints the URL that the owner's browser would go to next: it tells the client.
+    Prints the finish URL that the owner's browser would go to, which informs the client.
 
     \b
     Example: payres grant deny 0198c0de-...

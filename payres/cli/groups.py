@@ -1,4 +1,4 @@
-"""Groups of commands: what a mistyped command may have meant, which is never one that takes away or decides."""
+"""Groups of commands, which suggest a command for a mistyped one, but never one that removes or decides something."""
 
 from difflib import get_close_matches
 from typing import Final

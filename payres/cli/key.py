@@ -54,7 +54,7 @@ NAME_HELP = "What you call the key, such as the app that has it; only you see it
 
 @click.group(cls=Group)
 def key() -> None:
-    """A client is known by a wallet address and signs its requests with a private key. The server takes a signature
+    """A client is known by a wallet address and signs its requests with a private key. The server accepts a signature
     when the public half is stored with that wallet address, under the key id (kid) that the signature names.
     """
 
@@ -71,8 +71,7 @@ def add(
 ) -> None:
     """Store a client's public key with its wallet.
 
-    Of a private key in PEM only the public half is kept. A key that is there already stays, with the new
-    name if one is given.
+    Of a private key in PEM only the public half is stored. If the key exists, only its name changes, if one is given.
 
     \b
     Examples: payres key add alice --jwk public.jwk
@@ -145,7 +144,7 @@ def list_all(session: Session, path: str, revoked: bool) -> None:
 def revoke(session: Session, path: str, kid: str) -> None:
     """End a key at once.
 
-    The next request that is signed with it is refused.
+    The next request that is signed with it is rejected.
 
     \b
     Example: payres key revoke alice my-app
@@ -197,7 +196,7 @@ def _change(session: Session, path: str, unit: Callable[[Work, str], KeyRecord],
 
 
 def _write_private(path: str, pem: bytes) -> None:
-    # O_EXCL: a private key that is somewhere already is never written over, nor is a link followed.
+    # O_EXCL: never overwrites an existing private key, and follows no link.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "wb") as file:

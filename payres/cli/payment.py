@@ -7,7 +7,7 @@ import click
 from payres.admin import stories
 from payres.admin.wire import Payment, PaymentStory, Refund
 from payres.cli.groups import Group
-from payres.cli.references import reference_option
+from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, with_session
 from payres.operator import payments, refunds
 from payres.operator.payments import Wanted
@@ -27,13 +27,11 @@ def payment() -> None:
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
 @click.option("--from", "created_from", metavar="TIME", help="Made then or later, such as 2026-01-31T00:00:00Z.")
 @click.option("--to", "created_until", metavar="TIME", help="Made before then.")
-@click.option("--counterpart", metavar="WHO", help="Another wallet here, or what a URL elsewhere begins with.")
+@click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
 @click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
 @click.option("--max", "most", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
 @click.option("--reason", metavar="TEXT", help="Failed with this in the reason.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any) -> None:
     """List payments, newest first.
@@ -54,7 +52,7 @@ def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any
 @payment.command()
 @click.argument("id")
 @with_session
-def show(session: Session, id: str) -> None:  # noqa: A002 - the name of the argument
+def show(session: Session, id: str) -> None:
     """Show a payment with its story.
 
     What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back.
@@ -71,7 +69,7 @@ def show(session: Session, id: str) -> None:  # noqa: A002 - the name of the arg
 @click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
 @reference_option(required=True)
 @with_session
-def refund(session: Session, id: str, amount: str | None, reference: str) -> None:  # noqa: A002
+def refund(session: Session, id: str, amount: str | None, reference: str) -> None:
     """Send back what an incoming payment received.
 
     It goes to the wallets here that had paid it, the last payer first. Never more goes back than was received.

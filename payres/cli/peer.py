@@ -9,8 +9,7 @@ from payres.admin import representations
 from payres.admin.wire import Peer
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.cli.groups import Group
-from payres.cli.references import reference_option
-from payres.cli.secret_options import secret_option
+from payres.cli.options import reference_option, secret_option
 from payres.cli.session import Session, labelled, with_session
 from payres.operator import assets, movements, peers, unresolved_packets
 from payres.operator.peers import NewPeer, PeerChange
@@ -22,8 +21,8 @@ from payres.store.work import Work
 
 @click.group(cls=Group)
 def peer() -> None:
-    """A peer is a server that payments go to and come from. What it owes us and we owe it is settled elsewhere, by bank
-    say, and recorded with `payres peer deposit` and `payres peer withdraw`.
+    """A peer is a server that payments go to and come from. What one owes the other is settled outside of payres, by
+    bank for example, and recorded with `payres peer deposit` and `payres peer withdraw`.
 
     Tokens on the command line can be read by others on the machine (`ps`). Files keep them secret.
     """
@@ -49,7 +48,7 @@ def peer() -> None:
 @click.option("--route", "routes", multiple=True, metavar="PREFIX", help="More addresses reached through it. Repeat.")
 @with_session
 def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
-    """Add a peer. It holds for the next packet.
+    """Add a peer, from the next packet on.
 
     Both sides keep the link in one currency. Each shows the other a token: what is outgoing here is incoming there.
 
@@ -85,10 +84,10 @@ def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
 @click.option("--no-route", "remove_routes", multiple=True, metavar="PREFIX", help="One route less. Repeat.")
 @with_session
 def change(session: Session, /, name: str, credit_limit: str | None, **changes: Any) -> None:
-    """Change what was agreed with a peer. It holds for the next packet.
+    """Change what was agreed with a peer, from the next packet on.
 
-    What is not named stays as it is. The asset and the address of a peer cannot be changed: remove
-    the peer and add it again.
+    What is not named does not change. The asset and the address of a peer cannot be changed: remove the peer and add it
+    again.
 
     \b
     Example: payres peer change first-bank --credit-limit 2500.00 --route g
@@ -143,7 +142,7 @@ def show(session: Session, name: str) -> None:
 @reference_option()
 @with_session
 def deposit(session: Session, name: str, amount: str, reference: str | None) -> None:
-    """Record what the peer paid us elsewhere.
+    """Record what the peer paid us outside of payres.
 
     It then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
 
@@ -159,7 +158,7 @@ def deposit(session: Session, name: str, amount: str, reference: str | None) -> 
 @reference_option()
 @with_session
 def withdraw(session: Session, name: str, amount: str, reference: str | None) -> None:
-    """Record what we paid the peer elsewhere.
+    """Record what we paid the peer outside of payres.
 
     We then owe it less, or it owes us more, which its credit limit bounds. AMOUNT is a decimal in units of the
     currency.
@@ -176,8 +175,8 @@ def withdraw(session: Session, name: str, amount: str, reference: str | None) ->
 def doubts(session: Session, name: str) -> None:
     """List packets to a peer whose outcome is unknown.
 
-    The peer did not answer and nothing proves what became of them. Their payers have the money back.
-    `payres peer resolve` records what the peer can show.
+    The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
+    back. `payres peer resolve` records what the peer can show.
 
     \b
     Example: payres peer doubts first-bank
@@ -268,7 +267,7 @@ def _text(peer: Peer) -> str:
             f"{in_flight.packets} packets to it with {in_flight.amount} {code};"
             f" {peer.reserved} {code} reserved for packets from it",
         ),
-        ("in doubt", f"{unknown.packets} packets to it with {unknown.amount} {code} have an unknown outcome"),
+        ("unresolved", f"{unknown.packets} packets to it with {unknown.amount} {code} have an unknown outcome"),
         ("max packet", f"{most}, which is {format_decimal(most, asset)} {code}" if most else "(no bound)"),
         ("packets", f"{peer.packets_received} received, {peer.packets_sent} sent"),
         ("repeats answers", "yes" if peer.repeats_answers else "no"),

@@ -21,7 +21,7 @@ def explain_denial(path: str | Path) -> str:
     )
     if owner == user:
         return f"{facts}: change the mode with chmod"
-    return f"{facts}: run it as {owner}, with `sudo -u {owner}` say, or give the file to {user} with chown"
+    return f"{facts}: run it as {owner}, for example with `sudo -u {owner}`, or give the file to {user} with chown"
 
 
 def explain_database_denial(error: sqlite3.Error, database: str) -> str | None:

@@ -7,9 +7,8 @@ import click
 
 from payres.admin.status import Balance, PeerStatus, Status, read
 from payres.cli.session import Session, labelled, with_session
+from payres.encoding import format_size
 from payres.store.database_file import is_served
-
-MEBIBYTE = 1024 * 1024
 
 
 @click.command()
@@ -29,14 +28,11 @@ def status(session: Session) -> None:
 
 def _text(found: Status) -> str:
     day, webhooks = found.last_day, found.webhooks
-    sizes = (
-        f"{_size(found.database_bytes)}, write-ahead log {_size(found.wal_bytes)}, {_size(found.free_bytes)} free on"
-        " the disk"
-    )
+    database, log, free = map(format_size, (found.database_bytes, found.wal_bytes, found.free_bytes))
     rows: list[tuple[str, object]] = [
         ("Server", f"payres {found.version}, {_state(found)}"),
         ("Base URL", found.base_url),
-        ("Database", f"{found.database} ({sizes})"),
+        ("Database", f"{found.database} ({database}, write-ahead log {log}, {free} free on the disk)"),
         ("Last backup", found.last_backup_at or "none by payres"),
         ("Wallets", found.wallets),
         *(
@@ -71,7 +67,3 @@ def _amounts(balances: Sequence[Balance], kind: str) -> str:
 
 def _peer(peer: PeerStatus) -> str:
     return peer.name if peer.last_error is None else f"{peer.name} ({peer.last_error_at}: {peer.last_error})"
-
-
-def _size(count: int) -> str:
-    return f"{count / MEBIBYTE:,.1f} MiB"

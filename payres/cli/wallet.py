@@ -10,8 +10,7 @@ import click
 from payres.admin import representations
 from payres.admin.wire import Movement, Wallet
 from payres.cli.groups import Group
-from payres.cli.references import reference_option
-from payres.cli.secret_options import secret_option
+from payres.cli.options import limit_option, reference_option, secret_option
 from payres.cli.session import Session, labelled, with_session
 from payres.grants.passwords import hash_password
 from payres.operator import wallets
@@ -130,9 +129,7 @@ def withdraw(session: Session, path: str, amount: str, reference: str | None) ->
 
 @wallet.command()
 @click.argument("path")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def movements(session: Session, path: str, limit: int) -> None:
     """List deposits and withdrawals of a wallet, newest first.
@@ -153,7 +150,7 @@ def movements(session: Session, path: str, limit: int) -> None:
 @click.argument("path")
 @with_session
 def deactivate(session: Session, path: str) -> None:
-    """Take a wallet address off the net. Its money and history stay.
+    """Deactivate a wallet address. Its money and history stay.
 
     \b
     Example: payres wallet deactivate alice
@@ -165,7 +162,7 @@ def deactivate(session: Session, path: str) -> None:
 @click.argument("path")
 @with_session
 def activate(session: Session, path: str) -> None:
-    """Put a deactivated wallet address back.
+    """Activate a wallet address again.
 
     \b
     Example: payres wallet activate alice

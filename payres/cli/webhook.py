@@ -1,22 +1,20 @@
 """`payres webhook`: where events are sent, and what became of them."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import click
-import msgspec
 
 from payres.cli.groups import Group
-from payres.cli.session import Resource, Session, labelled, with_session
-from payres.clock import parse_time
+from payres.cli.options import Time, limit_option
+from payres.cli.session import Session, labelled, with_session
 from payres.events import webhooks
 from payres.events.sender import Attempt, Sender, Target, target_of
-from payres.events.views import STATES, list_deliveries, webhook_view
+from payres.events.views import STATES, DeliveryView, WebhookView, list_deliveries, webhook_view
 from payres.events.webhooks import Added, record_test
 from payres.store import webhooks as store
 from payres.store.events import EventRecord
-from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 
 
@@ -31,7 +29,7 @@ def webhook() -> None:
 @click.option("--private", "is_private", is_flag=True, help="It is on this machine or in your network; http will do.")
 @with_session
 def add(session: Session, url: str, patterns: tuple[str, ...], is_private: bool) -> None:
-    """Send what happens from now on to a URL. Prints the secret that receivers verify signatures with, once.
+    """Send events from now on to a URL. Prints the secret for verifying signatures once.
 
     NAMES are events, or the beginning of some with a * behind it, with commas between; the option may be repeated.
 
@@ -49,7 +47,7 @@ def list_all(session: Session) -> None:
     \b
     Example: payres webhook list
     """
-    found = session.read(lambda work: [_describe(work, one) for one in store.list_webhooks(work)])
+    found = session.read(lambda work: [webhook_view(work, one) for one in store.list_webhooks(work)])
     session.show_list("webhooks", found, _line, "There are no webhooks; `payres webhook add` adds one")
 
 
@@ -84,9 +82,7 @@ def test(session: Session, webhook_id: str) -> None:
 @webhook.command()
 @click.argument("webhook_id", metavar="[ID]", required=False)
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
-@click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
-)
+@limit_option
 @with_session
 def deliveries(session: Session, webhook_id: str | None, state: str | None, limit: int) -> None:
     """List events that were not taken at once, or are sent again. What was taken the first time is not listed.
@@ -95,9 +91,9 @@ def deliveries(session: Session, webhook_id: str | None, state: str | None, limi
     Example: payres webhook deliveries --state failed
     """
 
-    def unit(work: Work) -> list[Resource]:
+    def unit(work: Work) -> list[DeliveryView]:
         of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
-        return [msgspec.to_builtins(one) for one in list_deliveries(work, of, state, limit)]
+        return list_deliveries(work, of, state, limit)
 
     session.show_list("deliveries", session.read(unit), _delivery_line, "There are no such deliveries")
 
@@ -106,9 +102,9 @@ def deliveries(session: Session, webhook_id: str | None, state: str | None, limi
 @click.argument("event", required=False)
 @click.option("--webhook", "webhook_id", metavar="ID", help="To this webhook only.")
 @click.option("--failed", is_flag=True, help="All that has failed for good.")
-@click.option("--since", metavar="TIME", help="With --failed: last tried at this time (RFC 3339) or later.")
+@click.option("--since", type=Time(), metavar="TIME", help="With --failed: last tried at this time (UTC) or later.")
 @with_session
-def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: str | None) -> None:
+def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: int | None) -> None:
     """Send an event again, or all that has failed. EVENT is its id, evt_...
 
     An event goes to each webhook that wants it, also where it was taken before.
@@ -122,8 +118,7 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
     if event is not None:
         count = len(session.write(partial(webhooks.replay_event, event_id=event, webhook_id=webhook_id)))
     else:
-        time = 0 if since is None else _time(since)
-        count = session.write(partial(webhooks.replay_failed, webhook_id=webhook_id, since=time))
+        count = session.write(partial(webhooks.replay_failed, webhook_id=webhook_id, since=since or 0))
     session.show({"deliveries": count}, f"Due again: {count}. The server sends them within seconds")
 
 
@@ -131,9 +126,9 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def rotate(session: Session, webhook_id: str) -> None:
-    """Make a new secret, and print it once. For 24 hours the one before signs too.
+    """Make a new secret, and print it once. The old one signs too for 24 hours.
 
-    Only that one: what a rotation less than 24 hours ago has replaced no longer signs.
+    A secret that an earlier rotation replaced no longer signs.
 
     \b
     Example: payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
@@ -145,19 +140,19 @@ def rotate(session: Session, webhook_id: str) -> None:
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def remove(session: Session, webhook_id: str) -> None:
-    """Send nothing more to a webhook, and forget its deliveries.
+    """Remove a webhook and its deliveries.
 
     \b
     Example: payres webhook remove 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
     """
 
-    def unit(work: Work) -> Resource:
-        resource = _describe(work, webhooks.require_webhook(work, webhook_id))
+    def unit(work: Work) -> WebhookView:
+        removed = webhook_view(work, webhooks.require_webhook(work, webhook_id))
         webhooks.remove_webhook(work, webhook_id)
-        return resource
+        return removed
 
-    resource = session.write(unit)
-    session.show(resource, f"The webhook to {resource['url']} is removed")
+    removed = session.write(unit)
+    session.show(removed, f"The webhook to {removed.url} is removed")
 
 
 async def _send(session: Session, target: Target, event: EventRecord) -> Attempt:
@@ -168,43 +163,28 @@ async def _send(session: Session, target: Target, event: EventRecord) -> Attempt
         await sender.aclose()
 
 
-def _show_added(session: Session, unit: Any) -> None:
-    def described(work: Work) -> Resource:
-        added: Added = unit(work)
-        return _describe(work, added.webhook, added.secret)
+def _show_added(session: Session, unit: Callable[[Work], Added]) -> None:
+    def added(work: Work) -> WebhookView:
+        made = unit(work)
+        return webhook_view(work, made.webhook, made.secret)
 
-    resource = session.write(described)
-    session.show(resource, _text(resource))
-
-
-def _describe(work: Work, record: WebhookRecord, secret: str | None = None) -> Resource:
-    found: Resource = msgspec.to_builtins(webhook_view(work, record, msgspec.UNSET if secret is None else secret))
-    return found
-
-
-def _text(resource: Resource) -> str:
-    return labelled(
-        ("id", resource["id"]),
-        ("URL", resource["url"]),
-        ("events", ", ".join(resource["events"])),
-        ("secret", f"{resource['secret']} (shown this once)"),
+    webhook = session.write(added)
+    text = labelled(
+        ("id", webhook.id),
+        ("URL", webhook.url),
+        ("events", ", ".join(webhook.events)),
+        ("secret", f"{webhook.secret} (shown once)"),
     )
+    session.show(webhook, text)
 
 
-def _line(resource: Resource) -> str:
-    tried = resource["lastAttemptAt"]
-    latest = "nothing sent yet" if tried is None else f"{tried}: {resource['lastError'] or resource['lastStatus']}"
-    return f"{resource['id']}  {resource['state']}  {resource['url']}  {','.join(resource['events'])}  {latest}"
+def _line(webhook: WebhookView) -> str:
+    tried = webhook.last_attempt_at
+    latest = "nothing sent yet" if tried is None else f"{tried}: {webhook.last_error or webhook.last_status}"
+    return f"{webhook.id}  {webhook.state}  {webhook.url}  {','.join(webhook.events)}  {latest}"
 
 
-def _delivery_line(one: Resource) -> str:
-    due = f"next attempt {one['nextAttemptAt']}" if one["nextAttemptAt"] else f"last {one['lastAttemptAt']}"
-    error = f"  {one['lastError']}" if one["lastError"] else ""
-    return f"{one['event']}  {one['type']}  {one['webhook']}  {one['state']}  {one['attempts']} attempts, {due}{error}"
-
-
-def _time(text: str) -> int:
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--since") from error
+def _delivery_line(one: DeliveryView) -> str:
+    due = f"next attempt {one.next_attempt_at}" if one.next_attempt_at else f"last {one.last_attempt_at}"
+    error = f"  {one.last_error}" if one.last_error else ""
+    return f"{one.event}  {one.type}  {one.webhook}  {one.state}  {one.attempts} attempts, {due}{error}"

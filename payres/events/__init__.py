@@ -1,1 +1,1 @@
-"""Events: who waits for a change, and the webhooks that are told of it."""
+"""Events: waiting for a change, and webhooks."""

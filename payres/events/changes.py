@@ -1,19 +1,31 @@
-"""Who waits for a change here: requests for a payment, and whoever wants new events. Nobody polls for what this process
-does: the database tells after each commit."""
+"""Wakes those who wait for a change: requests for a payment, and whoever wants new events.
+
+The database notifies `Changes` after each commit of this process, so nobody polls for that. `EventPoller` finds the
+events that `payres` commands write.
+"""
 
 import asyncio
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Final
+
+from payres.store import events
+from payres.store.database import Database
+from payres.store.work import EVENTS
+from payres.worker import Worker
+
+POLL_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 5.0
 
 
 class Changes:
-    """Wakes those who watch a key: the id of a payment, or `payres.store.work.EVENTS`. For one event loop."""
+    """Wakes those who watch a key: the id of a payment, or `EVENTS`. For one event loop."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[asyncio.Event]] = {}
 
-    def tell(self, changed: Collection[str]) -> None:
-        """What has these keys has changed, or may have."""
+    def notify(self, changed: Collection[str]) -> None:
+        """Wakes those who watch these keys: what they stand for has changed, or may have."""
         for key in changed:
             for watcher in self._watchers.get(key, ()):
                 watcher.set()
@@ -33,3 +45,25 @@ class Changes:
             watchers.discard(watcher)
             if not watchers:
                 del self._watchers[key]
+
+
+class EventPoller:
+    """Looks for new events once a second while somebody waits for them. `run` until cancelled."""
+
+    def __init__(self, database: Database, changes: Changes) -> None:
+        self._database = database
+        self._changes = changes
+        self._seen = 0
+
+    async def run(self) -> None:
+        """Ends when the database is in fail-stop."""
+        await Worker("the search for new events", self._database, self.poll, RETRY_SECONDS).run()
+
+    async def poll(self) -> float:
+        """Wakes those who wait if there are new events; seconds until the next poll."""
+        if self._changes.is_watched(EVENTS):
+            last = await self._database.read(events.last_sequence)
+            if last != self._seen:
+                self._seen = last
+                self._changes.notify((EVENTS,))
+        return POLL_SECONDS

@@ -1,8 +1,8 @@
-"""Deliveries: every event goes to every webhook that wants it, at least once, and one that fails holds up no other.
+"""Deliveries: sends every event to every webhook that wants it, at least once.
 
-A webhook's cursor says up to where it was sent all events; what it did not take has a row with the time of the next
-attempt. So a restart goes on from the rows, and a payment costs no more however many webhooks are told of it. A crash
-after an answer and before its row sends the event again, with the same id.
+A webhook that fails delays no other. A webhook's cursor is the last event up to which all were sent. An event that it
+did not accept has a row with the time of the next attempt. So a restart continues from the rows, and a payment costs
+the same for any number of webhooks. A crash between an answer and its row sends the event again, with the same id.
 """
 
 import asyncio
@@ -27,27 +27,27 @@ from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.worker import retry
 
-# From each attempt to the next one; after the last, the delivery has failed.
+# Pauses between the attempts; after the last attempt the delivery has failed.
 RETRIES: Final = (
     *(5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR),
     *(10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR),
 )
-# The part of a pause that chance may add, so that what failed together does not come back together.
+# The random part of a pause, so that deliveries that failed together are not repeated together.
 JITTER: Final = 0.1
 CHANCE: Final = SystemRandom()
-# Events that are read at a time for a webhook, which may want few of them; and those after which is stored how far it
-# has come that wants none.
+# Events read at a time for a webhook, which may want few of them; and after how many unwanted events its cursor is
+# stored.
 READ_AT_ONCE: Final = 16
 PASSED_OVER: Final = 256
-# Of what is on its way to a webhook, so much may have failed before: it must not keep back what was never sent.
+# How many deliveries in flight to a webhook may be repetitions: they must not delay events that were never sent.
 AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
-# Seconds between two looks at what other processes have written, and at which retries are due; and at least between any
-# two, because under load each commit has news.
+# Seconds between searches for events of other processes and for retries that are due; and between any two searches,
+# because under load each commit has events.
 LOOK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
-# The event loop is busy when it wakes somebody so many seconds late. Then a pause follows each attempt, of so
-# many times the lateness, up to a second: payments go first.
+# The event loop is busy when a timer is this many seconds late. Then each attempt is followed by a pause of so many
+# times the lateness, up to a second: payments go first.
 BUSY_LATENESS: Final = 0.005
 PROBE_SECONDS: Final = 0.005
 PAUSE_FACTOR: Final = 20
@@ -57,14 +57,14 @@ log = logging.getLogger("payres.events")
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """An event that a webhook is sent, for the first time unless there is a delivery of it."""
+    """An event to send to a webhook, for the first time unless it has a delivery."""
 
     event: EventRecord
     delivery: DeliveryRecord | None = None
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a webhook is to be sent next, where to, the last event that was looked at, and whether there may be more."""
+    """What to send to a webhook next, the last event that was read, and whether there may be more."""
 
     outgoing: Sequence[Outgoing]
     target: Target | None
@@ -73,7 +73,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class _Queue:
-    """What is on its way to a webhook, by sequence: what it never got, and what it gets again."""
+    """The events in flight to a webhook, by sequence: those sent for the first time, and repetitions."""
 
     def __init__(self, cursor: int) -> None:
         self.looked_at = cursor
@@ -82,12 +82,12 @@ class _Queue:
         self.again: set[int] = set()
 
     def cursor_without(self, sequence: int) -> int:
-        """Up to where all was sent once this event is recorded."""
+        """The cursor once this event is recorded."""
         return min(self.new - {sequence}, default=self.looked_at + 1) - 1
 
 
 class Deliveries:
-    """Sends events to webhooks; `run` until cancelled. `chance` gives numbers from 0 to 1 for the jitter."""
+    """Sends events to webhooks. `run` until cancelled. `chance` gives random numbers from 0 to 1 for the jitter."""
 
     def __init__(
         self, database: Database, changes: Changes, sender: Sender, chance: Callable[[], float] = CHANCE.random
@@ -118,9 +118,9 @@ class Deliveries:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _look(self) -> bool:
-        """Begins to send each webhook what there is for it and it has places for; whether any is active."""
+        """Begins to send to each webhook as many events as it has slots for; whether any webhook is active."""
         active = [webhook for webhook in await self._database.read(webhooks.list_webhooks) if webhook.active]
-        # What is forgotten of one that is disabled is in its rows.
+        # The rows have everything about a webhook that is disabled.
         self._queues = {one.id: self._queues.get(one.id) or _Queue(one.cursor) for one in active}
         for webhook in active:
             queue = self._queues[webhook.id]
@@ -133,11 +133,11 @@ class Deliveries:
                         self._begin(queue, found.target, outgoing)
                 await self._move_cursor(webhook, queue)
                 if found.has_more and not found.outgoing:
-                    self._changes.tell((EVENTS,))
+                    self._changes.notify((EVENTS,))
         return bool(active)
 
     async def _move_cursor(self, webhook: WebhookRecord, queue: _Queue) -> None:
-        """Stores how far a webhook has come: attempts that ended together have not, nor what it does not want."""
+        """Stores the webhook's cursor past unwanted events and past attempts that ended at the same time."""
         is_behind = webhook.cursor < queue.last_sent or webhook.cursor + PASSED_OVER <= queue.looked_at
         if is_behind and not queue.new:
             await self._database.write(partial(webhooks.set_cursor, webhook_id=webhook.id, cursor=queue.looked_at))
@@ -171,11 +171,11 @@ class Deliveries:
         finally:
             under_way.discard(sequence)
             queue.last_sent = max(queue.last_sent, sequence)
-            self._changes.tell((EVENTS,))  # there is a place again
+            self._changes.notify((EVENTS,))  # a slot is free
 
 
 def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[int], again: Collection[int]) -> Found:
-    """What there is for the webhook, of which these sequences are on their way."""
+    """What to send to the webhook besides these sequences, which are in flight."""
     outgoing: list[Outgoing] = []
     for delivery, event in webhooks.due_deliveries(work, webhook.id, work.now, MAX_DELIVERIES_OF_WEBHOOK):
         if event.sequence not in again and len(again) + len(outgoing) < AGAIN_AT_ONCE:
@@ -192,7 +192,7 @@ def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[i
 
 
 def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cursor: int, chance: float) -> None:
-    """Stores what came of an attempt, and up to where the webhook was sent all; of one that was removed, nothing.
+    """Stores the result of an attempt, and the cursor; nothing for a webhook that was removed.
 
     `chance` is from 0 to 1, and lengthens the pause.
     """
@@ -224,7 +224,7 @@ def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
 
 
 async def _lateness() -> float:
-    """How many seconds late the event loop wakes somebody."""
+    """How many seconds late the event loop's timers are."""
     loop = asyncio.get_running_loop()
     due = loop.time() + PROBE_SECONDS
     await asyncio.sleep(PROBE_SECONDS)

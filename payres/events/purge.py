@@ -1,17 +1,16 @@
-"""The purge of old events, beside the requests, so that an event costs the payment that makes it nothing for it."""
+"""The worker that deletes old events, so that payments need not."""
 
 from typing import Final
 
 from payres.store import webhooks
 from payres.store.database import Database
-from payres.store.work import Work
 from payres.worker import Worker
 
 PAUSE_SECONDS: Final = 60.0
 
 
 class Purge:
-    """Deletes events after 30 days, but none that is still to be sent. `run` until cancelled."""
+    """Deletes events after 30 days, except those still to be sent. `run` until cancelled."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -21,15 +20,8 @@ class Purge:
         await Worker("the purge of events", self._database, self.purge, PAUSE_SECONDS).run()
 
     async def purge(self) -> float:
-        """Deletes what is old by now; seconds until the next time."""
-        while await self._database.read(_may_purge) and await self._database.write(_purge):
-            pass
+        """Deletes what is old by now; seconds until the next run."""
+        has_more = await self._database.read(lambda work: webhooks.has_old_events(work, work.now))
+        while has_more:
+            has_more = await self._database.write(lambda work: webhooks.purge_events(work, work.now))
         return PAUSE_SECONDS
-
-
-def _may_purge(work: Work) -> bool:
-    return webhooks.has_old_events(work, work.now)
-
-
-def _purge(work: Work) -> bool:
-    return webhooks.purge_events(work, work.now)

@@ -1,4 +1,4 @@
-"""Sending one event to one webhook: a signed POST to a guarded address, and what came of it."""
+"""Sends one event to one webhook: a signed POST to a guarded address."""
 
 import logging
 from email.utils import parsedate_to_datetime
@@ -19,7 +19,7 @@ from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 from payres.wire import encode
 
-# So many that no delivery waits for another.
+# Enough that no delivery waits for another.
 AT_ONCE: Final = MAX_WEBHOOKS * MAX_DELIVERIES_OF_WEBHOOK
 BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
 GONE: Final = 410
@@ -38,9 +38,9 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What came of sending: the status of the answer if there was one, and why that is no success.
+    """The result of an attempt: the status of the answer, if any, and why it is no success.
 
-    `retry_after` is microseconds for which the endpoint wants to be left alone.
+    `retry_after` is how many microseconds the endpoint asks to wait.
     """
 
     at: int
@@ -58,7 +58,7 @@ class Sender:
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
 
     async def send(self, target: Target, event: EventRecord) -> Attempt:
-        """One attempt. Raises nothing: what cannot be built fails by itself."""
+        """One attempt. Raises nothing."""
         attempt = await self._send(target, event)
         self._deliveries["taken" if attempt.error is None else "failed"] += 1
         return attempt
@@ -87,12 +87,12 @@ class Sender:
 
 
 def target_of(work: Work, webhook: WebhookRecord) -> Target:
-    """The webhook as something to send to."""
+    """The webhook with its secrets."""
     return Target(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
 
 
 def _retry_after(text: str, now: int) -> int:
-    """Microseconds that Retry-After asks for (RFC 9110 section 10.2.3), bounded; 0 for what cannot be read."""
+    """Microseconds that Retry-After asks for (RFC 9110 section 10.2.3), bounded; 0 if it cannot be parsed."""
     if text.isascii() and text.isdigit() and len(text) < 10:
         wait = int(text) * SECOND
     else:

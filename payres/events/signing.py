@@ -1,4 +1,4 @@
-"""Signatures of webhooks, as Standard Webhooks 1.0 has them: HMAC-SHA256 over id, timestamp and the very bytes sent."""
+"""Signatures of webhooks as in Standard Webhooks 1.0: HMAC-SHA256 over id, timestamp and body."""
 
 import base64
 import hmac
@@ -12,7 +12,7 @@ PREFIX: Final = "whsec_"
 
 
 def new_secret(work: Work) -> str:
-    """A secret of 256 random bits, as receivers' libraries take it."""
+    """A secret of 256 random bits, in the form that receivers' libraries expect."""
     return PREFIX + base64.b64encode(base64url_decoded(work.new_secret())).decode()
 
 

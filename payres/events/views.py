@@ -1,4 +1,4 @@
-"""Webhooks and deliveries as operators see them, in the shell and over HTTP; secrets are never among it."""
+"""Webhooks and deliveries as operators see them, in the shell and over HTTP, without secrets."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ from payres.wire import Resource
 
 # The states of a delivery.
 STATES: Final = ("pending", "failed", "delivered")
-# Events that are counted, so that looking at a webhook stays quick.
+# How many events are counted at most, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
 
 
@@ -30,7 +30,7 @@ class EventView(Resource, frozen=True, kw_only=True):
 
 
 class WebhookView(Resource, frozen=True, kw_only=True):
-    """`secret` is there once, when it is new; `behind` counts those of the next MOST_COUNTED events that it wants."""
+    """`secret` is only present when it is new. `behind` counts those of the next MOST_COUNTED events that it wants."""
 
     id: str
     url: str
@@ -46,7 +46,7 @@ class WebhookView(Resource, frozen=True, kw_only=True):
 
 
 class DeliveryView(Resource, frozen=True, kw_only=True):
-    """`attempts` counts those since it was last put back."""
+    """`attempts` counts from the last replay on."""
 
     event: str
     type: str
@@ -60,7 +60,7 @@ class DeliveryView(Resource, frozen=True, kw_only=True):
 
 
 def event_view(event: EventRecord) -> EventView:
-    """Raises msgspec.DecodeError for what cannot be shown."""
+    """Raises msgspec.DecodeError for data of another form."""
     data = msgspec.json.decode(event.data, type=Raw)
     return EventView(
         id=event.id, type=event.type, timestamp=format_time(event.created_at), sequence=event.sequence, data=data
@@ -98,7 +98,7 @@ def delivery_view(delivery: DeliveryRecord, event: EventRecord) -> DeliveryView:
 
 
 def list_deliveries(work: Work, webhook: WebhookRecord | None, state: str | None, most: int) -> list[DeliveryView]:
-    """Newest first: of one webhook or of all, in one state or in all; so many of each at most."""
+    """Newest first: of one webhook or of all, in one state or in all; at most `limit` of each."""
     found = [
         one
         for of in (webhooks.list_webhooks(work) if webhook is None else [webhook])

@@ -1,4 +1,4 @@
-"""Webhooks as the operator sets them up: where events go, which of them, and what is sent again."""
+"""The operator's rules of webhooks: which events go where, secrets, tests and replays."""
 
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
@@ -21,22 +21,22 @@ from payres.store.work import EVENTS, Work
 from payres.urls import is_http_url, is_loopback
 
 ALL: Final = "*"
-TEST: Final = "webhook.test"  # goes to its webhook alone, when it is made
-# Deliveries that one call puts back.
+TEST: Final = "webhook.test"  # goes only to its webhook, when it is made
+# Deliveries that one call replays.
 MOST_REPLAYED: Final = 10_000
 
 
 class Added(msgspec.Struct, frozen=True):
-    """A webhook with its secret, which is shown once."""
+    """A webhook with its new secret, which is shown once."""
 
     webhook: WebhookRecord
     secret: str
 
 
 def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: bool = False) -> Added:
-    """A webhook that gets what happens from now on: the named events, or all. Raises InvalidRequest, WrongState.
+    """A webhook for the named events, or all, from now on.
 
-    A private one may be at http, and at loopback and private addresses.
+    Raises InvalidRequest, WrongState. A private one may use http, and loopback and private addresses.
     """
     if not is_http_url(url) or not url.isascii() or "#" in url:
         raise InvalidRequest(
@@ -72,7 +72,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
 
 
 def _is_private(host: str) -> bool:
-    """Whether a host is one by its spelling; what a name leads to is seen with each event."""
+    """Whether a host is spelled as a private address. What a name resolves to is checked with each event."""
     try:
         ip_address(host)
     except ValueError:
@@ -89,7 +89,7 @@ def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:
 
 
 def remove_webhook(work: Work, webhook_id: str) -> WebhookRecord:
-    """Sends it nothing more, and forgets its deliveries. Raises NotFound."""
+    """Removes the webhook and its deliveries. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
     webhooks.delete_webhook(work, webhook_id)
     audit.record(work, "webhook.remove", webhook_id, url=webhook.url)
@@ -97,7 +97,7 @@ def remove_webhook(work: Work, webhook_id: str) -> WebhookRecord:
 
 
 def rotate_secret(work: Work, webhook_id: str) -> Added:
-    """A new secret; for ROTATION_HOURS the one before signs too. Raises NotFound."""
+    """A new secret. The old one signs too for ROTATION_HOURS. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
     secret = new_secret(work)
     encrypted = secrets.encrypt(work, webhooks.SECRETS, secret)
@@ -107,7 +107,7 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
 
 
 def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Sequence[WebhookRecord]:
-    """Sends an event again, to one webhook or to all active ones that want it; gives these.
+    """Sends an event again, to one webhook or to all active ones that want it; returns these.
 
     Raises NotFound, WrongState for a webhook that is disabled.
     """
@@ -125,9 +125,9 @@ def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Se
 
 
 def replay_failed(work: Work, webhook_id: str | None = None, since: int = 0) -> int:
-    """Sends again what has failed for good, by its last attempt since a time (microseconds); gives how many.
+    """Sends failed deliveries again whose last attempt was at a time (microseconds) or later; returns how many.
 
-    Those of webhooks that are disabled stay as they are. Raises NotFound, WrongState.
+    Deliveries to disabled webhooks stay failed. Raises NotFound, WrongState.
     """
     if webhook_id is None:
         found = [one for one in webhooks.list_webhooks(work) if one.active]
@@ -155,7 +155,7 @@ def _require_active(work: Work, webhook_id: str) -> WebhookRecord:
 
 
 def make_test(work: Work, webhook_id: str) -> EventRecord:
-    """The event of a test of a webhook, which nothing else sends. Raises NotFound."""
+    """The event that tests a webhook; only the caller sends it. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
     audit.record(work, "webhook.test", webhook.id)
     work.emit(TEST, webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
@@ -164,13 +164,13 @@ def make_test(work: Work, webhook_id: str) -> EventRecord:
 
 
 def disable(work: Work, webhook: WebhookRecord) -> None:
-    """Sends it nothing until a test is answered with success, and tells the others."""
+    """Disables the webhook until a test succeeds, and writes the event of that."""
     webhooks.set_state(work, webhook.id, "disabled")
     work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
 
 
 def record_test(work: Work, webhook_id: str, at: int, status: int | None, error: str | None) -> None:
-    """Stores what came of a test; a webhook that was disabled goes on where it was when it takes the test."""
+    """Stores the result of a test. If it succeeds, a disabled webhook continues where it was."""
     webhooks.note_attempt(work, webhook_id, at, status, error)
     if error is None:
         webhooks.set_state(work, webhook_id, "active")
@@ -178,7 +178,7 @@ def record_test(work: Work, webhook_id: str, at: int, status: int | None, error:
 
 
 def wants(webhook: WebhookRecord, event: EventRecord) -> bool:
-    """Whether the webhook gets events of this type. None gets tests of others."""
+    """Whether the webhook gets events of this type. Tests go only to the webhook tested."""
     return event.type != TEST and any(_matches(pattern, event.type) for pattern in webhook.events.split(","))
 
 

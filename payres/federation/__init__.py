@@ -1,1 +1,1 @@
-"""What payres asks of other servers: one guarded HTTP client, and what it fetches with it."""
+"""Requests to other servers: one guarded HTTP client, and what is fetched with it."""

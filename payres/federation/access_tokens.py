@@ -13,7 +13,7 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 
 MAX_CACHED: Final = 256
-MARGIN = 5 * SECOND  # a token that expires so soon is not sent any more
+MARGIN = 5 * SECOND  # a token that expires within it is not used any more
 LONGEST = 3600 * SECOND  # how long a token is cached, whatever its server says
 ACCESS: Final = {"type": "incoming-payment", "actions": ["read-all"]}
 
@@ -27,7 +27,7 @@ class _AccessToken(msgspec.Struct, frozen=True):
 
 
 class _GrantResponse(msgspec.Struct, frozen=True):
-    """What is read of a grant response (RFC 9635 section 3)."""
+    """The part of a grant response that is read (RFC 9635 section 3)."""
 
     access_token: _AccessToken | None = None
     interact: msgspec.Raw = msgspec.Raw()
@@ -37,7 +37,8 @@ _GRANT_RESPONSE = msgspec.json.Decoder(_GrantResponse)
 
 
 class TokenScope(NamedTuple):
-    """Where a token is from and where it is sent: who names another's authorization server must not get its tokens."""
+    """Where a token is from and where it is sent: a server that names another's authorization server must not get its
+    tokens."""
 
     auth_server: str
     origin: str
@@ -58,22 +59,25 @@ class AccessTokens:
         self._cached: dict[TokenScope, _Cached] = {}
 
     def cached(self, scope: TokenScope) -> str | None:
-        """A token that was issued before and has not expired, as far as is known here."""
+        """A token that was issued before and has not expired by our clock."""
         cached = self._cached.get(scope)
         return cached.value if cached is not None and self._clock.now() < cached.usable_until else None
 
     def newest_scope(self, origin: str) -> TokenScope | None:
-        """That of the newest token for a resource server."""
+        """The scope of the newest token for a resource server."""
         return next((scope for scope in reversed(self._cached) if scope.origin == origin), None)
 
     def drop(self, scope: TokenScope) -> None:
-        """The other server does not take the token any more."""
+        """Drops the token, which the other server no longer accepts."""
         self._cached.pop(scope, None)
 
     async def request(self, scope: TokenScope) -> str:
         """A new token, by a grant without interaction. Raises RemoteReceiverFailed, FetchFailed."""
         body = msgspec.json.encode(
-            {"access_token": {"access": [ACCESS]}, "client": self._identity.wallet_address}  # the form that all take
+            {
+                "access_token": {"access": [ACCESS]},
+                "client": self._identity.wallet_address,
+            }  # the form that all servers accept
         )
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         asked_at = self._clock.now()
@@ -84,7 +88,7 @@ class AccessTokens:
         return answer.value
 
     def _cache(self, scope: TokenScope, token: _Cached) -> None:
-        self._cached.pop(scope, None)  # so that the order is that of the last grants
+        self._cached.pop(scope, None)  # so that the newest grant comes last
         self._cached[scope] = token
         if len(self._cached) > MAX_CACHED:
             del self._cached[next(iter(self._cached))]
@@ -114,6 +118,6 @@ def _require_granted(scope: TokenScope, response: Response) -> None:
     if status in {408, 425, 429} or status >= 500:
         raise RemoteReceiverFailed("unreachable", sentence, permanent=False)
     if status >= 400:
-        # All but 403 may come from our key set, which the other server could not fetch just now.
+        # All but 403 may mean that the other server could not fetch our key set just now.
         raise RemoteReceiverFailed("refused", sentence, permanent=status == 403)
     raise RemoteReceiverFailed("bad_content", sentence, permanent=True)

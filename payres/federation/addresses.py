@@ -6,13 +6,13 @@ The tables are written out where Python's own differ between the versions that p
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-# Beyond what Python 3.11.0 knows as not global (IANA special-purpose registry, RFC 6890).
+# Besides what Python 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
 _NOT_PUBLIC_V4 = (
     IPv4Network("192.0.0.0/24"),  # protocol assignments; one cloud's metadata service is among them
     IPv4Network("192.88.99.0/24"),  # 6to4 relays
     IPv4Network("168.63.129.16/32"),  # the host agent of another cloud, which looks public and is not
 )
-# All unicast that was ever assigned, so that what has yet to be defined is not public.
+# All unicast assigned so far, so that what is defined later is not public.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NOT_PUBLIC_V6 = (
     IPv6Network("2001::/23"),  # protocol assignments; Teredo, which carries an IPv4 address
@@ -24,9 +24,10 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_permitted(address: str, allow_private_hosts: bool) -> bool:
-    """Whether a connection may be made to an address in its usual text form; anything else is not permitted.
+    """Whether a connection may be made to an address in its usual text form.
 
-    With `allow_private_hosts` all but link-local (where clouds have credentials), multicast and unspecified addresses.
+    With `allow_private_hosts` all are permitted but link-local (where clouds have credentials), multicast and
+    unspecified addresses.
     """
     try:
         parsed = _reached(ip_address(address))

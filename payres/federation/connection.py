@@ -8,7 +8,7 @@ import msgspec
 
 from payres.federation.failures import FetchFailed, Reason
 
-MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer, all but its body: heads, interim answers, the framing of chunks
+MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer without its body: heads, interim answers, the framing of chunks
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Server(NamedTuple):
-    """Whom a connection is with; `host` is the name that its certificate must have."""
+    """The other end of a connection; `host` is the name that its certificate must have."""
 
     scheme: str
     host: str
@@ -30,7 +30,7 @@ class Server(NamedTuple):
 class Connection(asyncio.Protocol):
     """Reads bodies of at most `max_body_bytes`. `reusable` says whether another exchange may follow on it."""
 
-    idle_since = 0.0  # by the event loop's clock, set by who keeps the connection
+    idle_since = 0.0  # by the event loop's clock; the pool sets it
 
     def __init__(self, server: Server, max_body_bytes: int) -> None:
         self.server = server
@@ -45,7 +45,8 @@ class Connection(asyncio.Protocol):
         self._framing_bytes = 0
 
     async def exchange(self, request: bytes) -> Response:
-        """Sends a request as it is, and reads the whole answer. Closes what is not reusable. Raises FetchFailed."""
+        """Sends a request as it is, and reads the whole answer. Closes the connection if not reusable. Raises
+        FetchFailed."""
         self.reusable, self._framing_bytes = False, 0
         self._answer = asyncio.get_running_loop().create_future()
         try:
@@ -57,7 +58,7 @@ class Connection(asyncio.Protocol):
         finally:
             answer, self._answer = self._answer, None
             if answer.done() and not answer.cancelled():
-                answer.exception()  # so that asyncio logs nothing where nobody waits any more
+                answer.exception()  # so that asyncio logs nothing when nobody waits any more
             if not self.reusable:
                 self.close()
 
@@ -72,13 +73,13 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None:  # nobody has asked
+        if self._answer is None:  # no request was sent
             self.close()
             return
         self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):  # also for what follows an answer
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):  # also for bytes after an answer
             self._fail("bad_response", "The answer of {host} is not valid HTTP/1.1")
         if self._framing_bytes > MAX_FRAMING_BYTES:
             self._fail("bad_response", "The answer of {host} has longer headers than are read")
@@ -93,12 +94,12 @@ class Connection(asyncio.Protocol):
         elif self._in_head or not self._headers.keys().isdisjoint({"content-length", "transfer-encoding"}):
             self._fail("bad_response", "The answer of {host} broke off")
         else:
-            self._answered(reusable=False)  # the end of the connection is the end of the body
+            self._answered(reusable=False)  # the end of the connection ends the body
 
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        """An answer begins; one that comes after the answer ends the connection."""
+        """Begins an answer; a second answer ends the connection."""
         self.reusable = False
         if self._answer is not None and not self._answer.done():
             self._headers, self._in_head = {}, True
@@ -122,7 +123,7 @@ class Connection(asyncio.Protocol):
             self._fail("too_large", f"{{host}} answered with more than {self._max_body_bytes} bytes")
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:  # others announce the answer (RFC 9110 section 15.2)
+        if self._parser.get_status_code() >= 200:  # others precede the answer (RFC 9110 section 15.2)
             self._answered(reusable=self._parser.should_keep_alive())
 
     def _answered(self, *, reusable: bool) -> None:
@@ -131,7 +132,7 @@ class Connection(asyncio.Protocol):
             self._answer.set_result(Response(self._parser.get_status_code(), self._headers, bytes(self._body)))
 
     def _fail(self, reason: Reason, sentence: str) -> None:
-        """Nothing more is read."""
+        """Fails the exchange and reads nothing more."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(FetchFailed(reason, sentence.format(host=self.server.host)))
         self.close()

@@ -7,7 +7,8 @@ from payres.limits import MAX_FAILED_NAMES
 
 
 class FailedNames:
-    """Each is remembered for the same time, and of too many the first is dropped. `clock` gives seconds that grow."""
+    """Remembers each name for `seconds` by `clock`, which is monotonic. Beyond MAX_FAILED_NAMES the oldest is
+    dropped."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds: Final = seconds
@@ -18,12 +19,12 @@ class FailedNames:
         return name in self._until and self._clock() < self._until[name]
 
     def add(self, name: Hashable) -> None:
-        """The name has failed now."""
+        """Records that the name has failed now."""
         self._until.pop(name, None)  # so that the first is always the oldest
         self._until[name] = self._clock() + self._seconds
         if len(self._until) > MAX_FAILED_NAMES:
             del self._until[next(iter(self._until))]
 
     def discard(self, name: Hashable) -> None:
-        """The name works."""
+        """Records that the name works."""
         self._until.pop(name, None)

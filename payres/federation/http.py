@@ -1,4 +1,4 @@
-"""The HTTP client for URLs that clients name: https, public addresses, small bodies, little time, no redirects."""
+"""The HTTP client for URLs that clients name: https, public addresses, small bodies, short timeouts, no redirects."""
 
 import asyncio
 import ssl
@@ -19,11 +19,11 @@ from payres.rate_limiter import RateLimiter
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What one exchange may cost: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
+    """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
 
-    `per_host` and `in_all` bound the exchanges at a time, `idle` the connections left open for the next ones.
-    `untrusted_hosts` says that requests name the hosts: they share these exchanges and the lookups fairly, and what
-    payments ask for has as many exchanges of its own.
+    `per_host` and `in_all` bound the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` says
+    that clients' requests name the hosts: these share the exchanges and the lookups fairly, and payments have as many
+    exchanges of their own.
     """
 
     seconds: float = 4.0
@@ -36,11 +36,11 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardedClient:
-    """Asks other servers; every failure is a FetchFailed.
+    """Sends requests to other servers; every failure is a FetchFailed.
 
-    Private and loopback addresses and plain http are for `allow_private_hosts`. `resolver` looks names up, `tls` says
-    whose certificates count and `opener` opens the connections; by default they are the operating system's.
-    `failed_reads` is as for Shares.
+    Private and loopback addresses and plain http need `allow_private_hosts`. `resolver` looks names up, `tls` has the
+    trusted certificates and `opener` opens the connections; by default they are the operating system's. `failed_reads`
+    is as for Shares.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class GuardedClient:
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
-        # Survives `aclose`: a lookup that hangs holds its slot all the same.
+        # Survives `aclose`: a lookup that hangs still holds its slot.
         self._resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
         self._tls = tls
         self._opener = opener
@@ -88,10 +88,10 @@ class GuardedClient:
         body: bytes = b"",
         seconds: float | None = None,
     ) -> Response:
-        """Sends one request and reads the whole answer, a redirect or an error too. Raises FetchFailed, and
-        TooManyRequests for a client that had too much asked for in vain.
+        """Sends one request and reads the whole answer, also a redirect or an error.
 
-        `seconds` shortens the time that the bounds give the exchange.
+        Raises FetchFailed, and TooManyRequests for a client that caused too many failed requests. `seconds` shortens
+        the timeout of the bounds.
         """
         has_left = False
 
@@ -103,7 +103,7 @@ class GuardedClient:
             target = self._permitted(url)
             sent = _default_headers(method, target, body) | {k.lower(): value for k, value in (headers or {}).items()}
             limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-            transport = self._opened()  # before the time counts: the system's certificates take a while
+            transport = self._opened()  # before the timeout begins: loading the system's certificates takes a while
             async with self._shares.slot(target.host, target.authority, lambda: has_left):
                 try:
                     async with asyncio.timeout(limit):

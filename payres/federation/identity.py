@@ -1,4 +1,4 @@
-"""Who payres is when it asks other servers: a client with a wallet address and a key of its own."""
+"""The identity of this server as a client of others: a wallet address and a key of its own."""
 
 from collections.abc import Mapping
 
@@ -28,9 +28,9 @@ class OwnIdentity:
         self.jwk: JWK = jwk_from_public_bytes(self.kid, public)
 
     def sign(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> dict[str, str]:
-        """`headers` and the ones that sign the request (RFC 9421); a body needs a Content-Type among them.
+        """`headers` with the signature's headers (RFC 9421); with a body they must have a Content-Type.
 
-        Raises FetchFailed for a URL that cannot be parsed and a header that cannot be signed.
+        Raises FetchFailed for a URL that cannot be parsed or a header that cannot be signed.
         """
         lines = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
         message = Message(method, parse_target(url).url, lines, body)

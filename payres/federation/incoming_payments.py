@@ -1,7 +1,7 @@
-"""Incoming payments on other servers: how much they want, in which asset, and how they are paid over Interledger.
+"""Incoming payments on other servers: their amount and asset, and how they are paid over Interledger.
 
-As any client does, payres reads the public form first, which names the authorization server; with a token from there
-it reads the whole, and then others of the same server.
+Like any client, payres reads the public form first, which names the authorization server. With a token from there it
+reads the whole form, also of other incoming payments of that server.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ MAX_ILP_ADDRESS: Final = 1023
 
 _SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
 _Text = Annotated[str, Meta(max_length=2048)]
-# What is wrong with the exchange itself, and not for the moment only. Everything else may pass.
+# Failures of the exchange that are permanent. All others may pass.
 _FAILURES: Final[dict[Reason, tuple[ReceiverReason, bool]]] = {
     "bad_url": ("unreachable", True),
     "bad_request": ("unreachable", True),
     "forbidden_address": ("unreachable", True),
     "too_large": ("bad_content", True),
-    "bad_response": ("bad_content", False),  # most often a connection that broke off
+    "bad_response": ("bad_content", False),  # usually a connection that broke off
     "bad_content": ("bad_content", True),
     "busy": ("busy", False),
 }
@@ -65,12 +65,12 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remaining(self) -> int | None:
-        """What may still be paid in; None when there is no bound."""
+        """How much may still be paid in; None when there is no limit."""
         return None if self.incoming_value is None else max(self.incoming_value - self.received, 0)
 
 
 class RemoteReceivers:
-    """Reads incoming payments on other servers as the client `identity`, each in at most so many `seconds`."""
+    """Reads incoming payments on other servers as the client `identity`, each within `seconds`."""
 
     def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock, seconds: float = 10.0) -> None:
         self._http = http
@@ -80,7 +80,7 @@ class RemoteReceivers:
         self._tokens = AccessTokens(http, identity, clock)
 
     async def fetch_open(self, url: str) -> RemoteIncomingPayment:
-        """The incoming payment at a URL, which takes money over Interledger at this moment.
+        """The incoming payment at a URL, which can be paid over Interledger now.
 
         Raises RemoteReceiverFailed, also `completed`, `expired` and `no_ilp_method`.
         """
@@ -98,7 +98,7 @@ class RemoteReceivers:
     async def fetch(self, url: str) -> RemoteIncomingPayment:
         """The incoming payment at a URL, in any state. Raises RemoteReceiverFailed.
 
-        `permanent` is false where it may be another server's bad moment.
+        `permanent` is false when the other server may only have a temporary fault.
         """
         try:
             async with asyncio.timeout(self._seconds):
@@ -112,10 +112,10 @@ class RemoteReceivers:
             raise RemoteReceiverFailed(reason, error.sentence, permanent) from error
 
     async def _read_as_before(self, url: str) -> "_Private | None":
-        """The whole, by the newest token for its server; None where there is none, or it is good for nothing here.
+        """The whole form, read with the newest token for its server; None without a token, or when it is not accepted.
 
-        Only with a token does the other server know whose request it is. Of one without it might say no more than that
-        this server has guessed too much, which any client may have made it do.
+        Only with a token does the other server know who asks. Without one it might apply its limit for unauthenticated
+        requests, which any client may have made this server exceed.
         """
         scope = self._tokens.newest_scope(origin_of(parse_target(url).url))
         token = scope and self._tokens.cached(scope)
@@ -127,9 +127,9 @@ class RemoteReceivers:
         return _decode(url, response, _Private) if response.status == 200 else None
 
     async def _find_scope(self, url: str) -> TokenScope:
-        """Which tokens are good for the payment, as its public form says."""
+        """Which tokens are valid for the payment, according to its public form."""
         response = await self._http.request("GET", url, {"Accept": "application/json"})
-        # Some servers say 401 for a payment that does not exist, also to those who ask for the public form.
+        # Some servers answer 401 for a payment that does not exist, also without a token.
         _require_ok(url, response, missing={401, 404, 410})
         public = _decode(url, response, _Public)
         if not is_http_url(public.auth_server):
@@ -171,7 +171,7 @@ def _require_ok(url: str, response: Response, missing: set[int]) -> None:
     if status in missing:
         raise RemoteReceiverFailed("not_found", f"{sentence}: there is no such incoming payment", permanent=True)
     if status in {401, 403}:
-        # 401 may come from our key set, which the other server could not fetch just now.
+        # A 401 may mean that the other server could not fetch our key set just now.
         raise RemoteReceiverFailed("refused", sentence, permanent=status == 403)
     if status in {408, 425, 429} or status >= 500:
         raise RemoteReceiverFailed("unreachable", sentence, permanent=False)
@@ -221,7 +221,7 @@ def _asset(body: _Private) -> Asset:
 
 
 def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
-    """The first method of type ilp; methods of other types are passed over. Raises ValueError."""
+    """The first method of type ilp; other types are skipped. Raises ValueError."""
     method = next((method for method in methods if method.get("type") == "ilp"), None)
     if method is None:
         return None

@@ -1,4 +1,4 @@
-"""Wallet addresses on other servers, and the public keys of the clients that they name."""
+"""Wallet addresses on other servers, and the public keys of these clients."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _Url = Annotated[str, Meta(max_length=MAX_URL_LENGTH)]
 
 
 class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A wallet address as its own server describes it (Open Payments, wallet address server). Texts are bounded."""
+    """A wallet address as its server describes it (Open Payments, wallet address server). Texts are bounded."""
 
     id: _Url
     public_name: str | None = None
@@ -32,7 +32,7 @@ class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class KeySet(msgspec.Struct, frozen=True):
-    """Keys with distinct kids, and for how many seconds they may be kept; None when that is not said."""
+    """Keys with distinct kids, and for how many seconds they may be cached; None when the server does not say."""
 
     keys: list[JWK]
     max_age: int | None
@@ -41,7 +41,7 @@ class KeySet(msgspec.Struct, frozen=True):
 async def fetch_keys(client: GuardedClient, wallet_address: str) -> KeySet:
     """The Ed25519 keys in a wallet address's key set, at most 32 of them. Raises FetchFailed.
 
-    Keys of other kinds and malformed ones are passed over: one that we cannot use must not take away the others.
+    Malformed keys and keys of other kinds are skipped: one unusable key must not make the others unusable.
     """
     address = wallet_address.rstrip("/")
     if "?" in address or "#" in address:
@@ -61,7 +61,7 @@ async def fetch_keys(client: GuardedClient, wallet_address: str) -> KeySet:
 
 
 def _max_age(headers: Mapping[str, str]) -> int | None:
-    """For how many seconds an answer is fresh (RFC 9111 sections 4.2 and 5.2.2); 0 for one that may not be kept."""
+    """For how many seconds an answer is fresh (RFC 9111 sections 4.2 and 5.2.2); 0 if it may not be cached."""
     directives = [directive.strip().lower() for directive in headers.get("cache-control", "").split(",")]
     names = [directive.partition("=")[0] for directive in directives]
     if "no-store" in names or "no-cache" in names:
@@ -85,7 +85,8 @@ def _understood(member: Any) -> JWK | None:
 async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
     """The wallet address at a URL. Raises FetchFailed.
 
-    Its `id` may be another spelling than `url` but is on the same origin: a server speaks for its own wallets only.
+    Its `id` may be spelled differently than `url` but must be on the same origin: a server speaks only for its own
+    wallets.
     """
     document = await client.get_json(url)
     try:
@@ -107,6 +108,7 @@ async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
 
 
 def _cleaned(name: str | None) -> str | None:
-    """The name without what could disguise it, such as controls and marks that turn the writing direction."""
+    """The name without characters that could disguise it, such as controls and marks that change the writing
+    direction."""
     printable = "".join(character for character in name or "" if character.isprintable())
     return printable[:MAX_NAME_LENGTH].strip() or None

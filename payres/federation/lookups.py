@@ -1,7 +1,7 @@
-"""Looks up names in threads of their own, so that a name server that never answers holds up only those who wait for it.
+"""Looks up names in threads of their own, so that a name server that never answers delays only those who wait for it.
 
-The system's lookup, which knows the operator's network, cannot be cancelled: its thread stays until the system gives
-up, long after those who asked have gone. So a lookup holds a slot until its thread ends.
+The system's lookup cannot be cancelled: its thread stays until the system gives up, long after those who asked have
+gone. So a lookup holds a slot until its thread ends.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from payres.limits import (
 from payres.requester import Requester, requested_by
 from payres.slots import Slots
 
-# Looks up a host and port and blocks meanwhile: IP addresses, best first. Raises OSError or ValueError.
+# A blocking lookup of a host and port: IP addresses, best first. Raises OSError or ValueError.
 Find = Callable[[str, int], Sequence[str]]
 
 
 def find_addresses(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host as the operating system knows them."""
+    """The addresses of a host, from the operating system."""
     return _addresses(host, port)
 
 
@@ -40,10 +40,11 @@ def _addresses(host: str, port: int, flags: int = 0) -> Sequence[str]:
 
 
 class Lookups:
-    """The lookups of one client; all who ask for the same name while it is looked up get the same answer.
+    """The lookups of one HTTP client.
 
-    With `limits_requests`, what requests ask for may take a part of the threads only, one client a few of them, and
-    names that have just failed or hang are not waited for. `clock` gives seconds that only grow.
+    All who ask for a name while it is looked up share the answer. With `limits_requests`, requests may use only a part
+    of the threads, and one client a few of them; names that have just failed or hang are not waited for. `clock` is
+    monotonic, in seconds.
     """
 
     def __init__(
@@ -58,14 +59,14 @@ class Lookups:
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """The addresses of a host. Raises FetchFailed `busy` or `timeout` at once, OSError and ValueError."""
-        with suppress(socket.gaierror):  # an address, in any spelling that the system takes, needs no name server
+        with suppress(socket.gaierror):  # an address, in any spelling that the system accepts, needs no name server
             return _addresses(host, port, socket.AI_NUMERICHOST)
-        name = host.lower()  # without the port: it changes no address, and would make many names of one
+        name = host.lower()  # without the port, which does not change the addresses
         requester = requested_by.get() if self._limits_requests else None
         if requester is not None:
             self._require_answering(name)
         lookup = self._in_flight.get(name) or self._begin(name, port, requester)
-        return await asyncio.shield(lookup.addresses)  # because others may wait for the same answer
+        return await asyncio.shield(lookup.addresses)  # others may wait for the same answer
 
     def _require_answering(self, name: str) -> None:
         lookup = self._in_flight.get(name)
@@ -81,7 +82,7 @@ class Lookups:
         loop = asyncio.get_running_loop()
         lookup = _Lookup(name, key, self._clock(), loop.create_future())
         try:
-            # No executor: the interpreter waits at its exit for the threads of those, and here for nobody.
+            # No executor: the interpreter would wait at its exit for the executor's threads.
             Thread(target=self._run, args=(lookup, port, loop), name="lookup", daemon=True).start()
         except RuntimeError as error:
             self._slots.release(*key)
@@ -90,10 +91,10 @@ class Lookups:
         return lookup
 
     def _run(self, lookup: "_Lookup", port: int, loop: asyncio.AbstractEventLoop) -> None:
-        """What the thread does."""
+        """Runs in the thread."""
         try:
             found: Sequence[str] | Exception = self._find(lookup.name, port)
-        except Exception as error:  # it is for those who wait
+        except Exception as error:  # those who wait get it
             found = error
         with suppress(RuntimeError):  # the loop has been closed, and nobody waits any more
             loop.call_soon_threadsafe(self._end, lookup, found)

@@ -1,4 +1,4 @@
-"""Exchange rates from a service that the operator names: requested now and then, each valid for a limited time."""
+"""Exchange rates from a service that the operator names: requested regularly, each valid for a limited time."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from payres.store.work import Transaction
 from payres.worker import Sleep, Worker
 
 LEAST_PAUSE: Final = 5
-# How far the first digit may be from the point, so that a short number does not become a long text.
+# How far the first digit may be from the point, so that a number such as 1e99 does not become a long text.
 MAX_MAGNITUDE: Final = 60
 
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
@@ -40,7 +40,7 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 class RatesWorker:
     """Refreshes the rates between all currencies in use. `run` until cancelled.
 
-    `max_age` is how many seconds a rate is valid; it is requested again long before. `sleep` is for tests.
+    A rate is valid for `max_age` seconds and requested again long before its end. `sleep` is for tests.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RatesWorker:
         self._pause = max(LEAST_PAUSE, max_age / 4)
 
     async def run(self) -> None:
-        """Refreshes until the database is in fail-stop. A round that fails is tried again when the next one is due."""
+        """Refreshes until the database is in fail-stop. After a failure it goes on with the next round."""
         await Worker("the refresh of exchange rates", self._database, self.refresh, self._pause, self._sleep).run()
 
     async def refresh(self) -> float:
@@ -83,7 +83,7 @@ class RatesWorker:
         return self._pause
 
     async def _fetch(self, base: str, counters: Sequence[str]) -> list[RateRecord]:
-        asked_at = self._clock.now()  # before the request, so that no rate counts as younger than it is
+        asked_at = self._clock.now()  # before the request, so that no rate counts as newer than it is
         found = await fetch_rates(self._http, self._url, base, counters)
         expires_at = asked_at + self._max_age * SECOND
         return [RateRecord(base, counter, rate, asked_at, expires_at) for counter, rate in found.items()]
@@ -92,9 +92,9 @@ class RatesWorker:
 async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterable[str]) -> dict[str, str]:
     """What one unit of `base` buys, by counter currency, as exact decimals in the form of `parse_rate`.
 
-    Asks `GET {url}?base=USD`, which answers `{"base": "USD", "rates": {"EUR": 0.9}}`. A currency that is missing or
-    whose rate is no positive number of a sensible length is left out. Raises FetchFailed, whose sentences leave the URL
-    out, because it may carry a key.
+    Asks `GET {url}?base=USD`, which answers `{"base": "USD", "rates": {"EUR": 0.9}}`. A currency without a rate, or
+    whose rate is no positive number of a sensible length, is left out. Raises FetchFailed, without the URL in its
+    sentence, because it may contain a key.
     """
     asked = f"{url}{'&' if '?' in url else '?'}base={quote(base, safe='')}"
     try:
@@ -125,7 +125,7 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
 
 
 def _decimal(number: bytes) -> str | None:
-    """A JSON number as a plain decimal, digit by digit: a float would change it. None when it cannot be a rate."""
+    """A JSON number as an exact plain decimal; None when it cannot be a rate."""
     text = number.decode("utf-8", "replace").strip()
     if len(text) > 2 * MAX_MAGNITUDE or not _NUMBER.fullmatch(text):
         return None

@@ -1,6 +1,6 @@
-"""Whose turn it is to ask another server: requests share the exchanges fairly, and payments have their own.
+"""Slots for exchanges with other servers: requests share them fairly, and payments have their own.
 
-A server that fails is not asked again at once for requests, so that what names it holds nothing up.
+After a server has failed, requests do not ask it again at once, so that requests that name it delay nothing.
 """
 
 import asyncio
@@ -15,15 +15,16 @@ from payres.rate_limiter import RateLimiter, too_many
 from payres.requester import Requester, requested_by
 from payres.slots import Key, Slots, SlotsBusy
 
-# How many exchanges may wait for each that is in flight; more fail at once.
+# How many exchanges may wait for each one in flight; more fail at once.
 WAITING_FOR_SLOT: Final = 3
 
 
 class Shares:
-    """The exchanges of an HTTP client: `in_all` for requests, as many for all else; `per_host` of each with one host.
+    """The exchanges of an HTTP client: `in_all` for requests and as many for all else, `per_host` of each with one
+    host.
 
-    Without `limits_requests`, whose request it is makes no difference. `failed_reads` bounds how often one client has
-    other servers asked in vain: they would take it for guesses of this server's.
+    Without `limits_requests`, requesters are not distinguished. `failed_reads` bounds how many failed requests to other
+    servers one client may cause: those servers would take them for guesses by this server.
     """
 
     def __init__(
@@ -37,7 +38,8 @@ class Shares:
         self._failed_reads: Final = failed_reads
         self._queue_seconds: Final = queue_seconds
         self._limits_requests: Final = limits_requests
-        # Of one host, half is for one requester. Its slot comes first: who waits for it holds none of all.
+        # One requester may have half of a host's slots. That slot is taken first, so that waiting for it holds no other
+        # slot.
         self._of_hosts: Final = Slots(None, None, per_host, max(per_host // 2, 1), queue=WAITING_FOR_SLOT)
         shares = (in_all, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY)
         self._slots: Final = Slots(None, *shares, queue=WAITING_FOR_SLOT)
@@ -47,8 +49,8 @@ class Shares:
     async def slot(self, host: str, server: str, has_left: Callable[[], bool]) -> AsyncIterator[None]:
         """Holds a slot for one exchange with a host; `server` names its port too.
 
-        `has_left` says whether the request has begun to leave. Raises FetchFailed: `busy` when no slot becomes free in
-        time, and `timeout` for a server that has just failed; and TooManyRequests.
+        `has_left` says whether the request has begun to be sent. Raises FetchFailed: `busy` when no slot becomes free
+        in time, and `timeout` for a server that has just failed; and TooManyRequests.
         """
         requester = requested_by.get() if self._limits_requests else None
         self._check_failures(requester)
@@ -65,7 +67,7 @@ class Shares:
                 except FetchFailed as error:
                     self.count_failure()
                     if requester is not None and error.reason in {"timeout", "connection_failed"}:
-                        # A server that takes connections may be slow at what this requester asks for only.
+                        # A server that accepts connections may be slow only for what this requester asks.
                         self._failed.add((server, requester) if has_left() else server)
                     raise
                 self._failed.discard(server)
@@ -74,7 +76,7 @@ class Shares:
             raise FetchFailed("busy", sentence) from error
 
     def count_failure(self) -> None:
-        """What was asked for in the request that is served was not to be had."""
+        """Counts a failed fetch for the client of the request that is being served."""
         counted = _counted(requested_by.get())
         if self._failed_reads is not None and counted is not None:
             self._failed_reads.take(counted)
@@ -88,14 +90,14 @@ class Shares:
 
 
 def _counted(requester: Requester | None) -> Hashable:
-    """Who failures are counted for: nobody where an unknown client comes from no address, as for other rates."""
+    """The key that failures are counted under; None for an unauthenticated client without an address."""
     if requester in {None, ("",)}:
         return None
     return requester if requester[0] == "" else requester[0]
 
 
 def _keys(host: str, requester: Requester | None) -> tuple[Key, Key]:
-    """The keys of a slot with the host, and of one in the share of whoever asks."""
+    """The keys of the host's slot, and of the requester's share of it."""
     if requester is None:
         return ("own", host), ("own",)
     return ("request", host, requester[0]), ("request", *requester)

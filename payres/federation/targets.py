@@ -1,4 +1,4 @@
-"""URLs of other servers: what a request to one asks for, and which server it is."""
+"""URLs of other servers as request targets, and their origins."""
 
 import re
 from functools import lru_cache
@@ -9,8 +9,8 @@ from urllib.parse import quote, urlsplit
 from payres.federation.failures import FetchFailed
 from payres.urls import DEFAULT_PORTS, canonical, is_http_url
 
-# What stands in a path and in a query as it is, besides letters, digits and - . _ ~ (RFC 3986 section 3.3 and 3.4, and
-# what browsers leave as it is too).
+# Characters that are not escaped in a path and in a query, besides letters, digits and - . _ ~ (RFC 3986 section 3.3
+# and 3.4, and what browsers leave unescaped too).
 PATH_SAFE: Final = "!$%&'()*+,/:;=@[\\]^|"
 QUERY_SAFE: Final = PATH_SAFE + "?`{}"
 
@@ -39,11 +39,12 @@ class Target(NamedTuple):
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-@lru_cache(maxsize=256)  # a request parses its URL to be signed and to be sent, and a peer has always the same
+@lru_cache(maxsize=256)  # a request parses its URL twice, to sign and to send it, and a peer's URL stays the same
 def parse_target(url: str) -> Target:
-    """What a request to an http or https URL asks for. Raises FetchFailed `bad_url`.
+    """The target of an http or https URL.
 
-    As browsers do, it resolves dot segments and escapes what is not ASCII (RFC 3986 sections 5.2.4 and 2.1).
+    Raises FetchFailed `bad_url`. Like browsers, it resolves dot segments and escapes what is not ASCII (RFC 3986
+    sections 5.2.4 and 2.1).
     """
     parts = _URL.match(url) if is_http_url(url) else None
     if parts is None:
@@ -66,7 +67,7 @@ def origin_of(url: str) -> str:
 
 
 def _ascii_host(authority: str, host: str) -> str:
-    """A host as it is looked up. Raises ValueError for what only looks like an IP address, and for no name at all."""
+    """The host to look up. Raises ValueError for what only looks like an IP address, and without a name."""
     if "[" in authority:
         if not _IPV6_AUTHORITY.fullmatch(authority):
             raise ValueError("brackets are for IPv6 addresses")

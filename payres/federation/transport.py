@@ -1,4 +1,4 @@
-"""The transport under the guarded client: it looks a name up, checks the addresses and connects to what it checked."""
+"""The transport under the guarded client: looks a name up, checks the addresses, and connects to a checked address."""
 
 import asyncio
 import logging
@@ -22,10 +22,10 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 Opener = Callable[..., Awaitable[tuple[asyncio.BaseTransport, Connection]]]
 
 MAX_ADDRESSES = 8
-# Servers commonly hang up after 5 s of silence; a connection that is older may be gone when it is used.
+# Servers commonly close a connection after 5 s of silence; one that was idle for longer may be closed when it is used.
 KEEPALIVE_SECONDS = 4.0
 
-# Where distributions have their certificates, for a Python whose OpenSSL looks in another place.
+# Where distributions keep their certificates, for a Python whose OpenSSL looks in another place.
 _CERTIFICATE_FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -44,8 +44,9 @@ log = logging.getLogger("payres.federation")
 class Transport:
     """Exchanges over connections to permitted addresses. HTTP/1.1 only; no proxies, redirects or cookies.
 
-    The check and the connection use the same answer of one lookup, so a name that has another address a moment later
-    changes nothing. TLS still verifies the name. `seconds` bounds the wait for a connection, `idle` how many are kept.
+    The check and the connection use the answer of one lookup, so it does not matter if the name has another address a
+    moment later (DNS rebinding). TLS still verifies the name. `seconds` bounds the wait for a connection, `idle` how
+    many are kept.
     """
 
     def __init__(
@@ -67,12 +68,12 @@ class Transport:
         self._max_body_bytes = max_body_bytes
         self._most_idle = idle
         self._opener = opener or open_connection
-        self._idle: list[Connection] = []  # the one that has been idle for longest first
+        self._idle: list[Connection] = []  # the longest idle first
 
     async def exchange(
         self, method: str, target: Target, headers: Mapping[str, str], body: bytes, on_departure: Callable[[], None]
     ) -> Response:
-        """Sends a request with these headers alone, and reads the whole answer. Raises FetchFailed.
+        """Sends a request with only these headers, and reads the whole answer. Raises FetchFailed.
 
         `on_departure` is called just before the first byte leaves.
         """
@@ -90,10 +91,10 @@ class Transport:
         self._most_idle = 0
         while self._idle:
             self._idle.pop().close()
-        await asyncio.sleep(0)  # so that they have closed when the loop ends
+        await asyncio.sleep(0)  # so that they are closed when the loop ends
 
     def _kept(self, server: Server) -> Connection | None:
-        """An idle connection with the server, if there is one that will most likely last."""
+        """An idle connection with the server that is most likely still open, if there is one."""
         now = asyncio.get_running_loop().time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
             self._idle.pop(0).close()
@@ -109,9 +110,9 @@ class Transport:
             self._idle.pop(0).close()
 
     async def _connect(self, server: Server) -> Connection:
-        """A connection to the first permitted address that takes one. Raises FetchFailed."""
+        """A connection to the first permitted address that accepts one. Raises FetchFailed."""
         addresses = await self._permitted(server.host, server.port)
-        # An address that swallows packets must leave time for the next one.
+        # An address that drops packets must leave time for the next address.
         seconds = self._seconds / min(len(addresses), 4)
         tls = {"ssl": self._tls, "server_hostname": server.host} if server.scheme == "https" else {}
         failure: Exception | None = None
@@ -130,7 +131,7 @@ class Transport:
         raise FetchFailed("connection_failed", sentence) from failure
 
     async def _permitted(self, host: str, port: int) -> list[str]:
-        """The addresses of a host that may be connected to, at least one. Raises FetchFailed."""
+        """The permitted addresses of a host, at least one. Raises FetchFailed."""
         try:
             found = list(dict.fromkeys(await self._resolver(host, port)))
         except (OSError, ValueError) as error:
@@ -140,7 +141,7 @@ class Transport:
         if permitted:
             return permitted[:MAX_ADDRESSES]
         if not self._allow_private_hosts:
-            # One message for both cases: two would show clients which names there are inside the network.
+            # One message for both cases: two would show clients which names exist inside the network.
             log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
             raise FetchFailed("unresolvable", f"{host} has no public address; name a host that all the net can reach")
         if found:
@@ -167,8 +168,8 @@ def _written(method: str, target: Target, headers: Mapping[str, str]) -> bytes:
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """Trusts whom the operating system trusted when it was first asked: to read all certificates takes tens of
-    milliseconds. The environment cannot name others, as `create_default_context` lets it.
+    """The certificates that the operating system trusted at the first call: reading them takes tens of milliseconds.
+    Unlike with `create_default_context`, the environment cannot name others.
 
     OpenSSL looks in a directory of hashed names or in a file, depending on the distribution.
     """

@@ -1,1 +1,1 @@
-"""The rules of grants: who asks, what was granted, by whose consent, and what each access permits."""
+"""The rules of grants: clients, grant requests, consent, tokens, and what each access item permits."""

@@ -1,7 +1,8 @@
-"""Access: which access item of a grant permits what, and whose resources the caller sees. Specification 5.5.
+"""Access: what the access items of a grant permit, and whose resources the caller sees.
 
-`read-all` includes `read` and `list-all` includes `list`; nothing else implies anything. Without the `-all` form a
-client reads, lists and completes its own resources only, and what it may not see does not exist for it.
+Specification 5.5. `read-all` includes `read` and `list-all` includes `list`; no other action includes another. Without
+the `-all` form a client reads, lists and completes only its own resources; for others it gets the same answer as for
+what does not exist.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ from payres.wire import Access, Limits, OutgoingPaymentAccess
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
 Action = Literal["create", "complete", "read", "list"]
 
-# The form of an action that reaches what other clients made. `payres.wire` lists all actions by type of access item.
+# The form of an action that covers resources of other clients. `payres.wire` lists all actions by type of access item.
 INCLUDING = {"read": "read-all", "list": "list-all"}
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who sent a verified request, with the access items of its grant that carry the type and action asked for."""
+    """The client of a verified request, with the access items of its grant that have the type and action asked for."""
 
     client_id: int
     grant_id: str
@@ -38,7 +39,7 @@ class Caller(msgspec.Struct, frozen=True):
             raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
 
     def sees_all(self, wallet_address: str) -> bool:
-        """Whether what other clients made on this wallet address is there for the caller too, as by an -all action."""
+        """Whether the caller sees resources of other clients on this wallet address, as with an -all action."""
         needed = INCLUDING.get(self.action)
         return any(needed in item.actions and _covers(item, wallet_address) for item in self.items)
 
@@ -49,9 +50,10 @@ class Caller(msgspec.Struct, frozen=True):
         return None if any(needed in item.actions for item in self.items) else self.client_id
 
     def sees(self, wallet_address: str, owner_id: int) -> bool:
-        """Whether the caller may know of what client `owner_id` made on this wallet address.
+        """Whether the caller may learn of a resource of client `owner_id` on this wallet address.
 
-        Raises InsufficientAccess for its own on a wallet address that the grant does not cover: that reveals nothing.
+        For the caller's own resource on a wallet address that the grant does not cover it raises InsufficientAccess:
+        that reveals nothing.
         """
         if owner_id != self.client_id:
             return self.sees_all(wallet_address)
@@ -65,7 +67,7 @@ class Caller(msgspec.Struct, frozen=True):
         return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
 
     def wallet_address(self, named: str | None) -> str:
-        """The wallet address that a request names, or else the one that the grant names. Raises InvalidRequest."""
+        """The wallet address that the request names, or else the grant. Raises InvalidRequest."""
         identifiers = {canonical(item.identifier).lower() if item.identifier else "" for item in self.items}
         found = named or (self.items[0].identifier if len(identifiers) == 1 else None)
         if not found:
@@ -77,7 +79,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
-    """The caller that a token's holder is for one action. Raises InsufficientAccess."""
+    """The holder of a token as the caller of one action. Raises InsufficientAccess."""
     items = _permitting(holder.access, kind, action)
     if not items:
         raise InsufficientAccess(
@@ -106,7 +108,7 @@ def _covers(item: Access, wallet_address: str) -> bool:
 
 
 def encode_access(items: list[Access]) -> str:
-    """The JSON text that is stored and echoed."""
+    """The JSON text that is stored, and returned to the client."""
     return msgspec.json.encode(items).decode()
 
 

@@ -1,6 +1,7 @@
-"""Clients: who asks, and the public keys that their signatures are verified with.
+"""Clients, and the public keys that their signatures are verified with.
 
-A client is its wallet address, or the thumbprint (RFC 7638) of the key it came with (directed identity).
+A client is identified by its wallet address, or by the thumbprint (RFC 7638) of the key that it presented (directed
+identity).
 """
 
 from collections.abc import Sequence
@@ -15,12 +16,11 @@ from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
-from payres.store.retention import CLIENT_RETENTION, purge_clients
 from payres.store.work import Work
 from payres.urls import Urls, canonical, is_http_url
 from payres.wire import ClientInstance
 
-REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again, whatever its server says
+REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again at the latest
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -49,9 +49,10 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
 
 
 def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) -> dict[str, JWK]:
-    """The client's valid public keys with these kids, as far as known here.
+    """The client's valid public keys with these kids, as stored here.
 
-    Of a client on another server, which may have others by now (`is_remote`), they are all that are good.
+    Of a client on another server (`is_remote`), they are all keys that are still fresh; the client may have others by
+    now.
     """
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
@@ -77,19 +78,19 @@ def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
 
 
 def is_known(work: Work, client: Client | ClientRecord) -> bool:
-    """Whether it was a client here before."""
+    """Whether the client is stored."""
     return isinstance(client, ClientRecord) or clients.find_client(work, client.identity) is not None
 
 
 def remember(work: Work, client: Client) -> ClientRecord:
-    """The client's row, made on its first request. The last few kids of a key stay valid: tokens were
-    given to the client that signs with them."""
+    """The client's row, inserted on its first request. The last few kids of a key stay valid, because tokens were
+    issued to the client that signs with them."""
     record = clients.find_client(work, client.identity)
     if record is None:
-        purge_clients(work, work.now)
+        clients.purge_clients(work, work.now)
     if record is None or record.jwk != client.jwk:
         about = (client.identity, client.wallet_address, client.jwk)
-        record = clients.ensure_client(work, *about, work.now, work.now + CLIENT_RETENTION)
+        record = clients.ensure_client(work, *about, work.now, work.now + clients.CLIENT_RETENTION)
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
         clients.store_presented_key(work, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, work.now)
@@ -97,7 +98,7 @@ def remember(work: Work, client: Client) -> ClientRecord:
 
 
 def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: int | None) -> None:
-    """Stores what a remote client's jwks.json said just now, and may be kept for so many seconds; None is not said."""
+    """Stores the keys of a remote client's jwks.json, and for how many seconds they may be cached, if it said that."""
     lifetime = REMOTE_KEY_LIFETIME if max_age is None else min(max_age * SECOND, REMOTE_KEY_LIFETIME)
     kept = [(key.kid, key.x) for key in keys] if lifetime else []
     clients.replace_remote_keys(work, remember(work, client).id, kept, work.now, work.now + lifetime)
@@ -105,7 +106,7 @@ def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: i
 
 @lru_cache(maxsize=1024)
 def cached_jwk(text: str) -> JWK:
-    """The key in a stored JSON text; parsing it once is enough, the text never changes its meaning."""
+    """The key in a stored JSON text."""
     return parse_jwk(text)
 
 
@@ -116,7 +117,7 @@ def local_jwk(kid: str, x: str) -> JWK:
 
 
 def _identity(urls: Urls, wallet_address: str) -> str:
-    """Case does not matter in our own wallet addresses; it may in those of another server."""
+    """The canonical wallet address. Case does not matter in wallet addresses here; on another server it may."""
     path = urls.wallet_path(wallet_address)
     return canonical(wallet_address if path is None else urls.wallet(path))
 

@@ -1,6 +1,7 @@
 """Consent: a wallet owner's decision on a grant, and how the client learns of it (RFC 9635 section 4).
 
-It is made once: by the owner in a signed-in browser, as the request was shown there, or by the operator.
+The owner decides in a signed-in browser on the request as it was shown there; the operator may decide instead. There is
+one decision.
 """
 
 import base64
@@ -20,7 +21,6 @@ from payres.limits import APPROVAL_SECONDS
 from payres.store import clients, grants, sessions, wallets
 from payres.store.clients import ClientRecord
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.retention import DECIDED_GRANT_RETENTION
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
@@ -38,14 +38,14 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """What a browser shows in its cookies: a session, and secrets by the ids of the wallets that may know it."""
+    """The cookies of a browser: a session, and secrets by the ids of the wallets that may know the browser."""
 
     session: str | None = None
     known: Mapping[int, str] = {}
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """What a browser gets when an owner has signed in: both are secrets, of which the hashes are stored."""
+    """The two secrets that a browser gets when an owner has signed in. Only their hashes are stored."""
 
     wallet_id: int
     session: str
@@ -53,9 +53,10 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 class ConsentRequest(msgspec.Struct, frozen=True):
-    """What a consent page is about. session is the browser's, present only when it belongs to the wallet's owner.
+    """The request on a consent page.
 
-    known_browser is there when the owner has signed in with this browser before, and is the hash of its secret.
+    session is the browser's, None unless it belongs to the wallet's owner. known_browser is the hash of the browser's
+    secret, None unless the owner has signed in with it before.
     """
 
     pending: Pending
@@ -74,7 +75,7 @@ class ConsentRequest(msgspec.Struct, frozen=True):
 
 
 class OwnerDecision(msgspec.Struct, frozen=True):
-    """What the owner's form sends: the decision, and that this browser was shown this request."""
+    """The owner's form: the decision, and evidence that this browser was shown this request."""
 
     approve: bool
     csrf: str
@@ -82,7 +83,7 @@ class OwnerDecision(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What was decided. redirect is where to send the user, None when the client gave no finish URI."""
+    """A decision. redirect is where to send the user, None when the client gave no finish URI."""
 
     grant_id: str
     approved: bool
@@ -127,17 +128,18 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
 
 
 def check_open(request: ConsentRequest, now: int) -> None:
-    """Raises WrongState for what was decided or whose wallet is inactive, InvalidInteraction for what has expired."""
+    """Raises WrongState after a decision or when the wallet is inactive, InvalidInteraction when the request has
+    expired."""
     _check_undecided(request.pending, now)
     if not request.wallet.active:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
 
 
 def open_session(work: Work, verified: WalletRecord, browser: Browser) -> SignedIn:
-    """A session for the owner whose password matched `verified`, in place of the browser's own, which ends.
+    """A session for the owner whose password matched `verified`.
 
-    Both secrets are always new, so that nobody can have planted them before the sign-in. Raises SignInFailed when the
-    password was changed while it was being checked.
+    It replaces the browser's old one, which ends. Both secrets are always new, so that nobody can have planted them
+    (session fixation). Raises SignInFailed when the password was changed while it was being checked.
     """
     if wallets.wallet_by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
@@ -152,7 +154,7 @@ def open_session(work: Work, verified: WalletRecord, browser: Browser) -> Signed
 
 
 def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
-    """Signs the browser out, which stays known; nothing happens when it is not signed in.
+    """Signs the browser out. It stays known. Does nothing when it is not signed in.
 
     Raises InsufficientAccess for a forged form.
     """
@@ -162,10 +164,11 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
 
 
 def decide_as_owner(work: Work, request: ConsentRequest, given: OwnerDecision) -> Decision:
-    """Approves or denies the request in its owner's name. `request` is found in the same unit.
+    """Approves or denies the request for its owner.
 
-    Raises InvalidInteraction for what has expired, SignInFailed for a browser that is not signed in,
-    InsufficientAccess for a forged form, WrongState for what was decided already or is not what the owner saw.
+    `request` is found in the same unit. Raises InvalidInteraction when the request has expired, SignInFailed for a
+    browser that is not signed in, InsufficientAccess for a forged form, WrongState when it was decided already or has
+    changed since the owner saw it.
     """
     check_open(request, work.now)
     if request.session is None:
@@ -179,7 +182,7 @@ def decide_as_owner(work: Work, request: ConsentRequest, given: OwnerDecision) -
 
 def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     """Approves or denies the grant. Raises WrongState for a second decision, InvalidInteraction for a late one."""
-    pending = _with_grant(work, pending.interaction)  # as it stands in this unit
+    pending = _with_grant(work, pending.interaction)  # read again in this unit
     _check_undecided(pending, work.now)
     grant, interaction = pending.grant, pending.interaction
     if approve:
@@ -189,7 +192,7 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
         reference = None
         changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
     assert changed
-    grants.set_purge_at(work, grant.id, work.now + DECIDED_GRANT_RETENTION)
+    grants.set_purge_at(work, grant.id, work.now + grants.DECIDED_GRANT_RETENTION)
     grants.decide_interaction(work, interaction.id, reference, work.now)
     if not approve:
         emit(work, "denied", grant)
@@ -197,15 +200,15 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
 
 
 def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
-    """Whether the client has let the time pass in which it could continue the grant that was approved."""
+    """Whether the client has not continued the approved grant in time."""
     decided_at = interaction.decided_at
     return grant.state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
 
 
 def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
-    """The redirect of a decision already made, as it was then.
+    """The redirect of a decision that was already made.
 
-    None with no finish URI, and for an approval that the client used or let lapse.
+    None without a finish URI, and for an approval that the client used or let lapse.
     """
     if has_lapsed(pending.grant, pending.interaction, now):
         return None
@@ -216,7 +219,7 @@ def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
 
 
 def csrf_token(session: str) -> str:
-    """What shows that a form was filled in on a page of this session: another site cannot know it."""
+    """The CSRF token of a session, which another site cannot know."""
     return _keyed(session, "csrf")
 
 
@@ -229,7 +232,8 @@ def check_csrf(session: str, token: str) -> None:
 
 
 def shown_digest(request: ConsentRequest) -> str:
-    """A digest of all that the page shows of a request, bound to the session, so that consent is for just that."""
+    """A digest of all that the page shows of a request, bound to the session, so that consent is given to exactly
+    that."""
     assert request.session is not None
     grant, client = request.grant, request.client
     shown = (grant.id, grant.access, grant.subject, grant.client_name, client.identity, request.wallet.path)
@@ -243,7 +247,7 @@ def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant
 
 
 def finish_url(uri: str, parameters: dict[str, str]) -> str:
-    """The client's finish URI with parameters added; all that it has of its own stays as it is, byte for byte."""
+    """The client's finish URI with parameters added; its own parts stay unchanged, byte for byte."""
     before, fragment_mark, fragment = uri.partition("#")
     added = urlencode(parameters, quote_via=quote, safe="")
     _, question_mark, query = before.partition("?")
@@ -263,7 +267,7 @@ def _unknown() -> InteractionUnknown:
 
 
 def _check_undecided(pending: Pending, now: int) -> None:
-    """Raises WrongState for what was decided or cancelled, InvalidInteraction for what has expired."""
+    """Raises WrongState after a decision or cancellation, InvalidInteraction when the request has expired."""
     if pending.grant.state == "revoked":
         raise WrongState("This request was cancelled")
     if pending.grant.state != "pending":
@@ -273,7 +277,7 @@ def _check_undecided(pending: Pending, now: int) -> None:
 
 
 def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None) -> str | None:
-    """Where the owner goes with a decision; without a reference it is a denial."""
+    """Where the owner is sent with a decision; without a reference it is a denial."""
     if interaction.finish_uri is None:
         return None
     if reference is None:

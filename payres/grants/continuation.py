@@ -16,7 +16,7 @@ from payres.wire import AccessToken, Continue, ContinueToken, GrantResponse, Sub
 
 
 def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
-    """The grant whose continuation token this is. Raises ContinuationUnknown, for revoked grants too."""
+    """The grant of a continuation token. Raises ContinuationUnknown, for revoked grants too."""
     grant = grants.find_grant(tx, grant_id)
     if grant is None or not hmac.compare_digest(grant.continue_hash, hash_secret(token)) or grant.state == "revoked":
         raise _unknown()
@@ -48,7 +48,7 @@ def continue_grant(work: Work, grant_id: str, token: str, reference: str | None)
 
 
 def cancel_grant(work: Work, grant_id: str, token: str) -> None:
-    """Ends the grant and every token of it. Raises ContinuationUnknown."""
+    """Ends the grant and all its tokens. Raises ContinuationUnknown."""
     find_continuable(work, grant_id, token)
     revoke_grant(work, grant_id)
 
@@ -59,7 +59,7 @@ def _check_wait(work: Work, grant: GrantRecord, interaction: InteractionRecord) 
         return
     left = grant.waits_from + work.settings.continue_wait * SECOND - work.now
     if left > 0 and grant.waits_from <= work.now:  # or the clock was set back, perhaps by hours
-        seconds = -(-left // SECOND)  # rounded up: after that many whole seconds the time has come
+        seconds = -(-left // SECOND)  # rounded up, so that the wait is over after that many whole seconds
         raise TooEarly(f"Too early: continue in {seconds} s", wait=seconds)
 
 

@@ -65,7 +65,7 @@ class Interval(msgspec.Struct, frozen=True):
 
     @property
     def mean_length(self) -> int:
-        """How long a window is, microseconds: exactly, or on average when it has months."""
+        """The length of a window in microseconds; the mean when it has months."""
         return self.months * MEAN_MONTH + self.microseconds
 
     def window(self, index: int) -> Window:
@@ -119,7 +119,7 @@ def _invalid(problem: str) -> ValueError:
 
 
 def _parse_repetitions(text: str) -> int | None:
-    """The number of repetitions after the first, or None for no end."""
+    """The number of repetitions after the first; None for an endless interval."""
     match = _REPETITIONS.fullmatch(text)
     if match is None:
         raise _invalid(f"must begin with R, or R and a number of up to nine digits, not with {text!a}")
@@ -130,7 +130,7 @@ def _lay_out(repetitions: int | None, left: str, right: str) -> Interval:
     if _is_duration(left) and _is_duration(right):
         raise _invalid("has two durations: one of them must be a start or an end")
     if _is_duration(left):
-        # The last window ends at the given end, and the repetitions lie before it.
+        # The last window ends at the given end; the others come before it.
         earliest = None if repetitions is None else -1 - repetitions
         return Interval(_parse_instant(right), *_parse_duration(left), first=earliest, last=-1)
     start = _parse_instant(left)
@@ -178,7 +178,7 @@ def _parse_number(text: str | None) -> Fraction:
 
 def _check_years(interval: Interval) -> None:
     """Raises ValueError for an interval that cannot be written down: RFC 3339 ends with the year 9999."""
-    # Where there is no first or no last window, the one beside the anchor stands for it.
+    # Without a first or last window, the one at the anchor is checked instead.
     earliest = interval.window(-1 if interval.first is None else interval.first).start
     latest = interval.window(0 if interval.last is None else interval.last).end
     if earliest < EARLIEST or latest > LATEST:
@@ -237,7 +237,7 @@ def _describe_duration(months: int, microseconds: int) -> str:
 
 
 def describe_moment(moment: int) -> str:
-    """A moment for people, as precise as it is: "1 January 2026 00:00 UTC"."""
+    """A time for people, such as "1 January 2026 00:00 UTC"; seconds are left out when zero."""
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)
     precision = "minutes" if moment % MINUTE == 0 else "seconds" if moment % SECOND == 0 else "microseconds"
     return f"{at.day} {MONTH_NAMES[at.month - 1]} {at.year:04} {at.time().isoformat(precision)} UTC"

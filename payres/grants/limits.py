@@ -1,7 +1,7 @@
 """Limits of outgoing-payment grants: what was spent in the current window, and whether one more payment fits.
 
-Spent is what is held or was sent under the grant in the window. It is read and added to in the unit that makes the
-payment, so no two payments can both take the last of a limit.
+Spent is what is held or was sent under the grant in the window. The unit that creates a payment reads it and adds to
+it, so two payments cannot both use the last of a limit.
 """
 
 import msgspec
@@ -17,8 +17,8 @@ from payres.terms import Terms
 from payres.urls import canonical
 from payres.wire import Amount, Limits
 
-REQUESTED = "access_token.access.limits"  # where a grant request has them
-NO_INTERVAL = 0  # the window_start of grants whose limits hold for their whole life
+REQUESTED = "access_token.access.limits"  # the member of a grant request
+NO_INTERVAL = 0  # the window_start of grants whose limits have no interval
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -30,8 +30,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms) -> tuple[int, Spent]:
-    """The start of the window that the payment counts in, and what was spent in it. Raises LimitExceeded, naming the
-    limit."""
+    """The start of the payment's window, and what was spent in it. Raises LimitExceeded, which names the limit."""
     asset = terms.asset
     nothing = Spent(0, 0, asset)
     if limits is None:
@@ -52,10 +51,7 @@ def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms)
 
 
 def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:
-    """Raises InvalidRequest for what the limits of a wallet in `asset` cannot say, or will never permit.
-
-    What can never be met is an error when the grant is requested, not when it is used.
-    """
+    """Raises InvalidRequest for limits that are invalid for a wallet in `asset`, or that no payment can ever meet."""
     if limits.debit_amount and limits.receive_amount:
         raise InvalidRequest("Limit debitAmount or receiveAmount, not both", field=REQUESTED)
     receiver_asset = _receiver_asset(work, limits.receiver) if limits.receiver else None
@@ -76,8 +72,8 @@ def current_window(limits: Limits | None, now: int) -> int | None:
 
 
 def spent_in_window(tx: Transaction, grant_id: str, window: int, receive_asset: Asset | None = None) -> Spent | None:
-    """The sums of a window, or None when nothing was spent that did not come back. debit counts payments to receivers
-    of every asset; receive those in `receive_asset`, or in the asset last paid to."""
+    """The sums of a window, or None when nothing was spent, or all of it came back. debit counts payments to receivers
+    of every asset; receive counts those in `receive_asset`, or in the asset last paid to."""
     records = grants.spending(tx, grant_id, window)
     if not records:
         return None

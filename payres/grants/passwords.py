@@ -1,4 +1,4 @@
-"""Passwords of wallet owners and operators: stored as Argon2id hashes (RFC 9106), never as they are."""
+"""Passwords of wallet owners and operators, stored as Argon2id hashes (RFC 9106)."""
 
 import unicodedata
 from typing import Protocol
@@ -8,9 +8,9 @@ from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 
 
 class Account(Protocol):
-    """What a password signs in to: a wallet, or the pages of an operator.
+    """An account with a password: a wallet, or an operator.
 
-    Wrong passwords until unlocked_at (microseconds) count no more.
+    Wrong passwords before unlocked_at (microseconds) no longer count.
     """
 
     @property
@@ -22,8 +22,8 @@ class Account(Protocol):
 
 
 def hash_password(password: str) -> str:
-    """What is stored of a password: parameters, salt and hash in one text. Raises InvalidRequest."""
-    from argon2 import PasswordHasher  # not above: loading it costs more than most commands take altogether
+    """The text to store for a password: parameters, salt and hash. Raises InvalidRequest."""
+    from argon2 import PasswordHasher  # loading it takes longer than most commands run
 
     encoded = _encoded(password)
     if encoded is None or len(encoded.decode()) < MIN_PASSWORD_LENGTH or len(password) > MAX_PASSWORD_LENGTH:
@@ -35,7 +35,7 @@ def hash_password(password: str) -> str:
 def verify_password(account: Account | None, password: str) -> bool:
     """Whether this is the password of the account.
 
-    Takes as long for one that does not exist or has no password, so that the time reveals nothing.
+    It takes as long for an account that does not exist or has no password, so that the time reveals nothing.
     """
     from argon2 import PasswordHasher
     from argon2.exceptions import VerifyMismatchError
@@ -53,7 +53,8 @@ def verify_password(account: Account | None, password: str) -> bool:
 
 
 def _encoded(password: str) -> bytes | None:
-    """One spelling of the same text from different keyboards (NFC, as in RFC 8265 section 4.2); None for no Unicode."""
+    """The password in NFC, so that different keyboards give the same text (RFC 8265 section 4.2); None if not
+    Unicode."""
     try:
         return unicodedata.normalize("NFC", password).encode()
     except UnicodeEncodeError:

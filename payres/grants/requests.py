@@ -11,7 +11,6 @@ from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
 from payres.store import grants
 from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.retention import GRANT_RETENTION, purge_grants
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.urls import Urls, app_scheme, is_http_url
@@ -40,7 +39,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
     items = _canonical_items(urls, asked)
     continue_value = work.new_secret()
     usable_for = settings.access_token_lifetime if owner is None else settings.interaction_lifetime
-    purge_grants(work, work.now)
+    grants.purge_grants(work, work.now)
     grant = GrantRecord(
         id=work.new_id(),
         client_id=remember(work, client).id,
@@ -53,7 +52,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         waits_from=work.now,
         created_at=work.now,
         ended_at=None,
-        purge_at=work.now + usable_for * SECOND + GRANT_RETENTION,
+        purge_at=work.now + usable_for * SECOND + grants.GRANT_RETENTION,
     )
     grants.insert_grant(work, grant)
     follow_up = Continue(
@@ -69,18 +68,19 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
 
 
 def asks_for_consent(request: GrantRequest) -> bool:
-    """Whether an owner will have to be asked; a client may offer to interact when that is not needed."""
+    """Whether an owner must consent. A client may offer to interact although that is not needed."""
     items = request.access_token.access if request.access_token else []
     return bool(request.subject) or any(needs_consent(item) for item in items)
 
 
 def needs_consent(item: Access) -> bool:
-    """Spending always does; so does seeing what other clients made."""
+    """Whether an item needs the owner's consent: spending does, and so does reading resources of other clients."""
     return isinstance(item, OutgoingPaymentAccess) or "list-all" in item.actions
 
 
 def _check(work: Work, request: GrantRequest, client: Client, items: list[Access]) -> WalletRecord | None:
-    """The wallet address whose owner must consent, None when nobody must. Raises for what cannot be granted."""
+    """The wallet address whose owner must consent, None when nobody must. Raises for a request that cannot be
+    granted."""
     if not items and not request.subject:
         raise InvalidRequest("Ask for access_token.access, for subject, or for both", field="access_token")
     if len({msgspec.json.encode(item) for item in items}) != len(items):
@@ -133,7 +133,7 @@ def _check_item(work: Work, item: Access) -> WalletRecord | None:
 
 
 def _canonical_items(urls: Urls, items: list[Access]) -> list[Access]:
-    """The checked items with the canonical forms of their URLs; what then is one item counts once."""
+    """The checked items with canonical URLs, without duplicates."""
     canonical: dict[bytes, Access] = {}
     for item in items:
         if item.identifier:

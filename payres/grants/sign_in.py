@@ -1,4 +1,4 @@
-"""Sign-in with a password: how many wrong ones are accepted in a while, and whose password is checked first."""
+"""Sign-in with a password: how many wrong passwords are accepted in a period, and whose password is checked first."""
 
 import asyncio
 from collections import OrderedDict
@@ -20,18 +20,18 @@ from payres.limits import (
 from payres.slots import Slots, SlotsBusy
 
 WINDOW: Final = 15 * MINUTE
-BUSY_SECONDS: Final = 5  # in which a full queue is worked off, also on a slow machine
+BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
 
 
 class Guesser(NamedTuple):
-    """Who tries a password, as far as is known: the address, and a browser that the owner has used before."""
+    """Who tries a password: the address, and the browser if the owner has signed in with it before."""
 
     address: str | None = None
     known_browser: bytes | None = None
 
 
 class _Count(NamedTuple):
-    """What attempts are counted by, how many may be wrong, and what they were in words."""
+    """A key that attempts are counted under, how many may be wrong, and the words for it in errors."""
 
     key: tuple[object, ...]
     most: int
@@ -39,15 +39,15 @@ class _Count(NamedTuple):
 
 
 class SignInGuard:
-    """Accepts so many wrong passwords in any 15 minutes and then none for a while, and checks a few at a time.
+    """Limits wrong passwords in any 15 minutes, and checks only a few passwords at the same time.
 
-    A browser that the owner has signed in with is counted by itself and goes first, so that guesses from other browsers
-    cannot lock the owner out of it. The counts are in memory: a restart resets them, which helps a guesser less than a
-    table of attempts would cost everyone.
+    A browser that the owner has signed in with is counted separately and goes first, so that guesses from other
+    browsers cannot lock the owner out. The counts are in memory, so a restart resets them: that helps a guesser less
+    than writing each attempt would cost.
     """
 
     def __init__(self, what: str = "wallet") -> None:
-        """`what` the accounts are in sentences."""
+        """`what` is the word for the accounts in sentences."""
         self._what = what
         self._attempts: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
         # One password of an account at a time, so that one owner cannot take all the slots.
@@ -68,7 +68,7 @@ class SignInGuard:
             raise Unavailable(sentence, retry_after=BUSY_SECONDS) from busy
         if not is_right:
             raise wrong_password(self._what)
-        here, *wider = counts  # the wider counts are of others too, and only lose this attempt
+        here, *wider = counts  # the wider counts are shared with others, so only this attempt is taken back
         self._attempts.pop(here.key, None)
         self._take_back(wider, now)
 
@@ -76,7 +76,7 @@ class SignInGuard:
     async def _turn(self, account: Account, guesser: Guesser) -> AsyncIterator[None]:
         """Holds a slot for the check of a password. Raises SlotsBusy.
 
-        Other browsers queue before they may queue with the known ones, so these pass all but the first of them.
+        Unknown browsers first wait in a queue of their own, so known browsers pass all of them but the first.
         """
         async with AsyncExitStack() as stack:
             if guesser.known_browser is None:
@@ -85,7 +85,8 @@ class SignInGuard:
             yield
 
     def _count(self, counts: Sequence[_Count], now: int, since: int) -> None:
-        """Counts the attempt as wrong until it turns out right, so that many at once cannot slip through together."""
+        """Counts the attempt as wrong until it is known to be right, so that many concurrent attempts cannot exceed the
+        limit."""
         recent = {count: [m for m in self._attempts.get(count.key, ()) if m > since] for count in counts}
         for count, moments in recent.items():
             if len(moments) >= count.most:
@@ -109,15 +110,15 @@ def wrong_password(what: str = "wallet") -> SignInFailed:
 
 
 def _counted_since(account: Account, now: int) -> int:
-    """When the attempts that count for an account begin: the operator may have cleared the counts."""
+    """Attempts before this time do not count, because the operator has cleared the counts."""
     unlocked_at = account.unlocked_at
-    if unlocked_at is None or unlocked_at > now:  # the clock was set back, which shall not let anyone guess for free
+    if unlocked_at is None or unlocked_at > now:  # the clock was set back; that must not make attempts free
         return now - WINDOW
     return max(now - WINDOW, unlocked_at)
 
 
 def _counts(account: Account, guesser: Guesser, what: str) -> list[_Count]:
-    """The narrowest first."""
+    """The counts that the attempt goes into, the narrowest first."""
     for_this = f"for this {what}"
     if guesser.known_browser is not None:
         return [_Count(("browser", account.id, guesser.known_browser), MAX_WRONG_PASSWORDS, for_this)]
@@ -131,7 +132,7 @@ def _counts(account: Account, guesser: Guesser, what: str) -> list[_Count]:
 
 
 def _too_many(count: _Count, wait: int) -> TooManyRequests:
-    minutes = -(-wait // MINUTE)  # both rounded up: after that time the next attempt is really taken
+    minutes = -(-wait // MINUTE)  # both rounded up, so that the next attempt is accepted after that time
     unit = "minute" if minutes == 1 else "minutes"
     return TooManyRequests(
         f"There were {count.most} wrong passwords {count.what}. Try again in {minutes} {unit}",

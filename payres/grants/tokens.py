@@ -9,7 +9,6 @@ from payres.grants.access import Caller
 from payres.identifiers import hash_secret
 from payres.store import grants, tokens, wallets
 from payres.store.grants import GrantRecord
-from payres.store.retention import GRANT_RETENTION, purge_ended_tokens
 from payres.store.tokens import TokenRecord
 from payres.store.work import Work
 from payres.wire import AccessToken
@@ -30,21 +29,21 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
     grant = grants.find_grant(work, token.grant_id) if token else None
     if grant is None or grant.state != "issued" or not tokens.revoke_token(work, token_id, work.now):
         raise invalid_rotation()
-    purge_ended_tokens(work, grant.id)
+    tokens.purge_ended_tokens(work, grant.id)
     usable_until = work.now + work.settings.access_token_lifetime * SECOND
-    grants.postpone_purge(work, grant.id, usable_until + GRANT_RETENTION)
+    grants.postpone_purge(work, grant.id, usable_until + grants.GRANT_RETENTION)
     return issue_token(work, grant)
 
 
 def revoke_token(work: Work, token_id: str) -> None:
-    """Ends the token; one that has ended stays so. Raises NotFound when there never was one."""
+    """Ends the token. Does nothing if it has ended already. Raises NotFound for an unknown token."""
     if tokens.find_token(work, token_id) is None:
         raise NotFound("There is no access token at this URL")
     tokens.revoke_token(work, token_id, work.now)
 
 
 def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
-    """Ends the grant and every token of it; a denied one stays denied. Raises NotFound."""
+    """Ends the grant and all its tokens. A denied grant stays denied. Raises NotFound."""
     grant = grants.find_grant(work, grant_id)
     if grant is None:
         raise NotFound("There is no such grant")
@@ -57,16 +56,16 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
 
 
 def emit(work: Work, kind: str, grant: GrantRecord) -> None:
-    """Writes the event `grant.{kind}`, but not of a grant that needed nobody's consent: anyone can make those."""
+    """Writes the event `grant.{kind}`, but not for a grant that needed no consent: anyone can make those."""
     if grant.wallet_address_id is not None:
         wallet = wallets.wallet_by_id(work, grant.wallet_address_id)
         work.emit(f"grant.{kind}", grant.id, representations.grant_event(work.urls, wallet, grant))
 
 
 def require_valid_token(work: Work, caller: Caller) -> None:
-    """Raises TokenInvalid for a token that has ended since it was checked, by itself or with its grant.
+    """Raises TokenInvalid for a token that has ended since it was checked, alone or with its grant.
 
-    Looking up a client's key at another server can take seconds, and what was revoked may do nothing any more.
+    Fetching a client's key from another server can take seconds, and the token may have been revoked meanwhile.
     """
     expires_at, revoked_at, grant_state = tokens.token_state(work, caller.token_id)
     check_valid(expires_at, revoked_at, grant_state, work.now)

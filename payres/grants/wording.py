@@ -1,6 +1,6 @@
-"""What a grant permits, in words for its wallet's owner, and texts that a client chose, made safe to show.
+"""Describes what a grant permits for the wallet's owner, and makes texts of clients safe to show.
 
-The words promise neither more nor less than `payres.grants.access` and `payres.grants.limits` let happen.
+The words say exactly what `payres.grants.access` and `payres.grants.limits` permit.
 """
 
 import unicodedata
@@ -17,11 +17,11 @@ from payres.urls import app_scheme, canonical
 from payres.wire import Access, Amount, Limits, OutgoingPaymentAccess, Subject
 
 MAX_NAME_LENGTH = 200
-# Everything that RFC 3986 lets stand in a URL; what is none of it is shown percent-encoded.
+# Characters that RFC 3986 allows in a URL; others are shown percent-encoded.
 URL_CHARACTERS = "%:/?#[]@!$&'()*+,;=-._~"
-# Letters of some scripts and emoji need the joiners; every other format character can only deceive.
+# Letters of some scripts and emoji need the joiners; other format characters are only used to deceive.
 JOINERS = "\u200c\u200d"
-# Letters and symbols to Unicode that show as nothing: fillers of Hangul and a Braille pattern without dots.
+# Letters and symbols that are invisible: Hangul fillers and the Braille pattern without dots.
 BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
 
@@ -31,7 +31,7 @@ HEADINGS = {
     "quote": "Prices of payments from {wallet}",
 }
 # Every action that `payres.wire` lists for a type, shown in this order; sending money has its own sentence with the
-# limits. The -all forms come first, so that the plain form that they include goes without saying.
+# limits. The -all forms come first, so that the plain form that they include can be left out.
 ACTIONS: Mapping[str, Mapping[str, str]] = {
     "outgoing-payment": {
         "list-all": "List every payment, also those made by other apps",
@@ -54,15 +54,14 @@ ACTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 RECEIVER_GETS = "what it takes for the receiver to get "
-# Microseconds; few people can estimate what a limit of a shorter window adds up to.
+# Microseconds. Few people can estimate what the limit of a shorter window adds up to.
 SHORT_WINDOW = HOUR
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """How far the client may spend: "up to USD 20.00" and "in total", say, with the only receiver if there is one.
-
-    unlimited means that nothing but the wallet's balance stops it. adds_up is what windows so short that their limit
-    says little come to: "USD 86,400.00 a day", say.
+    """How much the client may spend, such as "up to USD 20.00" and "in total", with the only receiver if there is one.
+    unlimited means that only the wallet's balance limits it. adds_up is the total for short windows, such as "USD
+    86,400.00 a day".
     """
 
     most: str
@@ -73,7 +72,7 @@ class Spending(msgspec.Struct, frozen=True):
 
 
 class Permitted(msgspec.Struct, frozen=True):
-    """One access item in words; the heading names the wallet address when it is not the one whose owner is asked."""
+    """One access item in words. The heading names the wallet address when it is not the one whose owner is asked."""
 
     heading: str
     actions: Sequence[str]
@@ -81,9 +80,9 @@ class Permitted(msgspec.Struct, frozen=True):
 
 
 class ShownUrl(msgspec.Struct, frozen=True):
-    """A URL in three parts, so that a page can stress the host, which says whose it is.
+    """A URL in three parts, so that a page can emphasize the host.
 
-    What opens an application has nothing before its `host`, which is then the scheme.
+    For a URL that opens an application, `host` is the scheme, with nothing before it.
     """
 
     before: str
@@ -100,22 +99,23 @@ class ShownUrl(msgspec.Struct, frozen=True):
 
 
 def describe_access(access: str, wallet_address: str) -> Sequence[Permitted]:
-    """What the access (JSON text) of a grant permits, spending first; wallet_address is the owner's."""
+    """The access (JSON text) of a grant in words, spending first; wallet_address is the owner's."""
     items = sorted(granted_access(access), key=lambda item: not isinstance(item, OutgoingPaymentAccess))
     return [_describe_item(item, wallet_address) for item in items]
 
 
 def describe_subject(subject: str | None) -> str | None:
-    """What the client learns of the owner: the wallet address in the subject request (JSON text), if there is one."""
+    """What the client learns about the owner: the wallet address in the subject request (JSON text), if there is
+    one."""
     if subject is None:
         return None
     return visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
 
 
 def visible_name(name: str | None, wallet_address: str | None) -> str | None:
-    """The name that a client gives itself, on one line, without characters that hide or turn text around.
+    """The name that a client gives itself, on one line, without characters that hide text or change its direction.
 
-    None when it has none or none can be seen; a name that repeats the wallet address is none.
+    None without a visible name, or when it only repeats the wallet address.
     """
     if name is None or name == wallet_address:
         return None
@@ -126,12 +126,12 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 
 
 def visible_text(text: str) -> str:
-    """A text without characters that hide or turn text around; every blank and line break is a space."""
+    """A text without characters that hide text or change its direction; every blank and line break is a space."""
     return "".join(" " if character.isspace() else character for character in text if not _deceives(character))
 
 
 def visible_url(url: str) -> ShownUrl:
-    """A URL in plain ASCII: letters that only look like others come out percent-encoded, as do marks of direction."""
+    """A URL in plain ASCII: letters that only look like others and direction marks are percent-encoded."""
     text = quote(url, safe=URL_CHARACTERS)
     if app_scheme(url) is not None:
         scheme, colon, rest = text.partition(":")
@@ -163,7 +163,7 @@ def _name_wallet(item: Access, wallet_address: str) -> str:
 
 
 def _describe_spending(item: OutgoingPaymentAccess) -> Spending | None:
-    """None when the item does not let the client spend at all."""
+    """None when the client may not spend at all."""
     if "create" not in item.actions:
         return None
     limits = item.limits or Limits()
@@ -179,7 +179,7 @@ def _describe_spending(item: OutgoingPaymentAccess) -> Spending | None:
 
 
 def _add_up(amount: Amount, interval: Interval) -> str | None:
-    """What the limits of all windows of a day, or of all that there are, come to; None when there is only one window.
+    """The sum of the limits of all windows of a day, or of all windows; None when there is only one.
 
     Rounded up, because it is a warning.
     """
@@ -193,8 +193,8 @@ def _add_up(amount: Amount, interval: Interval) -> str | None:
 
 
 def _describe_amount(amount: Amount, value: int | None = None) -> str:
-    """The amount, or another value in its asset."""
-    # The code of a receiver's asset is the client's own text.
+    """The amount in words, or another value in its asset."""
+    # The client chose the code of a receiver's asset.
     code = quote(amount.asset_code, safe=URL_CHARACTERS)
     return describe_amount(parse_value(amount.value) if value is None else value, Asset(code, amount.asset_scale))
 

@@ -1,12 +1,11 @@
 """The money of packets that go to a peer: held before they leave, posted when fulfilled, voided when rejected or when
-nobody can say what became of them.
+the outcome stays unknown.
 
-A packet of a payment of ours takes from the payment's hold; a packet that is passed on takes from the account of the
-peer that it came from. When the next peer has another asset, the exchange goes through the liquidity accounts.
+A packet of our own payment takes from the payment's hold; a forwarded packet takes from the account of the peer that it
+came from. When the next peer has another asset, the exchange goes through the liquidity accounts.
 
-What a payment's packets have sent, and what those without an outcome may have, together never exceed its debit amount
-less the fee: `prepare` checks that in the unit that records a packet. What a peer owes is the balance of its account,
-which `payres.operator.peers` describes.
+What a payment's packets have sent and may have sent never exceeds its debit amount less the fee: `prepare` checks that
+in the unit that records a packet. `payres.operator.peers` says what the balance of a peer's account means.
 """
 
 from typing import Final
@@ -51,7 +50,7 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
 
 
 def insufficient(lack: NotEnough, asset: str) -> Rejected:
-    """What a peer's packet is rejected with for which its credit, or our liquidity in `asset`, does not suffice."""
+    """The rejection of a peer's packet when its credit or our liquidity in `asset` is too low."""
     whose = "The peer's credit" if lack.account.kind == "peer" else f"The liquidity in {asset}"
     return Rejected(Code.INSUFFICIENT_LIQUIDITY, f"{whose} does not suffice")
 
@@ -81,11 +80,11 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
 
 
 def leave_unresolved(work: Work, packet_id: str) -> bool:
-    """Gives up a payment's packet whose outcome nobody can prove. The payment must end in the same unit.
+    """Gives up a payment's packet whose outcome is unknown.
 
-    The payer gets the money back, since a peer has no claim to it without a fulfillment; that it may have arrived all
-    the same is the operator's risk, who resolves the packet with the peer. Until then the grant counts it as spent.
-    False when the packet's outcome was known before.
+    The payment must end in the same unit. The payer gets the money back, because a peer has no claim to it without a
+    fulfillment. It may have arrived all the same: that risk is the operator's, who resolves the packet with the peer.
+    Until then the grant counts it as spent. False when the packet's outcome was known before.
     """
     packet = packets.find_packet(work, packet_id)
     if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(work, packet_id, "doubtful"):
@@ -109,7 +108,7 @@ def reject(work: Work, packet_id: str) -> bool:
 def _emit_unresolved(work: Work, packet: PacketRecord) -> None:
     assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
     peer = peers.peer_by_id(work, packet.to_peer_id)
-    if peer is not None:  # else it was removed, and there is nobody to resolve it with
+    if peer is not None:  # a removed peer has nobody to resolve it with
         payment = work.urls.resource("outgoing-payments", packet.outgoing_payment_id)
         owed = representations.amount(packet.amount, peer.asset)
         data = PacketEvent(id=packet.id, peer=peer.name, outgoing_payment=payment, amount=owed)
@@ -117,12 +116,12 @@ def _emit_unresolved(work: Work, packet: PacketRecord) -> None:
 
 
 def _check_payment(work: Work, payment_id: str) -> int:
-    """The asset of a payment in progress whose packets, this one included, fit into what it may spend."""
+    """Checks that the payment is in progress and may spend this packet too; returns its asset."""
     payment = outgoing.find_outgoing(work, payment_id)
     if payment is None or payment.state != "sending":
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
     promised = payment_hold(work, payment_id)
-    # What is fulfilled and what may be, together, never exceed the debit amount less the fee.
+    # What was fulfilled and what may be fulfilled never exceed the debit amount less the fee.
     if packets.in_flight_of_payment(work, payment_id) > promised.remaining - payment.terms.fee:
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
     return accounts.account_by_id(work, promised.account_id).asset_id

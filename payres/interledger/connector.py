@@ -1,4 +1,4 @@
-"""The connector: one peer's packet in, one reply out; either delivered here, or passed on to the next peer."""
+"""The connector: takes a peer's packet, delivers it here or forwards it to the next peer, and returns the reply."""
 
 import hashlib
 import logging
@@ -42,7 +42,7 @@ log = logging.getLogger("payres.interledger")
 
 
 class Connector:
-    """Answers the packets of peers. An answer that moved money is given only once that is durable."""
+    """Answers the packets of peers. An answer that moved money is given after the commit."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Connector:
         self._receiver = Receiver(database, ilp_address)
 
     async def handle(self, peer: PeerRecord, body: bytes, request_id: str | None) -> bytes | NoReply:
-        """The reply to what a peer sent, a Prepare if all is well; or why there is none."""
+        """The reply to what a peer sent, which should be a Prepare; or why there is no reply."""
         try:
             prepare = decode_prepare(body)
         except CodecError as error:
@@ -83,7 +83,7 @@ class Connector:
         return encode(reply) if isinstance(reply, Fulfill | Reject) else reply
 
     async def _process(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
-        """Raises Rejected, DomainError. A sender slows down when one packet too many is rejected (RFC 29)."""
+        """Raises Rejected, DomainError. Rejecting a packet above the rate limit makes a sender slow down (RFC 29)."""
         if not self._in_flight.try_take(peer.id):
             raise Rejected(Code.CONNECTOR_BUSY, f"{MAX_PACKETS_IN_FLIGHT} packets at a time are taken")
         try:
@@ -100,7 +100,7 @@ class Connector:
             self._in_flight.release(peer.id)
 
     def _check(self, peer: PeerRecord, prepare: Prepare) -> None:
-        """What is asked of every packet. Raises Rejected."""
+        """Checks what holds for every packet. Raises Rejected."""
         if self._clock.now() >= prepare.expires_at:
             raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
         most = peer.max_packet or MAX_LEDGER
@@ -110,10 +110,10 @@ class Connector:
             raise Rejected(Code.UNREACHABLE)
 
     async def _confirmed(self, request: Request, reject: Reject) -> bytes | NoReply:
-        """The reject, unless the same request was fulfilled before.
+        """The Reject, unless the same request was fulfilled before.
 
-        The writer looks, after all that is queued: a peer that repeats a request takes a Reject to mean that its packet
-        was never fulfilled.
+        The writer checks that after everything in its queue: to a peer that repeats a request, a Reject says that its
+        packet was never fulfilled.
         """
         try:
             found = await self._database.write(partial(responses.find, request=request))
@@ -123,7 +123,7 @@ class Connector:
 
 
 def _configuration(peer: PeerRecord, prepare: Prepare) -> Fulfill:
-    """The address of the peer and the asset of the link, which it asks for as a child (RFC 31). Raises Rejected."""
+    """The answer to a child that asks for its address and the link's asset (RFC 31). Raises Rejected."""
     if prepare.amount or prepare.condition != CONFIGURATION_CONDITION:
         raise Rejected(Code.BAD_REQUEST, "A question for the configuration carries no money")
     data = oer.var_text(peer.ilp_address) + oer.uint8(peer.asset_scale) + oer.var_text(peer.asset_code)

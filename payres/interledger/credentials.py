@@ -1,7 +1,7 @@
-"""STREAM credentials of what can be paid: an ILP address and a shared secret, derived and never stored.
+"""STREAM credentials of incoming payments and wallets: an ILP address and a shared secret, derived and never stored.
 
-The address carries an encrypted token with the incoming payment's id (or the wallet) and the asset, so that what
-arrives for it can be tied to it, and the secret is derived from the token (the scheme of the common STREAM receivers).
+The address carries an encrypted token with the id of the incoming payment or wallet, and the asset. The secret is
+derived from the token, as the common STREAM receivers do it.
 """
 
 import binascii
@@ -24,7 +24,7 @@ HAS_TAG: Final = 1
 HAS_RECEIPTS: Final = 2
 HAS_ASSET: Final = 4
 TAG_AND_ASSET: Final = oer.uint8(HAS_TAG | HAS_ASSET)
-RECEIPT_BYTES: Final = 48  # a nonce and a secret; we issue none, but addresses with them stay readable
+RECEIPT_BYTES: Final = 48  # a nonce and a secret; we issue none, but can read addresses that have them
 OPENED_KEPT: Final = 1024
 WALLET: Final = "wallet:"  # begins the tag of an address that leads to a wallet; every other tag is a payment's id
 
@@ -37,7 +37,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What an address of ours says: the tag of what is paid, its asset, and the secret that its sender has."""
+    """What one of our addresses says: the tag of what is paid, its asset, and the secret that the sender has."""
 
     tag: str | None
     asset: Asset | None
@@ -56,7 +56,7 @@ class CredentialSource:
         self._ivs = HmacKey(_hmac(server_secret, b"payres_token_iv"))
         self._ilp_address = ilp_address
         self._random_bytes = random_bytes
-        # The packets of a payment all carry one address, and opening it costs as much again as answering one of them.
+        # All packets of a payment have the same address, and decrypting it costs as much as answering a packet.
         self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
 
     def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
@@ -68,11 +68,11 @@ class CredentialSource:
         return self._credentials(text, self._ivs.digest(text)[:IV_BYTES])
 
     def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
-        """New credentials, other ones at each call, that lead to the wallet itself; all stay good."""
+        """Credentials that pay the wallet itself. They are new at each call and never expire."""
         return self._credentials(_token_text(f"{WALLET}{wallet_id}", asset), self._random_bytes(IV_BYTES))
 
     def open(self, ilp_address: str) -> Opened | None:
-        """What an address says that this source has made; None for any other. More segments may follow the token."""
+        """What an address made by this source says; None for any other address. Segments may follow the token."""
         if not ilp_address.startswith(f"{self._ilp_address}."):
             return None
         segment = ilp_address[len(self._ilp_address) + 1 :].partition(".")[0]
@@ -82,7 +82,7 @@ class CredentialSource:
             return None
 
     def _opened(self, segment: str) -> Opened:
-        """What a token of this source says. Raises CodecError and binascii.Error for anything else."""
+        """Raises CodecError and binascii.Error for what is no token of this source."""
         token = base64url_decoded(segment)
         tag, asset = _read_token(decrypt(self._token_cipher, token))
         return Opened(tag, asset, SharedSecret(self._secrets.digest(token)))

@@ -1,4 +1,4 @@
-"""Forwarding: a packet of one peer passed on to the next, with its money held before and posted after."""
+"""Forwarding: sends a peer's packet on to the next peer, with its money held before and posted after."""
 
 import logging
 from functools import partial
@@ -22,11 +22,13 @@ from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
-# The answer must be back, and stored, before the packet expires where it came from.
+# The answer must be back and stored before the packet expires at the peer that it came from.
 HOP_TIME: Final = SECOND
 LONGEST_LIFE: Final = 30 * SECOND
 SHORTEST_LIFE: Final = SECOND
-SLOT_TIMEOUT_SECONDS: Final = 2.0  # for a slot on the next link: enough for a burst, and senders slow down then
+SLOT_TIMEOUT_SECONDS: Final = (
+    2.0  # for a slot on the next link: enough for a burst; after it the rejection makes senders slow down
+)
 
 log = logging.getLogger("payres.interledger")
 
@@ -39,7 +41,7 @@ class _Departure(msgspec.Struct, frozen=True):
 
 
 class Forwarder:
-    """Passes packets on. Replies come from the next peer; its own rejects are raised as Rejected."""
+    """Forwards packets. Replies come from the next peer; rejections of its own are raised as Rejected."""
 
     def __init__(self, database: Database, clock: Clock, ilp_address: str, link: Link, recovery: Recovery) -> None:
         self._database = database
@@ -69,8 +71,8 @@ class Forwarder:
             return departure
         packet = departure.packet
         assert packet.prepare is not None
-        # A peer that cannot ask again gets the final outcome at once. Then the next peer may not bring a fulfillment
-        # later, so it gets no number to be asked about either.
+        # A peer that cannot repeat its request gets the final outcome at once. So no fulfillment may come later: the
+        # next peer gets no Request-Id to be asked about.
         number = None if request.request_id is None else packet.id
         try:
             hop, seconds = departure.hop, self._seconds_until(packet.expires_at)
@@ -125,14 +127,14 @@ class Forwarder:
         if isinstance(reply, Fulfill) and fulfills(reply.fulfillment, request.condition):
             return await self._fulfil(packet, reply)
         await self._database.write(partial(balances.reject, packet_id=packet.id))
-        if isinstance(outcome, Lost):  # the peer that it came from cannot ask again, so for it the packet ends here
+        if isinstance(outcome, Lost):  # the peer that it came from cannot ask again, so the packet ends here
             log.warning("packet %s over %s was released unanswered", packet.id, packet.amount)
         return await self._passed_back(outcome, request.condition, departure.hop, packet.expires_at)
 
     async def _passed_back(
         self, outcome: Answered | NotSent | Lost, condition: bytes, hop: Hop, expires_at: int
     ) -> Reply:
-        """The next peer's reply. Raises Rejected when there is none or it is wrong, which is stored with the peer."""
+        """The next peer's reply. Raises Rejected when there is none or it is wrong, and stores that with the peer."""
         if isinstance(outcome, Answered):
             reply = outcome.reply
             if isinstance(reply, Reject) or fulfills(reply.fulfillment, condition):

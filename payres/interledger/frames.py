@@ -45,7 +45,7 @@ class ConnectionClose(msgspec.Struct, frozen=True):
 
 
 class ConnectionNewAddress(msgspec.Struct, frozen=True):
-    """The sender's own ILP address, or nothing when it has none; nobody has checked it."""
+    """The sender's own ILP address, unchecked; empty when it has none."""
 
     address: str
 
@@ -85,7 +85,7 @@ class StreamMoney(msgspec.Struct, frozen=True):
 
 
 class StreamMaxMoney(msgspec.Struct, frozen=True):
-    """How much the stream takes and how much it has, in the units of the author."""
+    """How much the stream accepts and how much it has received, in the author's units."""
 
     stream_id: int
     receive_max: int
@@ -93,7 +93,7 @@ class StreamMaxMoney(msgspec.Struct, frozen=True):
 
 
 class UnusedFrame(msgspec.Struct, frozen=True):
-    """Any other frame of RFC 29 and 39, about bytes, flow control and receipts: read and checked, and used by nobody.
+    """Any other frame of RFC 29 and 39, about bytes, flow control and receipts: parsed, checked and ignored.
 
     `values` are its fields in the order of the table below.
     """
@@ -116,10 +116,10 @@ Frame = (
 
 
 class StreamPacket(msgspec.Struct, frozen=True):
-    """One message of one end to the other.
+    """A message from one end to the other.
 
-    `prepare_amount` is the least that may arrive in a Prepare, and what did arrive in a reply, which repeats the
-    `sequence` of its Prepare.
+    In a Prepare, `prepare_amount` is the least that may arrive; in a reply it is what arrived, and `sequence` repeats
+    that of the Prepare.
     """
 
     sequence: int
@@ -197,7 +197,7 @@ def decode_stream_packet(data: bytes) -> StreamPacket:
         raise CodecError(f"the STREAM packet has another version than {VERSION}")
     packet_type, sequence, prepare_amount = reader.uint8(), reader.var_uint(), reader.var_uint()
     frames: list[Frame] = []
-    # The count is anyone's number up to 2^64-1, but each round takes bytes off the data or ends in an error.
+    # The sender chooses the count, up to 2^64-1, but each round consumes bytes or ends in an error.
     remaining = reader.var_uint()
     while remaining:
         remaining -= 1

@@ -1,4 +1,4 @@
-"""The link to a peer: packets out, their answers back, as ILP over HTTP (RFC 35) does it within one exchange."""
+"""The link to a peer: sends packets and reads their answers in one exchange of ILP over HTTP (RFC 35)."""
 
 import logging
 import re
@@ -19,8 +19,8 @@ from payres.store import peers
 from payres.store.database import Database
 from payres.store.peers import PeerRecord
 
-# Of the HTTP client of a link, wider than for unknown servers. Slots bound the packets to each peer, before they are
-# recorded; here is room for what they let through to several peers that hang, at one host or at many.
+# Wider than for unknown servers. Slots bound the packets to each peer before they are recorded; these bounds have room
+# for all of them when several peers hang, at one host or at many.
 BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
 REQUEST_ID: Final = "request-id"
@@ -28,14 +28,14 @@ REQUEST_ID: Final = "request-id"
 log = logging.getLogger("payres.interledger")
 
 _TOKEN = re.compile(r"[!-~]+")
-# A gateway answers 408 and 5xx for packets that may have come through.
+# A gateway may answer 408 or 5xx for a packet that has reached the peer.
 _PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408}
 
 
 class Answered(msgspec.Struct, frozen=True):
     """The peer's reply.
 
-    `repeatable` when it repeated our Request-Id: such a peer answers a repeated request as it did the first time.
+    `repeatable` says that it repeated our Request-Id: it answers a repeated request as it did the first one.
     """
 
     reply: Reply
@@ -43,7 +43,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class NotSent(msgspec.Struct, frozen=True):
-    """The peer has not processed the packet, and never will."""
+    """The peer has not processed the packet and will not."""
 
     why: str
 
@@ -60,9 +60,10 @@ class Link:
     async def post(
         self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
     ) -> Answered | NotSent | Lost:
-        """Sends a Prepare and waits up to `seconds` for its answer; it raises nothing.
+        """Sends a Prepare and waits up to `seconds` for its answer.
 
-        `token` is the peer's outgoing token, decrypted; `request_id` makes the request one that may be repeated.
+        Raises nothing. `token` is the peer's outgoing token, decrypted; with a `request_id` the request may be
+        repeated.
         """
         outcome = await self._post(peer, token, prepare, request_id, seconds)
         self._packets[peer.name, "out", _result(outcome)] += 1
@@ -71,7 +72,7 @@ class Link:
     async def _post(
         self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
     ) -> Answered | NotSent | Lost:
-        if not _TOKEN.fullmatch(token):  # checked here, because the libraries quote in errors what they cannot write
+        if not _TOKEN.fullmatch(token):  # checked here, because libraries quote in their errors what they cannot write
             return NotSent("The outgoing token cannot be written as a header")
         headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
         if request_id is not None:
@@ -86,7 +87,7 @@ class Link:
         return result
 
     async def _store_repeatable(self, peer: PeerRecord, repeatable: bool) -> None:
-        """Stores whether the peer numbers its answers: only such a peer may be asked again after a crash."""
+        """Stores whether the peer repeats answers: only then may it be asked again after a crash."""
         if self._repeating.get(peer.id, bool(peer.repeats_answers)) != repeatable:
             self._repeating[peer.id] = repeatable
             try:
@@ -96,7 +97,7 @@ class Link:
 
 
 async def note_failure(database: Database, peer: PeerRecord, why: str, now: int) -> None:
-    """Stores what went wrong with a peer, for its operator to see; failing to do so is logged and no more."""
+    """Stores what went wrong with a peer, for the operator to see. If that fails, it is only logged."""
     if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
         return
     try:

@@ -1,7 +1,7 @@
-"""The encodings below every Interledger packet: octet encoding rules, as RFC 30 narrows them.
+"""Octet encoding rules, as RFC 30 narrows them: the encoding of Interledger packets.
 
-Integers are big-endian, what varies in length has its length before it, and every value has one encoding: a longer
-one than needed is an error, except for leading zeros of a number.
+Integers are big-endian, and what varies in length follows its length. Every value has one encoding: a longer one is an
+error, except for leading zeros of a number.
 """
 
 from datetime import date
@@ -20,7 +20,7 @@ _MILLISECONDS = tuple(b"%03d" % millisecond for millisecond in range(1000))
 
 
 class CodecError(ValueError):
-    """The bytes are not what they should be; nothing else is raised when something is decoded."""
+    """Bytes that cannot be decoded. Decoding raises nothing else."""
 
 
 class Reader:
@@ -55,7 +55,7 @@ class Reader:
 
     def var_octets(self) -> bytes:
         """Bytes with their length before them."""
-        # Most of a packet is read here, so the two calls that a short value would take are written out.
+        # Most of a packet is read here, so the two calls for a short value are inlined.
         data, start = self._data, self._at + 1
         if start > len(data):
             raise CodecError("the data ends before a field")

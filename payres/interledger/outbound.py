@@ -1,7 +1,7 @@
-"""Packets of our own: what quotes and payments send to the next peer.
+"""Packets of our own quotes and payments to the next peer.
 
-A packet with money is recorded before it leaves and its money posted before the sender hears of the outcome, so the
-rows know at any moment what is sent and what may be.
+A packet with money is recorded before it leaves, and its money is posted before the sender learns the outcome: the rows
+always say what was sent and what may have been sent.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
-MARGIN: Final = SECOND  # how long after its expiry the answer to a packet is still waited for
+MARGIN: Final = SECOND  # how long to wait for an answer after the packet's expiry
 
-# Packets with money in flight to one peer; and from one wallet: a payment's twenty, and room beside it for another.
+# Packets with money in flight to one peer; and those from one wallet: twenty for a payment, and room for another.
 AT_ONCE: Final = 64
 AT_ONCE_FROM_WALLET: Final = 24
-# Packets without money, of quotes and closings; for one client, or all unknown ones of an address: the eleven of a
-# quote for three at a time; and for one of an address that is known by its key alone.
+# Packets without money, for quotes and for closing connections: in all; for one client, or all unauthenticated clients
+# of an address (a quote takes eleven, so three at a time); and for one client known by its key alone.
 ASKED_AT_ONCE: Final = 96
 ASKED_AT_ONCE_OF_CLIENT: Final = 33
 ASKED_AT_ONCE_OF_KEY: Final = 16
@@ -44,7 +44,7 @@ UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it
 
 
 class Outbound:
-    """The way out for the packets of this node's own wallets, with their slots. `timing` may be changed."""
+    """Sends the packets of this node's wallets, within their slots. `timing` may be changed."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Outbound:
     ) -> None:
         self.database = database
         self.link = link
-        self.probe_link = probe_link  # apart, because anyone may ask for quotes, and their probes may hang
+        self.probe_link = probe_link  # its own, because anyone may ask for quotes, and their probes may hang
         self.clock = clock
         self.identifiers = identifiers
         self.ilp_address = ilp_address
@@ -73,18 +73,18 @@ class Outbound:
     def open(
         self, source: Asset, wallet_id: int, payment_id: str | None = None, begin: Callable[[Work], None] | None = None
     ) -> "WalletPackets":
-        """Sends a wallet's packets, counted in `source`; those of an outgoing payment may carry its money.
+        """A sender for a wallet's packets, counted in `source`; with an outgoing payment they may carry its money.
 
-        `begin` runs once, in the unit that records the first packet with money, or else in `ensure_begun`.
+        `begin` runs once: in the unit that records the first packet with money, or else in `ensure_begun`.
         """
         return WalletPackets(self, source, wallet_id, payment_id, begin)
 
     def slots_to(self, peer: PeerRecord) -> Slots:
-        """The slots of packets with money to a peer: fewer when a lost answer cannot be had again."""
+        """The slots of packets with money to a peer: fewer when the peer does not repeat lost answers."""
         return self._slots if peer.repeats_answers else self._unrepeated_slots
 
     async def drain(self) -> None:
-        """Lets no more packets with money leave, and waits for the answers to those that have, for a while."""
+        """Stops sending packets with money, and waits a while for the answers to those in flight."""
         self._draining = True
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -94,7 +94,8 @@ class Outbound:
 
     @asynccontextmanager
     async def departure(self) -> AsyncIterator[None]:
-        """For a packet with money, from before it is recorded until its outcome is; once draining it never begins."""
+        """Surrounds a packet with money, from before it is recorded until its outcome is. Blocks once draining has
+        begun."""
         if self._draining:
             await asyncio.Event().wait()  # until cancelled: the payment goes on when the server has started again
         self._in_flight += 1
@@ -122,9 +123,9 @@ class WalletPackets:
         self._source = source
         self._wallet_id = wallet_id
         self._payment_id = payment_id
-        self._begin = begin  # None as soon as a unit with it is queued
-        self._peer: PeerRecord | None = None  # whom the packets with money go to, as far as is known
-        self._unanswered = False  # whether one of them was, by a peer that does not repeat answers
+        self._begin = begin  # None once a unit with it is queued
+        self._peer: PeerRecord | None = None  # who gets the packets with money, if known
+        self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
         self._silent: PeerRecord | None = None
         self._waiting = 0  # packets of `ask` that have no slot yet, or never got one
 
@@ -140,9 +141,9 @@ class WalletPackets:
             hop = await self._database.read(lambda work: self._hop(work, prepare))
         except Rejected as rejected:
             return rejected.reject(outbound.ilp_address)
-        # Numbered although nothing of it is stored, because the answer shows whether the peer repeats its answers.
+        # It is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
         number = outbound.identifiers.resource()
-        # What the server asks of its own accord, at the end of a payment, is its wallet's.
+        # What the server sends by itself, at the end of a payment, counts for the wallet.
         requester = requested_by.get() or (self._wallet_id,)
         self._waiting += 1
         async with outbound.probe_slots.slot(hop.peer.id, *requester):
@@ -152,7 +153,8 @@ class WalletPackets:
             try:
                 outcome = await self._post(outbound.probe_link, hop, raw, number, postponed.expires_at)
             except asyncio.CancelledError:
-                # At its end a probe also stops waiting for what has just left, which says nothing about the peer.
+                # A probe that ends also stops waiting for packets that have just left: that says nothing about the
+                # peer.
                 if self._clock.now() - left_at >= outbound.timing.probe_timeout // 2:
                     self._silent = hop.peer
                 raise
@@ -200,7 +202,7 @@ class WalletPackets:
         return outcome
 
     def _land(self, work: Work, packet_id: str, delivered: int) -> None:
-        """One unit: the money of a fulfilled packet is posted, and with the last of it the payment ends."""
+        """One unit: posts the money of a fulfilled packet; the last packet ends the payment."""
         if balances.fulfil(work, packet_id, delivered) and self._payment_id is not None:
             end_if_finished(work, self._payment_id)
 
@@ -211,7 +213,7 @@ class WalletPackets:
             await self._database.write(begin)
 
     async def note_silence(self) -> None:
-        """Stores with the peer that it left a packet of a probe unanswered, if it did until the probe ended."""
+        """Stores with the peer that it left a packet of a probe unanswered, if it did."""
         if self._silent is not None:
             await note_failure(self._database, self._silent, SILENT, self._clock.now())
 
@@ -224,9 +226,10 @@ class WalletPackets:
     def _depart(
         self, work: Work, prepare: Prepare, packet_id: str, peer_id: int, begin: Callable[[Work], None] | None
     ) -> tuple[Hop, bytes]:
-        """One unit: the route, the rate, and the money, which no other packet can take any more.
+        """One unit: finds the route and the rate, and holds the money.
 
-        Raises Rejected, also when the packet no longer goes to the peer on whose link it has its slot.
+        Raises Rejected, also when the route now leads to another peer than the one on whose link the packet has its
+        slot.
         """
         hop = self._hop(work, prepare)
         if hop.peer.id != peer_id:
@@ -250,7 +253,7 @@ class WalletPackets:
         return hop, raw
 
     async def _post(self, link: Link, hop: Hop, raw: bytes, request_id: str, expires_at: int) -> Outcome:
-        """The outcome as the sender has it; a failure is stored with the peer."""
+        """The outcome for the sender. A failure is stored with the peer."""
         now = self._clock.now()
         if now >= expires_at:
             return self._reject(Code.TRANSFER_TIMED_OUT, "the packet had expired before it left")
@@ -263,7 +266,7 @@ class WalletPackets:
         return Lost(posted.why)
 
     def _postponed(self, prepare: Prepare, asked_at: int) -> Prepare:
-        """The packet with the time added that it waited for its slot, so that it does not expire in the queue."""
+        """The packet, its expiry moved by the time that it waited for a slot."""
         waited = self._clock.now() - asked_at
         return msgspec.structs.replace(prepare, expires_at=prepare.expires_at + max(waited, 0))
 

@@ -1,4 +1,4 @@
-"""ILPv4 packets (RFC 27): what connectors send to each other, and the two ways to answer it."""
+"""ILPv4 packets (RFC 27): Prepare, and its two replies, Fulfill and Reject."""
 
 import hashlib
 import hmac
@@ -52,7 +52,7 @@ class Code(StrEnum):
 class Prepare(msgspec.Struct, frozen=True):
     """An offer of `amount` for the preimage of `condition`, until `expires_at` in microseconds.
 
-    On the wire the time has milliseconds: writing rounds it down, so that an offer never gets longer.
+    On the wire the time has milliseconds. It is rounded down, so an offer never gets longer.
     """
 
     amount: int
@@ -70,7 +70,7 @@ class Fulfill(msgspec.Struct, frozen=True):
 
 
 class Reject(msgspec.Struct, frozen=True):
-    """Declines the offer; `code` is one of Code or unknown, `triggered_by` the address of the node, or nothing."""
+    """Declines the offer. `code` is one of Code or unknown; `triggered_by` is the node's address, or empty."""
 
     code: str
     triggered_by: str = ""
@@ -82,7 +82,7 @@ Reply = Fulfill | Reject
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A packet that left and has no reply: nobody here knows whether it was fulfilled."""
+    """A packet was sent and has no reply: its outcome is unknown."""
 
     why: str
 
@@ -91,9 +91,9 @@ Outcome = Reply | Lost
 
 
 class Rejected(Exception):
-    """Ends the work on a packet, which is answered with a Reject of ours; an open unit of work is rolled back.
+    """Ends the work on a packet, which is answered with a Reject; an open unit of work is rolled back.
 
-    `message` may go to any sender: it names nobody and no balance.
+    `message` may go to any sender: it has no names and no balances.
     """
 
     def __init__(self, code: Code, message: str = "", data: bytes = b"") -> None:

@@ -1,4 +1,4 @@
-"""Offers for receivers on other servers: the receiver is read, the path to it probed, and both amounts are fixed."""
+"""Offers for receivers on other servers: reads the receiver, probes the path to it, and fixes both amounts."""
 
 from fractions import Fraction
 from math import ceil, floor
@@ -27,12 +27,12 @@ from payres.terms import Offer, Path, Terms
 from payres.urls import Urls, canonical
 from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
-# What the rate may move between the quote and the payment, or differ from ours at all.
+# How much the rate may move between the quote and the payment, or differ from ours.
 SLIPPAGE: Final = Fraction(1, 100)
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an offer is asked for; `field` names the member with the receiver's URL, for errors."""
+    """The request for an offer; `field` names the member with the receiver's URL, for errors."""
 
     wallet_address: str
     receiver: str
@@ -50,7 +50,7 @@ class _Payer(msgspec.Struct, frozen=True):
 
 
 class RemoteQuotes:
-    """Makes offers; nothing is stored and no money moves."""
+    """Makes offers. Stores nothing and moves no money."""
 
     def __init__(self, database: Database, urls: Urls, receivers: RemoteReceivers, outbound: Outbound) -> None:
         self._database = database
@@ -59,7 +59,7 @@ class RemoteQuotes:
         self._outbound = outbound
 
     async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
-        """The offer that a quote for a receiver on another server is made of; None for a receiver here.
+        """The offer for a quote with a receiver on another server; None for a receiver here.
 
         Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
         """
@@ -133,14 +133,15 @@ class RemoteQuotes:
         )
 
     def _check_exchange(self, work: Work, payer: _Payer, receiver: RemoteIncomingPayment, terms: Terms) -> None:
-        """Raises InsufficientFunds when the next peer is paid in another asset of which the operator has too little."""
+        """Raises InsufficientFunds when the next peer is paid in another asset and the operator has too little of
+        it."""
         assert receiver.method is not None, "what is open can be paid"
         assert terms.path is not None, "it leads to another server"
         peer = next_peer(work, receiver.method.ilp_address, self._outbound.ilp_address, payer.asset_id)
         if peer is None or peer.asset_id == payer.asset_id:
             return
         sent = terms.debit - terms.fee
-        if not terms.sends_all:  # most of what the slippage may cost stays unsent
+        if not terms.sends_all:  # most of the slippage is not used
             sent = min(sent, ceil(terms.receive / terms.path.low))
         rate = rate_between(work, payer.asset.code, peer.asset_code)
         check_liquidity(work, peer.asset_id, convert(sent, rate, payer.asset.scale, peer.asset_scale))
@@ -160,7 +161,7 @@ class RemoteQuotes:
 
 
 def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
-    """Sends all of `debit`, the fee taken out; the least that arrives, the slippage taken off, is promised."""
+    """Sends all of `debit` less the fee. Promises what arrives at the least, less the slippage."""
     fee = fee_on(debit, payer.fee)
     net, least = debit - fee, _least_to_send(path)
     if net < least:
@@ -168,13 +169,13 @@ def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: P
         is_taken = receiver.remaining is None or floor(least * path.low) <= receiver.remaining
         raise nothing_arrives(_least_debit(payer.fee, least) if is_taken else None, payer.asset)
     terms = fixed_send(net, path, rate)
-    # What will arrive is more than what is promised, and the receiver must have room for it.
+    # More will arrive than is promised, and the receiver must have room for it.
     check_fits(receiver, max(terms.min_delivery, floor(net * path.low)))
     return _offer(receiver, debit, fee, terms.min_delivery, path, sends_all=True)
 
 
 def _delivering(amount: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
-    """Delivers `amount`; the most that it can take, the slippage and the fee added, is the debit amount."""
+    """Delivers `amount`. The debit amount is what that costs at most, with the slippage and the fee."""
     price = fixed_delivery(amount, path, rate).max_source
     fee = fee_on(price, payer.fee)
     return _offer(receiver, price + fee, fee, amount, path, sends_all=False)
@@ -199,10 +200,11 @@ def _offer(
 
 
 def _least_to_send(path: Path) -> int:
-    """The smallest amount of which something is sure to arrive: two units, one forgiven, or the price of one unit."""
+    """The smallest amount that is sure to deliver something: two units, one of them forgiven, or the price of one
+    unit."""
     return max(2, ceil(1 / path.low)) if path.low else 2
 
 
 def _least_debit(fee: Fee, least: int) -> int:
-    """The smallest debit that leaves `least` when its fee is taken out."""
+    """The smallest debit that leaves `least` after the fee."""
     return minimum_send(fee, Fraction(1, least), Scales(0, 0))

@@ -1,7 +1,7 @@
-"""The receiving end of STREAM (RFC 29): what a Prepare for one of our addresses is answered with, and its money.
+"""The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
+wallet in the same unit.
 
-The money goes from the peer that the packet came from into a wallet here, as one decision. How much may arrive beyond
-what an incoming payment wants, because of senders' rounding, is `payres.payments.incoming.fits_as_packet`.
+`payres.payments.incoming.fits_as_packet` says how much more than the incoming amount may arrive because senders round.
 """
 
 import os
@@ -53,7 +53,7 @@ class Receiver:
     async def receive(
         self, peer: PeerRecord, prepare: Prepare, opened: Opened, request: Request
     ) -> Reply | bytes | NoReply:
-        """The reply to a packet for an address of ours, once its money has moved. Raises Rejected, Unavailable."""
+        """The reply to a packet for one of our addresses, after its money has moved. Raises Rejected, Unavailable."""
         source = peer.asset
         target = opened.asset or source
         arrived = prepare.amount
@@ -66,7 +66,7 @@ class Receiver:
         return await self._database.write(partial(self._deliver, arrival=arrival, request=request, payable=answer))
 
     def _deliver(self, work: Work, arrival: "Arrival", request: Request, payable: "Payable") -> bytes | NoReply:
-        """One unit: the request is new, the money moves, and the reply is cached. Raises Rejected."""
+        """One unit: checks that the request is new, moves the money, and caches the reply. Raises Rejected."""
         found = responses.find(work, request)
         if found is not None:
             return found
@@ -78,13 +78,13 @@ class Receiver:
 
 
 class Payable(msgspec.Struct, frozen=True):
-    """Money that may be delivered: `fulfill` answers if it is, `decline` if it never will be."""
+    """Money that may be delivered: `fulfill` is the reply if it is, `decline` if it never will be."""
 
     fulfill: Fulfill
     reply: "_Reply"
 
     def decline(self) -> Reject:
-        """No, and no more packets either."""
+        """Rejects the packet and asks the sender to send no more."""
         return self.reply.reject(CLOSE)
 
 
@@ -95,9 +95,9 @@ def judge(
     ilp_address: str,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Payable | Fulfill | Reject:
-    """What becomes of a packet of which `arrived` reaches us, in the asset that its address names.
+    """What to do about a packet that brings `arrived`, in the asset that its address names.
 
-    `ilp_address` is that of this node; `random_bytes` gives the IV of the answer.
+    `ilp_address` is this node's; `random_bytes` gives the IV of the answer.
     """
     try:
         asked = opened.shared_secret.decrypt_packet(prepare.data)
@@ -110,11 +110,11 @@ def judge(
     for frame in asked.frames:
         if isinstance(frame, ConnectionClose):
             return reply.reject(CLOSE)
-        # A sender that gives its address asks that way which asset it pays in.
+        # By giving its address a sender asks for the receiver's asset.
         if isinstance(frame, ConnectionNewAddress) and opened.asset is not None:
             details = (ConnectionAssetDetails(opened.asset.code, opened.asset.scale),)
     fulfillment = opened.shared_secret.fulfillment(prepare.data)
-    # One code for all that is understood and not fulfilled: there are senders that give up at any other.
+    # One code for everything that is understood and not fulfilled: some senders give up at any other.
     if arrived < asked.prepare_amount or not fulfills(fulfillment, prepare.condition):
         return reply.reject(*details)
     fulfill = reply.fulfill(fulfillment, *details)
@@ -122,7 +122,7 @@ def judge(
 
 
 class _Reply(msgspec.Struct, frozen=True):
-    """Encrypts answers to one packet; each says how much arrived, also when it is not taken."""
+    """Encrypts answers to one packet. Each says how much arrived, also when it is not accepted."""
 
     ilp_address: str
     opened: Opened
@@ -168,7 +168,7 @@ def deliver(work: Work, arrival: Arrival) -> bool:
         raise insufficient(lack, "the receiver's asset") from lack
     except InvalidAmount as error:  # a total that one figure does not hold
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
-    # Last, since it is rare: a peer that was removed since its token was checked was owed nothing then.
+    # Checked last, since it is rare: a peer that was removed after its token was checked.
     if not peers.count_received(work, arrival.peer.id):
         raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
     return True

@@ -1,12 +1,13 @@
-"""Reconciliation: what became of a payment's packets that nobody answers for, by what their receiver has received.
+"""Reconciliation: finds the outcome of a payment's unanswered packets from what the receiver has received.
 
-A packet that has expired can no longer be taken. Then the receiver's incoming payment is read again: what its figure
-explains is posted, the rest is void and sent again. A figure that cannot be explained, as when others pay into the same
-incoming payment, proves nothing: the payer gets the money back, the payment ends, and an operator resolves its packets.
+When the packets have expired, they can no longer be fulfilled. Then the receiver's incoming payment is read again:
+packets that its received amount explains are posted, the others are voided and sent again. An amount that cannot be
+explained, as when others pay into the same incoming payment, says nothing: the payer gets the money back, the payment
+ends, and an operator resolves its packets.
 
-The figure decides between the payer's own money back and the peer being paid, so a receiver that lies harms no payer.
-One that denies what arrived is sent it again, and its peer, which showed no fulfillment in time, is not paid for the
-first; one that claims what did not arrive has acknowledged it to the payer.
+A receiver that lies harms no payer, because the amount only decides whether the payer gets money back or the peer is
+paid. A receiver that denies what arrived is sent it again, and its peer, which showed no fulfillment in time, is not
+paid for the first packet. A receiver that claims what did not arrive has acknowledged it to the payer.
 """
 
 import logging
@@ -26,9 +27,9 @@ from payres.store import outgoing, peers, wallets
 from payres.store.database import Database
 from payres.store.work import Work
 
-# After the expiry: the clocks of the servers on the way may be behind, and what they took must show at the receiver.
+# After the expiry: clocks on the way may be behind, and what was fulfilled must show at the receiver.
 MARGIN: Final = 5 * SECOND
-UNEXPLAINED_AFTER: Final = MINUTE  # in which packets of other payments to the same receiver may get their outcome
+UNEXPLAINED_AFTER: Final = MINUTE  # so long packets of other payments to the same receiver may get their outcome
 UNPROVED: Final = (
     "packets were left unanswered, and what the receiver has received does not say what became of them; what is not"
     " known to have arrived was given back"
@@ -38,7 +39,7 @@ log = logging.getLogger("payres.interledger")
 
 
 class Reconciliation:
-    """Accounts for packets that no peer answers for."""
+    """Finds the outcome of packets that no peer answers for."""
 
     def __init__(self, database: Database, clock: Clock, receivers: RemoteReceivers) -> None:
         self._database = database
@@ -48,7 +49,7 @@ class Reconciliation:
     async def settle(self, payment_id: str) -> None:
         """Returns when each packet of the payment has its outcome, or the payment has ended without.
 
-        That is soon after the packets have expired, or after an hour when the receiver cannot be read.
+        That takes until soon after the packets have expired, or an hour when the receiver cannot be read.
         """
         wait = FIRST_WAIT
         while standing := await self._database.read(partial(find_standing, payment_id=payment_id)):
@@ -64,7 +65,8 @@ class Reconciliation:
             wait = longer(wait)
 
     async def _received(self, standing: Standing) -> int | None:
-        """What the receiver has received; None when nobody says, or while packets that it may still take change it."""
+        """What the receiver has received; None when that cannot be read, or may change because packets have not
+        expired."""
         if standing.before is None or self._clock.now() < standing.expired_at + MARGIN:
             return None
         terms = standing.payment.terms
@@ -77,7 +79,7 @@ class Reconciliation:
 
 
 def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
-    """Gives the packets their outcome, or gives them up, and says so; None while there may be more to learn.
+    """Gives the packets their outcome, or gives them up, and describes it for the log; None while more may be learned.
 
     `received` is what the receiver had received while the rows were as in `before`.
     """
@@ -90,7 +92,7 @@ def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
         found = arrived(standing, increase)
         if found is not None:
             return _account_for(work, standing, found, increase)
-        # What others have paid in stays there. But packets of other payments may get their outcome from their peer.
+        # What others have paid in never goes away. But packets of other payments may get their outcome from their peer.
         settled = all(one.packet.state == "doubtful" for one in standing.others)
         if increase > 0 and (settled or work.now >= standing.expired_at + UNEXPLAINED_AFTER):
             return _give_up(work, standing)
@@ -101,14 +103,14 @@ def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
 
 def _account_for(work: Work, standing: Standing, found: Sequence[Unresolved], increase: int) -> str:
     """Posts the packets that have arrived, and voids the others."""
-    # Who else shares in the increase may have as much of it as it can; alone, the packets have delivered all of it.
+    # Other payments may explain the rest of the increase; alone, the packets have delivered all of it.
     spare = 0 if standing.others else increase - sum(one.least for one in found)
     for one in found:
         more = min(spare, one.most - one.least)
         spare -= more
         balances.fulfil(work, one.packet.id, one.least + more)
     for one in standing.own:
-        balances.reject(work, one.packet.id)  # those that were posted have their outcome
+        balances.reject(work, one.packet.id)  # no effect on those that were just posted
     wallet = wallets.wallet_by_id(work, standing.payment.wallet_address_id)
     proved = format_decimal(cost(found), wallet.asset)
     return f"{_described(work, standing)}; by what the receiver has received, {proved} {wallet.asset_code} arrived"

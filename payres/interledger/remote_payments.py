@@ -1,7 +1,7 @@
-"""Payments to receivers on other servers, from the held debit amount to their end.
+"""Sends payments to receivers on other servers, from the hold of the debit amount to the end.
 
-All that is needed to go on after a crash is in the rows: what was sent, the packets whose outcome is unknown, and how
-often it was tried.
+The rows have all that is needed to continue after a crash: what was sent, the packets without an outcome, and the
+number of attempts.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from payres.store.work import Work
 from payres.worker import Worker, retry
 
 BATCH: Final = 128
-AT_ONCE: Final = 64  # payments that send packets at a time; the others wait for a slot
-AT_ONCE_FROM_WALLET: Final = 16  # of them, so that one wallet's slow receivers hold up no other wallet's payments
-LONGEST: Final = 7 * DAY  # after which a payment ends with what it has sent
-# Seconds that a payment has its slot; a receiver may take but a little from time to time.
+AT_ONCE: Final = 64  # payments that send packets at the same time; the others wait for a slot
+AT_ONCE_FROM_WALLET: Final = 16  # so that slow receivers of one wallet's payments do not delay other wallets
+LONGEST: Final = 7 * DAY  # after it a payment ends with what it has sent
+# Seconds that a payment has its slot: a receiver may take a little only from time to time.
 LONGEST_ATTEMPT: Final = 3600.0
-MAX_ATTEMPTS: Final = 5  # since something last arrived
+MAX_ATTEMPTS: Final = 5  # without anything arriving
 RETRY_SECONDS: Final = 1.0
 NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
@@ -46,14 +46,15 @@ log = logging.getLogger("payres.remote_payments")
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """Seconds until the next try: after a failed attempt, times those since something arrived; after our own faults."""
+    """Seconds until the next attempt: after a failed one, times the failed attempts since something arrived; and after
+    our own faults."""
 
     after_failure: float = 5
     after_fault: float = 1
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """What follows an attempt: packets have no outcome yet, it may be tried again, or the payment ends.
+    """What follows an attempt: packets have no outcome yet, it is repeated, or the payment ends.
 
     `failure` says why the payment fails if it ends now without having arrived; None when it has not failed.
     """
@@ -63,7 +64,7 @@ class _Attempt(msgspec.Struct, frozen=True):
 
 
 class RemotePayments:
-    """Sends payments as soon as they are made. `wake` after each creation; `run` until cancelled.
+    """Sends payments as soon as they are created. Call `wake` after each creation, and `run` until cancelled.
 
     `backoff`, and the timing of `outbound`, may be changed at any time and hold for the next attempt.
     """
@@ -90,11 +91,11 @@ class RemotePayments:
         self._closings: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """There is, or may be, a payment to send."""
+        """Looks for payments to send."""
         self._worker.wake()
 
     async def run(self) -> None:
-        """Sends until nothing may be written any more, each payment in a task of its own."""
+        """Sends payments, each in a task of its own, until the database is in fail-stop."""
         try:
             await self._worker.run()
         finally:
@@ -104,7 +105,8 @@ class RemotePayments:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _start(self) -> None:
-        """Starts a task for each payment in progress that has none, the first time for those that a crash left."""
+        """Starts a task for each payment in progress that has none. The first call takes up those that a crash
+        interrupted."""
         found: Sequence[str] = [""]
         while found := await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=found[-1])):
             for payment_id in found:
@@ -112,7 +114,7 @@ class RemotePayments:
                     self._sending[payment_id] = asyncio.create_task(self._send(payment_id))
 
     async def _send(self, payment_id: str) -> None:
-        """Goes on with the payment until it has ended."""
+        """Continues the payment until it has ended."""
 
         async def step() -> None:
             while await self._go_on(payment_id):
@@ -124,7 +126,7 @@ class RemotePayments:
             self._sending.pop(payment_id, None)
 
     async def _go_on(self, payment_id: str) -> bool:
-        """One step: unknown outcomes are resolved first; then the payment ends, or is tried once more.
+        """One step: resolves unknown outcomes first; then ends the payment, or makes one more attempt.
 
         False when the payment has ended.
         """
@@ -137,7 +139,7 @@ class RemotePayments:
             return True
         if is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or self._is_overdue(payment):
             return await self._end(payment_id, NOT_IN_FULL)
-        # The slot is held while packets leave, and not while the payment waits for something.
+        # The slot is held while packets leave, not while the payment waits.
         async with self._slots.slot(wallet.id):
             attempt = await self._attempt(payment, wallet)
         if attempt.next == "retry":
@@ -152,7 +154,7 @@ class RemotePayments:
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except RemoteReceiverFailed as error:
-            if error.reason == "busy":  # here, so it is no failed attempt
+            if error.reason == "busy":  # our own server was busy, so this is no failed attempt
                 return _Attempt("retry", error.sentence)
             await self._count_attempt(payment)
             if error.reason == "completed" and _price_sent(payment):
@@ -185,13 +187,13 @@ class RemotePayments:
         await self._database.write(partial(outgoing.count_attempt, payment_id=payment.id))
 
     def _close(self, connection: Connection) -> None:
-        """Closes in the background: a peer that does not answer that shall delay neither other payments nor the end."""
+        """Closes in the background: a peer that does not answer must not delay the payment's end or other payments."""
         closing = asyncio.create_task(_closed(connection))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
 
     async def _back_off(self, payment_id: str, failure: str | None) -> bool:
-        """Waits before the next attempt, or ends the payment when there will be none; False when it has ended."""
+        """Waits before the next attempt, or ends the payment after the last one; False when it has ended."""
         payment = await self._database.read(lambda work: outgoing.find_outgoing(work, payment_id))
         if payment is None or payment.attempts >= MAX_ATTEMPTS or is_finished(payment):
             return await self._end(payment_id, failure)
@@ -200,13 +202,14 @@ class RemotePayments:
         return True
 
     async def _resolve(self, payment_id: str, unresolved: Sequence[PacketRecord]) -> None:
-        """Finds out what became of packets: from the peer, or else from what the receiver has received."""
+        """Finds the outcome of packets: from the peer, or else from what the receiver has received."""
         resolved = await asyncio.gather(*map(self._recovery.resolve, unresolved))
         if not all(resolved):
             await self._reconciliation.settle(payment_id)
 
     async def _end(self, payment_id: str, failure: str | None) -> bool:
-        """Ends the payment, unless its last packet has; True, with nothing changed, while a packet has no outcome."""
+        """Ends the payment unless its last packet has ended it. While a packet has no outcome, True and nothing is
+        changed."""
 
         def unit(work: Work) -> bool:
             payment = outgoing.find_outgoing(work, payment_id)
@@ -222,7 +225,7 @@ class RemotePayments:
 async def _closed(connection: Connection) -> None:
     try:
         await close(connection)
-    except Exception:  # the money has its outcome
+    except Exception:  # the money has moved all the same
         log.info("a connection could not be closed", exc_info=True)
 
 
@@ -236,7 +239,7 @@ def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRec
 
 
 def _plan(payment: OutgoingRecord) -> Plan:
-    """What is left of the payment, over the path that its quote probed."""
+    """The plan for what is left of the payment, over the path that its quote probed."""
     assert payment.terms.path is not None
     spendable = payment.terms.debit - payment.terms.fee
     min_rate = Fraction(payment.terms.receive, spendable)
@@ -251,9 +254,9 @@ def _plan(payment: OutgoingRecord) -> Plan:
 
 
 def _price_sent(payment: OutgoingRecord) -> bool:
-    """Whether what was sent is worth the quoted amount, so that it has arrived if the receiver is complete.
+    """Whether what was sent is worth the quoted amount, so that it has all arrived if the receiver is complete.
 
-    Of packets whose fulfillment was fetched afterwards, only the least that they delivered is known.
+    Of packets whose fulfillment was fetched later, only the minimum that they delivered is known.
     """
     assert payment.terms.path is not None
     return payment.sent * payment.terms.path.low >= payment.terms.receive

@@ -1,7 +1,7 @@
-"""Cached responses for peers that number their requests, so that a repeated request moves no money again.
+"""Cached responses for peers that send a Request-Id (ILP over HTTP), so that a repeated request moves no money twice.
 
-The number is the Request-Id header of ILP over HTTP. A peer that has lost a response repeats the request unchanged,
-also after the packet has expired, and learns what became of it.
+A peer that has lost a response repeats the request unchanged, also after the packet has expired, and learns the
+outcome.
 """
 
 from enum import Enum, auto
@@ -19,7 +19,7 @@ PURGED_PER_RESPONSE: Final = 2  # at most, so that purging keeps up with caching
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Who asks, under which number if any, and the condition of the packet."""
+    """The peer that asks, its Request-Id if any, and the condition of the packet."""
 
     peer_id: int
     request_id: str | None
@@ -29,8 +29,8 @@ class Request(msgspec.Struct, frozen=True):
 class NoReply(Enum):
     """Why a request gets no reply packet."""
 
-    OUTCOME_UNKNOWN = auto()  # it was passed on, and nobody here knows more yet: the peer should ask again
-    REQUEST_ID_REUSED = auto()  # the peer used the number for another packet before
+    OUTCOME_UNKNOWN = auto()  # it was forwarded and has no outcome yet: the peer should ask again
+    REQUEST_ID_REUSED = auto()  # the peer used the Request-Id for another packet before
 
 
 def find(work: Work, request: Request) -> bytes | NoReply | None:

@@ -1,7 +1,7 @@
 """Routing: which peer a packet goes to next, and its amount in the asset of that peer.
 
-A packet goes to the peer with the longest route that its destination lies below. Addresses are compared by whole
-segments and by case (RFC 15).
+A packet goes to the peer whose route is the longest prefix of its destination. Addresses are compared by whole segments
+and by case (RFC 15).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Hop(msgspec.Struct, frozen=True):
 
 
 def next_hop(work: Work, own_address: str, prepare: Prepare, source: Asset, inbound_peer_id: int | None = None) -> Hop:
-    """The hop of a packet whose amount is in `source`. Raises Rejected."""
+    """The next hop of a packet whose amount is in `source`. Raises Rejected."""
     peer = peer_towards(work, own_address, prepare.destination, source, inbound_peer_id)
     onward = converted(work, prepare.amount, source, peer.asset) if prepare.amount else 0
     return Hop(peer, peers.outgoing_token(work, peer), onward)
@@ -44,7 +44,7 @@ def peer_towards(
         return peer
     if inbound_peer_id is not None and covers(own_address, destination):
         raise Rejected(Code.UNREACHABLE if destination == own_address else Code.UNEXPECTED_PAYMENT)
-    where = destination.rpartition(".")[0]  # the last segment names the payment, and is long
+    where = destination.rpartition(".")[0]  # without the last segment, which names the payment and is long
     raise Rejected(Code.UNREACHABLE, f"There is no peer with a route to {where}")
 
 

@@ -1,7 +1,8 @@
-"""What the rows say of a payment with packets of unknown outcome, and what its receiver's figure says about these.
+"""What the rows say about a payment with packets of unknown outcome, and what the receiver's received amount says about
+these packets.
 
-The figure counts what all have paid in. So payments of ours to the same receiver that overlap in time are looked at
-together: what the receiver has received since the first of them began, less what they are known to have delivered, is
+Everybody's payments add to that amount. So our payments to the same receiver that overlap in time are looked at
+together. What the receiver has received since the first of them began, less what they are known to have delivered, is
 what their packets of unknown outcome have delivered, unless others pay in too.
 """
 
@@ -18,11 +19,13 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.work import Work
 
-MAX_COMBINATIONS: Final = 4096  # of packets that may explain a figure; beyond it only all of them or none do
+MAX_COMBINATIONS: Final = (
+    4096  # of packets that may explain an amount; beyond it only all of them or none of them are tried
+)
 
 
 class Unresolved(msgspec.Struct, frozen=True):
-    """A packet of unknown outcome; if it arrived it has delivered at least `least` and at most `most`."""
+    """A packet of unknown outcome. If it arrived, it has delivered at least `least` and at most `most`."""
 
     packet: PacketRecord
     least: int
@@ -30,10 +33,11 @@ class Unresolved(msgspec.Struct, frozen=True):
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A payment, and those of ours to the same receiver that overlap with it, directly or through others.
+    """A payment, and our payments to the same receiver that overlap with it, directly or through others.
 
-    `before` is what the receiver had received before the first of them, None when that is not known; `delivered` what
-    all are known to have delivered since. `own` are the payment's packets of unknown outcome, `others` those of others.
+    `before` is what the receiver had received before the first of them, None when unknown; `delivered` is what all are
+    known to have delivered since. `own` are the payment's packets of unknown outcome, `others` those of the other
+    payments.
     """
 
     payment: OutgoingRecord
@@ -44,16 +48,16 @@ class Standing(msgspec.Struct, frozen=True):
 
     @property
     def own_expired_at(self) -> int:
-        """When none of the payment's own packets can be taken any more."""
+        """When all packets of the payment have expired."""
         return max(one.packet.expires_at for one in self.own)
 
     @property
     def expired_at(self) -> int:
-        """When none of the others' can be taken any more either."""
+        """When the packets of the other payments have expired too."""
         return max(one.packet.expires_at for one in (*self.own, *self.others))
 
     def increase(self, received: int) -> int | None:
-        """What of the receiver's figure the packets of unknown outcome must explain; None when nobody can tell."""
+        """How much of what was received the packets of unknown outcome must explain; None when that is not known."""
         return None if self.before is None else received - self.before - self.delivered
 
 
@@ -79,10 +83,10 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
 
 
 def arrived(standing: Standing, increase: int) -> Sequence[Unresolved] | None:
-    """Which of the payment's packets have arrived when so much is to be explained; None when that says nothing.
+    """Which of the payment's packets have arrived if they explain this increase; None when it cannot be said.
 
-    Where exchange rates leave several answers, it is the one that costs the payer least. Where the packets of another
-    payment explain it as well, there is none.
+    If exchange rates allow several answers, it is the one that costs the payer least. If the packets of another payment
+    explain the increase too, there is no answer.
     """
     if increase == 0:
         return ()
@@ -103,9 +107,9 @@ def cost(some: Sequence[Unresolved]) -> int:
 
 
 def _overlapping(work: Work, payment: OutgoingRecord) -> Sequence[OutgoingRecord]:
-    """The payment, and those to the same receiver that were in progress at some time with it or with one of these.
+    """The payment, and those to the same receiver that were in progress at the same time as it or as one of these.
 
-    Those that have not begun to send are left out.
+    Payments that have not begun to send are left out.
     """
     since = payment.created_at
     while True:
@@ -118,7 +122,7 @@ def _overlapping(work: Work, payment: OutgoingRecord) -> Sequence[OutgoingRecord
 
 
 def _received_before(overlapping: Sequence[OutgoingRecord]) -> int | None:
-    """The receiver's figure before the first of these payments, which is the lowest, since it only rises."""
+    """What the receiver had received before the first of these payments: the lowest figure, because it only rises."""
     figures = [one.received_before for one in overlapping if one.received_before is not None]
     return min(figures) if len(figures) == len(overlapping) else None
 
@@ -129,7 +133,8 @@ def _unresolved(work: Work, payment: OutgoingRecord, state: str) -> Sequence[Unr
 
 
 def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
-    """The least and the most that a packet delivers, by the probed rate, or by the payment's own if that has moved."""
+    """The least and the most that a packet delivers, by the probed rate, or by the rate of the payment if that has
+    moved."""
     path = payment.terms.path
     assert path is not None, "payments with packets have one"
     least, most = path.least(amount), path.most(amount)
@@ -141,7 +146,7 @@ def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
 
 
 def _combinations(unresolved: Sequence[Unresolved]) -> Iterator[Sequence[Unresolved]]:
-    """Which may have arrived: of packets of one payment that are alike, so many, no matter which."""
+    """The combinations of packets that may have arrived. Equal packets of one payment count as one choice."""
     alike: dict[tuple[str | None, int], list[Unresolved]] = {}
     for one in unresolved:
         alike.setdefault((one.packet.outgoing_payment_id, one.packet.source_amount), []).append(one)

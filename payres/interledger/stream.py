@@ -1,4 +1,4 @@
-"""What the shared secret of a STREAM connection does (RFC 29): it encrypts packets and gives fulfillments."""
+"""The shared secret of a STREAM connection (RFC 29): it encrypts packets and makes fulfillments."""
 
 import hashlib
 import hmac
@@ -71,7 +71,7 @@ def decrypt(cipher: AESGCM, data: bytes) -> bytes:
 class HmacKey:
     """A key of at most 64 bytes for HMAC-SHA-256 (RFC 2104), set up once for any number of messages.
 
-    hmac.digest sets its key up for each, and lets another thread go on meanwhile; hmac.HMAC takes three times as long.
+    hmac.digest sets its key up for each message and releases the GIL; hmac.HMAC takes three times as long.
     """
 
     __slots__ = ("_inner", "_outer")

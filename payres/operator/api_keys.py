@@ -1,6 +1,6 @@
 """API keys: which programs may use the operator's API, and for what.
 
-A key is `payres_<id>_<secret>`. The id is public; of the secret, with 256 random bits, only the SHA-256 is stored.
+A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bits, and only its SHA-256 is stored.
 """
 
 import hmac
@@ -18,7 +18,7 @@ from payres.store import api_keys
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.work import Work
 
-# What a key can be allowed to do; each endpoint names one of these.
+# The scopes of keys; each endpoint needs one of them.
 SCOPES: Final[Mapping[str, str]] = {
     "wallets:read": "see wallets, their balances, keys, deposits and withdrawals",
     "wallets:write": "open, rename and deactivate wallets, set passwords, add and revoke keys of clients",
@@ -44,7 +44,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "audit:read": "read the audit log",
 }
 PREFIX: Final = "payres"
-# Using a key writes no more often than this.
+# The use of a key is stored at most this often.
 USE_NOTED_EVERY: Final = MINUTE
 
 
@@ -68,9 +68,10 @@ class ApiKey(msgspec.Struct, frozen=True):
 def create_api_key(
     work: Work, name: str, scopes: Collection[str], expires_at: int | None, allowed: Collection[str] = SCOPES.keys()
 ) -> tuple[ApiKeyRecord, str]:
-    """A new key and its text, which is shown this once. `allowed` are the scopes that whoever creates it may give.
+    """A new key and its text, which is shown once.
 
-    Raises InvalidRequest for the name, an unknown scope or none, and a time that is over; InsufficientAccess.
+    `allowed` are the scopes that its creator may give. Raises InvalidRequest for the name, for an unknown scope or
+    none, and for an end in the past; InsufficientAccess.
     """
     check_name(name, "key's")
     unknown = sorted(set(scopes) - SCOPES.keys())
@@ -92,7 +93,7 @@ def create_api_key(
 
 
 def revoke_api_key(work: Work, key_id: str) -> ApiKeyRecord:
-    """Ends a key at once; one that was revoked stays so. Raises NotFound."""
+    """Ends a key at once. Does nothing if it was revoked before. Raises NotFound."""
     if _require(work, key_id).revoked_at is None:
         api_keys.revoke_api_key(work, key_id, work.now)
         audit.record(work, "api_key.revoke", key_id)
@@ -114,12 +115,12 @@ def authenticate(work: Work, text: str) -> ApiKey:
 
 
 def note_use(work: Work, key: ApiKey) -> None:
-    """Writes down that the key is in use."""
+    """Stores that the key was used now."""
     api_keys.note_use(work, key.id, work.now)
 
 
 def is_use_due(key: ApiKey, now: int) -> bool:
-    """Whether it is time to write down that the key is in use."""
+    """Whether it is time to store that the key was used."""
     return key.last_used_at is None or now >= key.last_used_at + USE_NOTED_EVERY
 
 

@@ -1,4 +1,4 @@
-"""Assets as the operator sets them up: their codes, fees and exchange rates, and the operator's own money in them.
+"""The operator's rules of assets: codes, fees, exchange rates, and the operator's own money in each.
 
 That money is the liquidity, which pays receivers in other assets, and the collected fees.
 """
@@ -18,7 +18,8 @@ MAX_SCALE = 255
 
 
 def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
-    """The asset, made on first use. Raises InvalidRequest for a code in small letters, or one nobody could send."""
+    """The asset, created on first use. Raises InvalidRequest for a code in small letters, or one that cannot be
+    sent."""
     _check_code(work, code)
     if not 0 <= scale <= MAX_SCALE:
         raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
@@ -34,7 +35,7 @@ def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
 
 
 def other_scale_warning(work: Work, code: str, scale: int) -> str | None:
-    """What the operator should know before an asset is made whose code is in use with other scales; or None."""
+    """A warning if the asset is new and its code is in use with other scales; or None."""
     scales = [asset.scale for asset in assets.list_assets(work) if asset.code == code]
     if not scales or scale in scales:
         return None
@@ -48,7 +49,7 @@ def other_scale_warning(work: Work, code: str, scale: int) -> str | None:
 def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) -> AssetRecord:
     """Sets what sending from wallets of the asset costs: a decimal amount plus ten-thousandths of what is sent.
 
-    It holds for quotes made from now on. Raises InvalidAmount, InvalidRequest.
+    New quotes use it. Raises InvalidAmount, InvalidRequest.
     """
     asset = open_asset(work, code, scale)
     try:
@@ -61,9 +62,9 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
 
 
 def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
-    """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set on its own.
+    """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set separately.
 
-    It holds for quotes made from now on, before any rate of the rates service. Raises InvalidRequest.
+    New quotes use it in place of rates of the rates service. Raises InvalidRequest.
     """
     _check_code(work, base)
     _check_code(work, counter)
@@ -79,14 +80,14 @@ def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
 
 
 def remove_rate(work: Work, base: str, counter: str) -> None:
-    """Removes a rate; what the rates service says counts again. Raises NotFound."""
+    """Removes a rate. Rates of the rates service are used again. Raises NotFound."""
     if not assets.remove_rate(work, base, counter):
         raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
     audit.record(work, "rate.remove", f"{base} {counter}")
 
 
 def deposit_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
-    """Moves "100.00", say, from outside into the asset's liquidity.
+    """Moves an amount such as "100.00" from outside into the asset's liquidity.
 
     Raises InvalidRequest, InvalidAmount, WrongState for a reference that another movement has.
     """
@@ -109,10 +110,10 @@ def asset_name(asset: AssetRecord) -> str:
 
 
 def _check_code(work: Work, code: str) -> None:
-    """Raises InvalidRequest for what is no asset code, and for one that is misspelt unless it is in use already.
+    """Raises InvalidRequest for what is no asset code, or looks misspelt and is not in use already.
 
-    It should be of ISO 4217, such as USD; any 1 to 32 printable ASCII characters will do, such as USDC.e, but not in
-    small letters alone, nor three letters that are not all capitals.
+    Codes are of ISO 4217, such as USD, or any other 1 to 32 printable ASCII characters, such as USDC.e. Only small
+    letters, or three letters that are not all capitals, count as misspelt.
     """
     if not 1 <= len(code) <= MAX_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
         raise InvalidRequest(

@@ -1,7 +1,7 @@
 """The audit log: what operators changed, who did it, and when.
 
-Each function of this room that changes something records it here, in the same transaction, so that neither a command
-nor an endpoint can forget to.
+Each function of this package that changes something records it here in the same transaction, so that no command and no
+endpoint has to.
 """
 
 import msgspec
@@ -11,9 +11,9 @@ from payres.store.work import Work
 
 
 def record(work: Work, action: str, about: str, **details: object) -> None:
-    """Writes down that the actor of this unit did `action`, such as `wallet.deposit`, to what `about` names.
+    """Records that the actor of this unit did `action`, such as `wallet.deposit`, to `about`.
 
-    `details` are what the log shows besides, never a secret; a None is left out.
+    `details` are shown too and never have a secret; None is left out.
     """
     given = {name: value for name, value in details.items() if value is not None}
     text = msgspec.json.encode(given).decode()

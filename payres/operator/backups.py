@@ -1,4 +1,4 @@
-"""Backups: verified copies of the database, made while the server runs, and how one takes the database's place."""
+"""Backups: verified copies of the database, made while the server runs, and restores from them."""
 
 import os
 import sqlite3
@@ -25,7 +25,7 @@ from payres.store.migrations import (
 )
 from payres.store.work import Transaction, Work
 
-PAUSE_MILLISECONDS = 5  # lets the server's commits through; a gigabyte takes ten seconds or so
+PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
 
 
 class BackupError(Exception):
@@ -41,7 +41,7 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A database that was put in place, with the version of its backup; `replaced` is the one before it, if any."""
+    """A restored database, with the version of its backup; `replaced` is the file of the one before, if any."""
 
     version: int
     replaced: Path | None
@@ -50,10 +50,12 @@ class Restored(msgspec.Struct, frozen=True):
 def make_backup(database: Path, destination: Path, overwrite: bool, now: int) -> Backup:
     """Copies the database, verifies the copy and gives it its name. A directory gets a file named by the time.
 
-    Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that is not sound is named `.broken`.
+    Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that fails the verification is named `.broken`.
     """
     target = destination / f"{database.stem}-{stamp(now)}{database.suffix}" if destination.is_dir() else destination
-    check_not_linked(str(database))  # to read it is to work a log into it, which may be another name's
+    check_not_linked(
+        str(database)
+    )  # reading it applies the write-ahead log beside it, which may belong to another name of the file
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
         version, fault = examine(partial, _verify)
@@ -61,13 +63,13 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
             broken = side_file(target, ".broken")
             rename(partial, broken)
             raise BackupError(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
-        _require_free(database, target, overwrite)  # again, after what may have been minutes
+        _require_free(database, target, overwrite)  # again, because copying may have taken minutes
         rename(partial, target)
         return Backup(target, version, target.stat().st_size)
 
 
 def record_backup(work: Work, made: Backup) -> None:
-    """Writes a backup into the audit log, after it was made: it is of what was there before."""
+    """Records a backup in the audit log. The backup itself does not have this entry."""
     audit.record(work, "database.backup", str(made.path))
 
 
@@ -96,12 +98,12 @@ def require_current(tx: Transaction) -> None:
 def restore_backup(
     source: Path, database: Path, now: int, finish: Callable[[sqlite3.Connection], object] | None = None
 ) -> Restored:
-    """Verifies a copy of the backup and puts it in the database's place, in the newest version; renames what was there.
+    """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place.
 
     `finish` is a last change, in a transaction of the copy, without which the copy is not put in place.
-    Raises BackupError, UnusableDatabase when a server has the database, OSError: then it is untouched.
+    Raises BackupError, UnusableDatabase when a server has the database, OSError; the database is then unchanged.
     """
-    database = database.resolve()  # a link to the database goes on leading to it
+    database = database.resolve()  # so that a symbolic link to the database stays one
     _require_replaceable(source, database)
     with server_lock(str(database)):
         replaced = side_file(database, f".replaced-{stamp(now)}")
@@ -127,12 +129,12 @@ def restore_backup(
 
 
 def stamp(now: int) -> str:
-    """A moment as it stands in the name of a file, to the second, in UTC."""
+    """A time for the name of a file, to the second, in UTC."""
     return f"{datetime.fromtimestamp(now // SECOND, UTC):%Y%m%dT%H%M%SZ}"
 
 
 def _require_free(database: Path, target: Path, overwrite: bool) -> None:
-    """Raises BackupError for a name that is taken, or that a database in use has."""
+    """Raises BackupError for a name that is taken, or is that of a database in use."""
     folder = target.parent
     if not folder.is_dir():
         raise BackupError(f"There is no directory {folder}")
@@ -144,7 +146,7 @@ def _require_free(database: Path, target: Path, overwrite: bool) -> None:
     if target.exists() and not overwrite:
         raise BackupError(f"{target} exists already; choose another name, or replace it with --force")
     for suffix in SIDE_FILES:
-        if side_file(target, suffix).exists():  # it would be taken for part of the copy
+        if side_file(target, suffix).exists():  # SQLite would take it for part of the copy
             raise BackupError(f"{side_file(target, suffix)} says that {target} is in use; choose another name")
 
 
@@ -166,9 +168,9 @@ def _require_replaceable(source: Path, database: Path) -> None:
 
 
 def _verify(tx: sqlite3.Connection) -> tuple[int, str | None]:
-    """The version of a database, and what is wrong with it; the ledger of an older version is not looked at.
+    """The version of a database, and what is wrong with it.
 
-    Raises UnusableDatabase when it is not one of payres.
+    The ledger of an older version is not checked. Raises UnusableDatabase when it is not a database of payres.
     """
     require_payres(tx)
     try:

@@ -1,4 +1,4 @@
-"""The doctor: what is wrong, or will be, with a server's files, money and links, and what to do about it."""
+"""The doctor: finds problems, present and coming, in a server's files, money and links, and says how to fix them."""
 
 import os
 import stat
@@ -11,6 +11,8 @@ import msgspec
 
 from payres.amounts import format_decimal
 from payres.clock import DAY, format_time
+from payres.encoding import MEBIBYTE, format_size
+from payres.ledger import LOW_PART
 from payres.limits import MIN_FREE_BYTES
 from payres.store import assets, peers, status, webhooks
 from payres.store.database_file import free_bytes, log_bytes
@@ -19,16 +21,13 @@ from payres.store.work import Work
 from payres.urls import is_loopback
 
 LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
-LARGE_LOG_BYTES: Final = 256 * 1024 * 1024
-MEBIBYTE: Final = 1024 * 1024
+LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
-# A peer whose credit is used up to this part is about to reject packets.
-NEARLY: Final = 10
 BACKUP_DAYS: Final = 2
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What was looked at and what was seen; `fix` says what to do, None when nothing is wrong."""
+    """A thing that was checked and what was seen; `fix` says what to do, None when nothing is wrong."""
 
     subject: str
     seen: str
@@ -36,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(work: Work) -> Sequence[Finding]:
-    """The findings of what the database and the settings show. Raises OSError."""
+    """The findings about the database and the settings. Raises OSError."""
     return [*_files(work), *_backups(work), *_settings(work), *_rates(work), *_peers(work), *_webhooks(work)]
 
 
@@ -46,12 +45,12 @@ def _files(work: Work) -> Iterator[Finding]:
     seen = f"{path} has mode {mode:04o}"
     yield Finding("permissions", seen, f"It holds secrets: chmod 600 {path}" if mode & OTHERS else None)
     free = free_bytes(path.parent)
-    seen = f"{free // MEBIBYTE:,} MiB are free in {path.parent}"
-    low = f"Make room: below {MIN_FREE_BYTES // MEBIBYTE} MiB no payments are taken"
+    seen = f"{format_size(free)} are free in {path.parent}"
+    low = f"Make room: below {format_size(MIN_FREE_BYTES)} no payments are taken"
     yield Finding("disk", seen, low if free < LOW_FREE_BYTES else None)
     log = log_bytes(str(path))
     large = "Something has kept one state of the database open for long: end it, a backup tool or a shell of SQLite"
-    seen = f"the write-ahead log has {log // MEBIBYTE:,} MiB"
+    seen = f"the write-ahead log has {format_size(log)}"
     yield Finding("write-ahead log", seen, large if log > LARGE_LOG_BYTES else None)
 
 
@@ -125,7 +124,7 @@ def _peers(work: Work) -> Iterator[Finding]:
 def _peer(work: Work, peer: PeerRecord) -> Finding:
     subject = f"peer {peer.name}"
     credit = format_decimal(-peer.floor, peer.asset)
-    if peer.floor and peer.balance - peer.held < peer.floor * (NEARLY - 1) // NEARLY:
+    if peer.balance - peer.held - peer.floor < -peer.floor // LOW_PART:
         seen = f"it owes {format_decimal(-peer.balance, peer.asset)} of {credit} {peer.asset_code} credit"
         return Finding(
             subject,

@@ -1,4 +1,4 @@
-"""Accounts of the ledger by the names that its entries have for them."""
+"""Accounts of the ledger by their names."""
 
 from payres.errors import InvalidRequest, NotFound
 from payres.operator.assets import require_asset
@@ -11,7 +11,7 @@ from payres.store.work import Work
 def find_account(work: Work, name: str) -> int:
     """The id of an account such as `wallet alice`, `peer second` or `liquidity USD 2`.
 
-    Raises NotFound, InvalidRequest for what is no such name.
+    Raises NotFound, InvalidRequest for another kind of name.
     """
     kind, _, whose = name.partition(" ")
     if kind == "wallet":

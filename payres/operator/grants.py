@@ -1,4 +1,4 @@
-"""Grants as the operator sees and decides them: in the owner's name, with what each has spent and has left."""
+"""The operator's rules of grants: deciding for the owner, revoking, and what each grant has spent and has left."""
 
 from typing import cast
 
@@ -18,9 +18,10 @@ from payres.wire import Amount, OutgoingPaymentAccess
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """What a grant has spent in the window that is open now, and what its limits leave; None where there is no limit.
+    """What a grant has spent in the current window, and what its limits leave; None without a limit.
 
-    All are in minor units: the debits of `debit_asset`, the others of `receive_asset`, None when nothing says which.
+    All are in minor units: the debits of `debit_asset`, the others of `receive_asset`, which is None when it is not
+    known.
     """
 
     debit: int
@@ -40,9 +41,9 @@ def require_grant(work: Work, grant_id: str) -> GrantRecord:
 
 
 def decide(work: Work, grant_id: str, *, approve: bool) -> Decision:
-    """Consents, or refuses, in the owner's name.
+    """Approves or denies a grant for the owner.
 
-    Raises NotFound, WrongState where there is nothing to decide any more, InvalidInteraction when it is too late.
+    Raises NotFound, WrongState when it was decided before, InvalidInteraction when it has expired.
     """
     record = require_grant(work, grant_id)
     if grants.interaction_of_grant(work, record.id) is None:
@@ -53,7 +54,7 @@ def decide(work: Work, grant_id: str, *, approve: bool) -> Decision:
 
 
 def revoke(work: Work, grant_id: str) -> GrantRecord:
-    """Ends a grant and its tokens; one that was denied or revoked stays so. Raises NotFound."""
+    """Ends a grant and its tokens. Does nothing if it was denied or revoked before. Raises NotFound."""
     before = require_grant(work, grant_id)
     after = tokens.revoke_grant(work, grant_id)
     if after.state != before.state:
@@ -62,7 +63,7 @@ def revoke(work: Work, grant_id: str) -> GrantRecord:
 
 
 def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> State:
-    """The state as it is stored, unless the time for what comes next is over."""
+    """The stored state, or `expired` or `lapsed` when the time for the next step is over."""
     if interaction is None:
         return cast("State", record.state)
     if record.state == "pending" and now >= interaction.expires_at:
@@ -71,7 +72,7 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
 
 
 def spending_of(work: Work, record: GrantRecord) -> Spending | None:
-    """What a grant that lets its client pay has spent now; None for one that does not, or has no window open."""
+    """What a grant has spent in the current window; None when it does not permit payments or has no current window."""
     items = [item for item in granted_access(record.access) if isinstance(item, OutgoingPaymentAccess)]
     item = next((item for item in items if "create" in item.actions), None)
     if item is None or record.wallet_address_id is None:

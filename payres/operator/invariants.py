@@ -1,6 +1,6 @@
 """Invariant checks: that the money in the database adds up and its file is sound.
 
-All are checked in one snapshot for the operator, and again and again in the background of a server.
+An operator checks them all in one snapshot; a server checks them repeatedly in the background.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from payres.worker import Sleep, Worker
 
 BATCH_ROWS: Final = 1000
 BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed up in memory at once
-MAX_PAGES: Final = 16_384  # of a file whose soundness is checked in the background; a larger one would take seconds
+MAX_PAGES: Final = 16_384  # the largest file that is checked in the background; a larger one would take seconds
 PAUSE_SECONDS: Final = 60.0
-RECENT_SHARE: Final = 100  # checking what was used lately takes one part in so many of the time at most
+RECENT_SHARE: Final = 100  # checking what was used lately takes at most one part in so many of the time
 ALL_SHARE: Final = 50
 
 log = logging.getLogger("payres.operator")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What was found of one invariant: over how many rows of which kind, and the first few breaches in words."""
+    """The result for one invariant: how many rows of which kind were examined, and the first few breaches in words."""
 
     name: str
     claim: str
@@ -68,10 +68,10 @@ class Scan:
 
 
 class BalancesScan(Scan):
-    """The scan of the balances, for which no index leads from an account to its transfers.
+    """The scan of the balances.
 
-    Transfers are only ever added, so they can be summed up a batch at a time. The step that sees the last of them sees
-    the balances too.
+    No index leads from an account to its transfers, so all transfers are summed up, a batch at a time: they never
+    change. The step that reads the last of them compares the balances.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
             while not scan.done and len(breaches) < MAX_BREACHES:
                 breaches += scan.step(tx)
     except sqlite3.OperationalError:
-        raise  # the query did not run; that says nothing of the money
+        raise  # the query did not run, which says nothing about the money
     except sqlite3.DatabaseError as error:
         breaches = [f"the database file cannot be read: {error}"]
     return Finding(invariant.name, invariant.claim, examined, invariant.unit, breaches[:MAX_BREACHES])
@@ -172,13 +172,13 @@ class BackgroundCheck:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Checks at once, so that a start need not wait for it, and then again and again."""
+        """Checks once at the start, which does not wait for it, and then repeatedly."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.repeat(self.check_recent, RECENT_SHARE))
             tasks.create_task(self.repeat(self.check_all, 0))
 
     async def check_recent(self) -> None:
-        """Checks once what takes no longer when the tables of payments grow, and the rows of those used lately."""
+        """Checks what takes constant time however many payments there are, and the rows that were used lately."""
         for invariant in LEDGER_INVARIANTS:
             if invariant is not BALANCES:
                 unit = partial(invariants.recent_breaches, invariant=invariant)
@@ -193,7 +193,7 @@ class BackgroundCheck:
                 await self._sleep(ALL_SHARE * (perf_counter() - began))
 
     async def repeat(self, checking: Callable[[], Awaitable[None]], share: int) -> None:
-        """Checks until the database has stopped, for one part in `share` of the time; 0 is without bound."""
+        """Checks until the database is in fail-stop, for at most one part in `share` of the time; 0 is no limit."""
 
         async def step() -> float:
             began = perf_counter()

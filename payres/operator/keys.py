@@ -1,4 +1,4 @@
-"""Public keys of wallet addresses here: which signatures of their clients count."""
+"""Public keys of wallet addresses here, which verify the signatures of their clients."""
 
 import msgspec
 
@@ -14,8 +14,8 @@ from payres.store.work import Work
 def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyRecord:
     """Stores a public key of the wallet; it is served in jwks.json and good for signatures from now on.
 
-    `name` is the operator's own for it. A key that is there already stays, and takes the name if one is given. Raises
-    NotFound, InvalidRequest for the name, WrongState when the wallet has another valid key under this kid.
+    `name` is the operator's own. If the key exists, only its name changes, if one is given. Raises NotFound,
+    InvalidRequest for the name, WrongState when the wallet has another valid key under this kid.
     """
     if name is not None:
         check_name(name, "key's")

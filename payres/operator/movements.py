@@ -1,8 +1,8 @@
-"""Money that enters and leaves: movements between the external account, the world outside, and an account here.
+"""Movements of money between outside (the external account) and an account here.
 
-Everything that the operator types as an amount is read here, so that each command says the same of it. A movement may
-have a reference, the operator's own name for it: under one reference an account has one movement, however often it is
-asked for.
+All amounts that operators type are parsed here, so that each command has the same errors. A movement may have a
+reference, the operator's own name for it. An account has only one movement for a reference, however often it is
+requested.
 """
 
 from typing import Final
@@ -72,7 +72,8 @@ def pay_out(work: Work, place: Place, text: str, reference: str | None = None) -
 
 
 def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
-    """A decimal text in the asset's minor unit. Raises InvalidAmount when it is none, below `least` or never fits."""
+    """A decimal text in the asset's minor unit. Raises InvalidAmount when it is no number, below `least` or too
+    large."""
     try:
         amount = parse_decimal(text, asset.asset)
     except ValueError as error:
@@ -84,14 +85,14 @@ def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
 
 
 def check_reference(reference: str) -> None:
-    """Raises InvalidRequest for what is no reference."""
+    """Raises InvalidRequest for an invalid reference."""
     if not 1 <= len(reference) <= MAX_REFERENCE_LENGTH or not reference.isprintable():
         sentence = f"A reference has 1 to {MAX_REFERENCE_LENGTH} printable characters"
         raise InvalidRequest(sentence, field="reference")
 
 
 def _find(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> MovementRecord | None:
-    """This very movement, if it was made before."""
+    """This movement, if it was made before."""
     if reference is None:
         return None
     check_reference(reference)

@@ -1,6 +1,7 @@
-"""Operators of the admin pages: how they get in, and for how long.
+"""Operators of the admin pages, and their sign-in.
 
-Whoever has a shell on the server makes a link; it is good once, for 15 minutes, and whoever opens it sets the password.
+Somebody with a shell on the server makes a link, which is valid once and for 15 minutes. Whoever opens it sets the
+operator's password.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from payres.store.work import Work
 
 LINK_LIFETIME: Final = 15 * MINUTE
 SESSION_LIFETIME: Final = 12 * HOUR
-WHAT: Final = "operator"  # whose password is wrong, in sentences
+WHAT: Final = "operator"  # the account of a wrong password, in errors
 
 
 class Link(NamedTuple):
@@ -29,7 +30,7 @@ class Link(NamedTuple):
 
 
 def make_link(work: Work, name: str, *, read_only: bool) -> Link:
-    """A link for an operator, who may be new; the password and the sessions that there were end.
+    """A link for an operator, who may be new. An old password and old sessions end.
 
     Raises InvalidRequest for the name.
     """
@@ -44,7 +45,7 @@ def make_link(work: Work, name: str, *, read_only: bool) -> Link:
 
 
 def open_link(work: Work, secret: str) -> OperatorRecord:
-    """Whose link this is. Raises NotFound for one that was used, has expired or never was."""
+    """The operator of a link. Raises NotFound for one that was used, has expired or never existed."""
     operator = operators.operator_of_link(work, hash_secret(secret))
     if operator is None or work.now >= operator.link_expires_at:
         raise NotFound("This link was used or has expired; `payres admin link` makes another")
@@ -64,7 +65,7 @@ def set_password(work: Work, secret: str, password_hash: str) -> str:
 
 
 def find_account(work: Work, name: str) -> OperatorRecord:
-    """The operator of this name, or one that no password is right for, counted by the name as any other is."""
+    """The operator of this name; or one without a password, whose attempts are counted under the name all the same."""
     found = operators.find_operator(work, name)
     if found is not None:
         return found
@@ -86,7 +87,7 @@ def open_session(work: Work, verified: OperatorRecord, before: str | None) -> st
 
 
 def find_session(work: Work, session: str) -> OperatorRecord | None:
-    """Who is signed in with this session."""
+    """The operator of a session."""
     return operators.operator_of_session(work, hash_secret(session), work.now)
 
 
@@ -104,7 +105,7 @@ def close_session(work: Work, session: str) -> None:
 
 
 def actor_of(operator: OperatorRecord) -> str:
-    """Who acts, as the audit log names an operator."""
+    """An operator as the audit log names the actor."""
     return f"page:{operator.name}"
 
 

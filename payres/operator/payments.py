@@ -1,4 +1,4 @@
-"""Payments as the operator looks for them: which are meant by what was typed."""
+"""Searches for payments: filters from what the operator typed."""
 
 import msgspec
 
@@ -13,7 +13,7 @@ from payres.store.work import Work
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed; None is any. `counterpart` is a wallet here by path or address, or a URL elsewhere."""
+    """What was typed; None is any. `counterpart` is a wallet here by path or address, or a URL on another server."""
 
     wallet: str | None = None
     direction: Direction | None = None

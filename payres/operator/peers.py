@@ -1,6 +1,6 @@
-"""Interledger peers as the operator sets them up: what was agreed with each, and what was settled with it.
+"""The operator's rules of Interledger peers: what was agreed with each, and settlements.
 
-A peer's account holds what we owe it; below zero it holds what the peer owes us, which its credit limit bounds.
+The balance of a peer's account is what we owe it; below zero it is what the peer owes us, up to its credit limit.
 """
 
 import re
@@ -51,7 +51,7 @@ class NewPeer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes of a peer; None leaves a thing as it is. A max_packet of 0 takes the bound away."""
+    """Changes of a peer; None changes nothing. A max_packet of 0 removes the limit."""
 
     url: str | None = None
     outgoing_token: str | None = None
@@ -117,7 +117,7 @@ def require_peer(work: Work, name: str) -> PeerRecord:
 
 
 def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
-    """Changes what was agreed with a peer; it holds for the next packet.
+    """Changes what was agreed with a peer, from the next packet on.
 
     Raises NotFound, InvalidRequest, WrongState when a token is taken or a credit limit below what the peer owes.
     """
@@ -152,7 +152,7 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
 
 
 def remove_peer(work: Work, name: str) -> PeerRecord:
-    """Ends the peering; the name, the token and the address are free again. Returns the peer as it was.
+    """Removes a peer; its name, token and address can be used again. Returns the peer as it was.
 
     Raises NotFound, WrongState while packets are in flight or unresolved and until nothing is owed either way.
     """
@@ -231,9 +231,10 @@ def _check_address(work: Work, address: str) -> None:
 
 
 def _check_routes(work: Work, routes: Iterable[str]) -> None:
-    """Our own address is no route; one above it is, as a parent's, and one below it, as a child's."""
+    """Raises for our own address as a route. A prefix of it is fine, for a parent, and an address below it, for a
+    child."""
     for prefix in routes:
-        # A scheme alone is a prefix too, and becomes an address with one segment more.
+        # A scheme alone is a valid prefix too; with one more segment it can be checked as an address.
         if len(prefix) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(f"{prefix}.x"):
             raise InvalidRequest(
                 f"{prefix!r} is not a prefix of ILP addresses: write an address such as test.first-bank, or a scheme"
@@ -273,7 +274,7 @@ def _outgoing(work: Work, token: str) -> bytes:
 
 
 def _incoming(work: Work, token: str, peer_id: int | None = None) -> bytes:
-    """The incoming token as it is stored: hashed. It says which peer a packet comes from, so no two may share one."""
+    """The incoming token as it is stored: hashed. It identifies the peer, so it must be unique."""
     _check_token("incoming", token)
     hashed = hash_secret(token)
     other = peers.peer_by_token(work, hashed)

@@ -1,7 +1,8 @@
-"""Refunds: what an incoming payment received goes back to the wallets here that had paid it, the last payer first.
+"""Refunds: send back what an incoming payment received, to the wallets here that paid it, the last payer first.
 
 Across assets the exchange is undone at the rate of the payment, rounded down: the receiver's money goes into the
-operator's liquidity, and the payer's comes out of it. Fees stay collected, and what grants have spent stays spent.
+operator's liquidity, and the payer's comes out of it. Fees are not returned, and grants still count the amount as
+spent.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,8 @@ from payres.store.work import Work
 def refund(work: Work, payment_id: str, reference: str, text: str | None = None) -> Sequence[RefundRecord]:
     """Sends back an amount such as "10.00", or all that is left; one refund for each payment that it goes back to.
 
-    What has the reference already is not done again. Raises NotFound, InvalidRequest for the reference, InvalidAmount
-    for more than is left, WrongState, InsufficientFunds.
+    A repeated reference refunds nothing again. Raises NotFound, InvalidRequest for the reference, InvalidAmount for
+    more than is left, WrongState, InsufficientFunds.
     """
     payment = incoming.find_incoming(work, payment_id)
     if payment is None:

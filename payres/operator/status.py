@@ -1,4 +1,4 @@
-"""The status of a server: what an operator looks at first, read from the database file alone."""
+"""The status of a server, read from the database file alone."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Times as an operator writes them."""
+"""Times in the operator's requests."""
 
 from payres.clock import parse_time
 from payres.errors import InvalidRequest

@@ -1,7 +1,7 @@
-"""Packets of payments here whose outcome nobody could prove, and how an operator resolves them with the peer.
+"""Packets of payments here whose outcome is unknown, and how an operator resolves them with the peer.
 
-The payer has the money back. So a packet that was delivered all the same is paid to the peer out of the operator's
-liquidity, and of one that came back nothing is left to move.
+The payer has the money back. So if a packet was delivered, the operator's liquidity pays the peer for it; if it was
+not, no money moves.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def list_unresolved(work: Work, name: str) -> Sequence[UnresolvedPacket]:
 
 
 def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
-    """Records a packet as delivered, so that the peer is owed its amount, or as returned; gives it as it was.
+    """Records a packet as delivered, so that we owe the peer its amount, or as returned. Returns it as it was.
 
     Raises NotFound, WrongState for a packet whose outcome is known or is still being found out, InsufficientFunds.
     """

@@ -15,7 +15,7 @@ from payres.store.volume import DaySum, first_transfer_since, sums_by_day
 from payres.store.work import Work
 
 DAYS: Final = 90
-BATCH: Final = 100_000  # transfers that are counted with each look
+BATCH: Final = 100_000  # transfers that one call counts
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Volume(msgspec.Struct, frozen=True):
 
 
 class _Step(NamedTuple):
-    """What one look has counted: transfers up to the id before `next`."""
+    """What one call has counted: transfers up to the id before `next`."""
 
     sums: list[DaySum]
     next: int
@@ -42,7 +42,8 @@ class _Step(NamedTuple):
 class DailyVolume:
     """Counts each transfer once and keeps the sums in memory: transfers never change, so neither do past days.
 
-    A look counts a bounded number of transfers, in the order of their ids; after a start, the first few looks catch up.
+    Each call counts a bounded number of transfers, in the order of their ids; after a start, the first few calls catch
+    up.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class DailyVolume:
         self._looking = asyncio.Lock()
 
     async def look(self, database: Database) -> Volume:
-        """The volume as far as it has been counted."""
+        """The volume counted so far."""
         async with self._looking:
             step = await database.examine(partial(_count, after=self._next))
             self._next = step.next

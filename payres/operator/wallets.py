@@ -1,4 +1,4 @@
-"""Wallet addresses as the operator sets them up: opening, money in and out, password, closing."""
+"""The operator's rules of wallets: opening, deposits and withdrawals, password, deactivating."""
 
 from payres import ledger
 from payres.errors import InvalidRequest, NotFound, WrongState
@@ -79,20 +79,20 @@ def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
 
 
 def deactivate(work: Work, path: str) -> WalletRecord:
-    """Takes the wallet address off the net; money and history stay. Raises NotFound."""
+    """Deactivates the wallet address; money and history stay. Raises NotFound."""
     return _change_state(work, path, "inactive", "wallet.deactivate")
 
 
 def activate(work: Work, path: str) -> WalletRecord:
-    """Puts a deactivated wallet address back. Raises NotFound."""
+    """Activates the wallet address again. Raises NotFound."""
     return _change_state(work, path, "active", "wallet.activate")
 
 
 def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
     """Gives the owner a new password (see hash_password) and ends every browser session that the old one opened.
 
-    Wrong passwords so far count no more. Browsers stay known unless `forget_browsers`, for when somebody else had the
-    password. Raises NotFound.
+    The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for when somebody else had
+    the password. Raises NotFound.
     """
     wallet = require_wallet(work, path)
     wallets.set_password_hash(work, wallet.id, password_hash)
@@ -113,7 +113,7 @@ def unlock(work: Work, path: str) -> WalletRecord:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Raises InvalidRequest for what is no name of this kind."""
+    """Raises InvalidRequest for an invalid name of this kind."""
     if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
 

@@ -33,8 +33,8 @@ class Field(NamedTuple):
     required: bool
 
 
-class Told(NamedTuple):
-    """What the form is about, and what it will do: nothing where nothing can be done. `back` is where to go on."""
+class Summary(NamedTuple):
+    """What the form is about, and what it will do, empty when nothing can be done. `back` is the next page."""
 
     title: str
     facts: Sequence[tuple[str, Cell]]
@@ -48,7 +48,7 @@ class Action(NamedTuple):
     What moves money takes the password again.
     """
 
-    tell: Callable[[Work, Segments], Told]
+    describe: Callable[[Work, Segments], Summary]
     do: Callable[[Work, Segments, Form], object]
     choices: Mapping[str, str]
     fields: Sequence[Field] = ()
@@ -98,20 +98,20 @@ def _use(work: Work, form: Form) -> None:
 
 
 def _do(work: Work, action: Action, segments: Segments, form: Form) -> str:
-    told = action.tell(work, segments)
+    summary = action.describe(work, segments)
     if action.moves_money:
         _use(work, form)
     action.do(work, segments, form)
-    return told.back
+    return summary.back
 
 
 async def _render(action: Action, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
-    told = await visit.read(lambda work: action.tell(work, visit.segments))
+    summary = await visit.read(lambda work: action.describe(work, visit.segments))
     return visit.show(
         "action.html",
         section_of(visit),
         status,
-        told=told,
+        summary=summary,
         action=action,
         form=form,
         problem=problem,

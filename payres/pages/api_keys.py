@@ -9,7 +9,7 @@ COLUMNS: Final = (
     Column("Key", lambda one: linked("api-keys", one.id, "code")),
     Column("Name", long("name")),
     Column("Scopes", lambda one: Cell(" ".join(one.scopes), "code")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Created (UTC)", time("created_at")),
     Column("Expires (UTC)", time("expires_at")),
     Column("Last used (UTC)", time("last_used_at")),

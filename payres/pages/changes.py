@@ -7,7 +7,7 @@ from payres.admin.requests import KeyQuery, NewMovement, NewOutcome, NewRefund, 
 from payres.admin.wire import Wallet
 from payres.errors import NotFound
 from payres.operator.unresolved_packets import require_unresolved
-from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Told, page_for, reference_of
+from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Summary, page_for, reference_of
 from payres.pages.grants import client_cell, left_cell, spent_cell
 from payres.pages.tables import Cell, linked, page_of
 from payres.pages.visit import Form
@@ -20,7 +20,7 @@ REASON: Final = Field(
 )
 
 
-def _tell_grant(work: Work, segments: Segments) -> Told:
+def _describe_grant(work: Work, segments: Segments) -> Summary:
     grant = grants.show(work, segments["id"])
     facts = [
         ("Client", client_cell(grant)),
@@ -29,10 +29,10 @@ def _tell_grant(work: Work, segments: Segments) -> Told:
         ("Left", left_cell(grant)),
     ]
     will = ["The grant and its tokens end at once, and cannot be brought back. What was paid stays paid."]
-    return Told("Revoke a grant", facts, [] if grant.ended_at else will, page_of("grants", grant.id))
+    return Summary("Revoke a grant", facts, [] if grant.ended_at else will, page_of("grants", grant.id))
 
 
-def _tell_api_key(work: Work, segments: Segments) -> Told:
+def _describe_api_key(work: Work, segments: Segments) -> Summary:
     record = find_api_key(work, segments["id"])
     if record is None:
         raise NotFound("There is no such API key; `payres api-key list` shows all")
@@ -46,10 +46,10 @@ def _tell_api_key(work: Work, segments: Segments) -> Told:
         ("Last used (UTC)", Cell(key.last_used_at or "", "time")),
     ]
     will = ["Requests with this key are refused from now on. It cannot be brought back."]
-    return Told("API key", facts, [] if key.revoked_at else will, "/admin/api-keys")
+    return Summary("API key", facts, [] if key.revoked_at else will, "/admin/api-keys")
 
 
-def _tell_wallet_key(work: Work, segments: Segments) -> Told:
+def _describe_wallet_key(work: Work, segments: Segments) -> Summary:
     path, kid = segments["wallet"], segments["kid"]
     keys = wallets.list_wallet_keys(work, path, KeyQuery(revoked=True)).result
     found = [one for one in keys if one.kid == kid]
@@ -66,12 +66,12 @@ def _tell_wallet_key(work: Work, segments: Segments) -> Told:
         ("Revoked (UTC)", Cell(key.revoked_at or "", "time")),
     ]
     will = ["What is signed with this key is refused from now on. It is no longer served in jwks.json."]
-    return Told("Key of a client", facts, [] if key.revoked_at else will, page_of("wallets", path))
+    return Summary("Key of a client", facts, [] if key.revoked_at else will, page_of("wallets", path))
 
 
-def _tell_wallet(title: str, work: Work, segments: Segments, *will: str) -> Told:
+def _describe_wallet(title: str, work: Work, segments: Segments, *will: str) -> Summary:
     wallet = wallets.show(work, segments["wallet"])
-    return Told(title, _wallet_facts(wallet), will, page_of("wallets", wallet.path))
+    return Summary(title, _wallet_facts(wallet), will, page_of("wallets", wallet.path))
 
 
 def _wallet_facts(wallet: Wallet) -> list[tuple[str, Cell]]:
@@ -84,31 +84,31 @@ def _wallet_facts(wallet: Wallet) -> list[tuple[str, Cell]]:
     ]
 
 
-def _tell_deactivation(work: Work, segments: Segments) -> Told:
+def _describe_deactivation(work: Work, segments: Segments) -> Summary:
     will = "Its wallet address is taken off the net: no payment in or out can begin. Money and history stay."
-    return _tell_wallet("Deactivate a wallet", work, segments, will)
+    return _describe_wallet("Deactivate a wallet", work, segments, will)
 
 
-def _tell_activation(work: Work, segments: Segments) -> Told:
+def _describe_activation(work: Work, segments: Segments) -> Summary:
     will = "Its wallet address is put back on the net, and payments can begin again."
-    return _tell_wallet("Activate a wallet", work, segments, will)
+    return _describe_wallet("Activate a wallet", work, segments, will)
 
 
-def _tell_deposit(work: Work, segments: Segments) -> Told:
+def _describe_deposit(work: Work, segments: Segments) -> Summary:
     will = "The amount is added to the balance, as money that has come from outside. Record only what has really come."
-    return _tell_wallet("Deposit into a wallet", work, segments, will)
+    return _describe_wallet("Deposit into a wallet", work, segments, will)
 
 
-def _tell_withdrawal(work: Work, segments: Segments) -> Told:
+def _describe_withdrawal(work: Work, segments: Segments) -> Summary:
     will = "The amount is taken out of the balance, as money that has gone outside."
-    return _tell_wallet("Withdraw from a wallet", work, segments, will)
+    return _describe_wallet("Withdraw from a wallet", work, segments, will)
 
 
 def _movement(form: Form) -> NewMovement:
     return NewMovement(amount=form.get("amount", ""), reference=reference_of(form))
 
 
-def _tell_packet(work: Work, segments: Segments) -> Told:
+def _describe_packet(work: Work, segments: Segments) -> Summary:
     one = representations.unresolved_packet(require_unresolved(work, segments["id"]))
     amount = f"{one.amount} {one.asset_code}"
     facts = [
@@ -124,7 +124,7 @@ def _tell_packet(work: Work, segments: Segments) -> Told:
         f"Delivered: the peer is owed {amount}, which is paid out of your liquidity.",
         "Returned: nothing is owed, and the grant of the payment gets back what it had counted for it.",
     ]
-    return Told("Resolve a packet", facts, will, page_of("peers", one.peer))
+    return Summary("Resolve a packet", facts, will, page_of("peers", one.peer))
 
 
 def _resolve(work: Work, segments: Segments, form: Form) -> object:
@@ -132,7 +132,7 @@ def _resolve(work: Work, segments: Segments, form: Form) -> object:
     return peers.resolve(work, segments["id"], NewOutcome(outcome=outcome))
 
 
-def _tell_refund(work: Work, segments: Segments) -> Told:
+def _describe_refund(work: Work, segments: Segments) -> Summary:
     payment = payments.show(work, segments["id"]).payment
     facts = [
         ("Payment", linked("payments", payment.id, "code")),
@@ -142,7 +142,7 @@ def _tell_refund(work: Work, segments: Segments) -> Told:
     ]
     will = ["The amount leaves the wallet and goes back to the wallets here that paid it, the last one first."]
     is_incoming = payment.direction == "incoming"
-    return Told("Refund a payment", facts, will if is_incoming else [], page_of("payments", payment.id))
+    return Summary("Refund a payment", facts, will if is_incoming else [], page_of("payments", payment.id))
 
 
 def _refund(work: Work, segments: Segments, form: Form) -> object:
@@ -151,35 +151,39 @@ def _refund(work: Work, segments: Segments, form: Form) -> object:
 
 
 GRANT: Final = page_for(
-    Action(_tell_grant, lambda work, segments, _: grants.revoke(work, segments["id"]), {"revoke": "Revoke the grant"})
+    Action(
+        _describe_grant, lambda work, segments, _: grants.revoke(work, segments["id"]), {"revoke": "Revoke the grant"}
+    )
 )
 API_KEY: Final = page_for(
-    Action(_tell_api_key, lambda work, segments, _: api_keys.revoke(work, segments["id"]), {"revoke": "Revoke the key"})
+    Action(
+        _describe_api_key, lambda work, segments, _: api_keys.revoke(work, segments["id"]), {"revoke": "Revoke the key"}
+    )
 )
 WALLET_KEY: Final = page_for(
     Action(
-        _tell_wallet_key,
+        _describe_wallet_key,
         lambda work, segments, _: wallets.revoke_key(work, segments["wallet"], segments["kid"]),
         {"revoke": "Revoke the key"},
     )
 )
 DEACTIVATION: Final = page_for(
     Action(
-        _tell_deactivation,
+        _describe_deactivation,
         lambda work, segments, _: wallets.change(work, segments["wallet"], WalletChange(state="inactive")),
         {"deactivate": "Deactivate the wallet"},
     )
 )
 ACTIVATION: Final = page_for(
     Action(
-        _tell_activation,
+        _describe_activation,
         lambda work, segments, _: wallets.change(work, segments["wallet"], WalletChange(state="active")),
         {"activate": "Activate the wallet"},
     )
 )
 DEPOSIT: Final = page_for(
     Action(
-        _tell_deposit,
+        _describe_deposit,
         lambda work, segments, form: wallets.deposit(work, segments["wallet"], _movement(form)),
         {"deposit": "Deposit"},
         (AMOUNT, REFERENCE),
@@ -188,7 +192,7 @@ DEPOSIT: Final = page_for(
 )
 WITHDRAWAL: Final = page_for(
     Action(
-        _tell_withdrawal,
+        _describe_withdrawal,
         lambda work, segments, form: wallets.withdraw(work, segments["wallet"], _movement(form)),
         {"withdraw": "Withdraw"},
         (AMOUNT, REFERENCE),
@@ -197,11 +201,13 @@ WITHDRAWAL: Final = page_for(
 )
 PACKET: Final = page_for(
     Action(
-        _tell_packet,
+        _describe_packet,
         _resolve,
         {"delivered": "It was delivered", "returned": "It came back"},
         moves_money=True,
         question="What became of it?",
     )
 )
-REFUND: Final = page_for(Action(_tell_refund, _refund, {"refund": "Send it back"}, (BACK, REASON), moves_money=True))
+REFUND: Final = page_for(
+    Action(_describe_refund, _refund, {"refund": "Send it back"}, (BACK, REASON), moves_money=True)
+)

@@ -15,7 +15,7 @@ from payres.store.work import Work
 
 
 def client_cell(one: Grant) -> Cell:
-    """The client, with what it calls itself in quotes: only the address was proved."""
+    """The client, with its own name for itself in quotes: only the address is verified."""
     name = visible_name(one.client_name, one.client)
     return Cell(f"{one.client} “{name}”" if name else one.client, "long")
 
@@ -42,7 +42,7 @@ COLUMNS: Final = (
     Column("Grant", lambda one: linked("grants", one.id, "code")),
     Column("Client", client_cell),
     Column("Wallet", lambda one: Cell(one.wallet_address or "", "long")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Spent", spent_cell),
     Column("Left", left_cell),
 )

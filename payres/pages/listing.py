@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from payres.admin.operations import Operation, operations
+from payres.admin.endpoints import Operation, operations
 from payres.admin.serving import PAGE_PARAMETERS, read_query
 from payres.admin.wire import Page as WirePage
+from payres.clock import complete_day
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.pages.tables import Column, as_csv, make_table
 from payres.pages.visit import Page, Visit
@@ -20,7 +21,6 @@ from payres.routes.requests import other_parameters, page_query
 
 FORMAT: Final = "format"
 LABELS: Final = {"from": "From", "to": "Before", "min": "At least", "max": "At most", "reason": "Failure has"}
-DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 
@@ -68,7 +68,8 @@ async def _show(listing: Listing, visit: Visit) -> Response:
     if operation.is_paged:
         arguments["page"] = page_query(request, numbers=True)
     if operation.query is not None:
-        arguments["query"] = read_query({name: _moment(name, value) for name, value in others.items()}, operation.query)
+        query = {name: complete_day(value) if name in DAYS else value for name, value in others.items()}
+        arguments["query"] = read_query(query, operation.query)
     found = await visit.read(partial(operation.function, **arguments))
     count = int(given.get("first") or given.get("last") or DEFAULT_PAGE)
     title = listing.title.format(**visit.segments)
@@ -128,11 +129,6 @@ def _filter(field: msgspec.inspect.Field, value: str) -> Filter:
         options = ["true", "false"]
     name = field.encode_name
     return Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS)
-
-
-def _moment(name: str, value: str) -> str:
-    """A day as the time at which it begins in UTC."""
-    return f"{value}T00:00:00Z" if name in DAYS and DAY.fullmatch(value) else value
 
 
 def _url(visit: Visit, parameters: Mapping[str, str]) -> str:

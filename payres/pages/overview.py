@@ -9,6 +9,7 @@ from starlette.responses import Response
 from payres import __version__
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, HOUR, format_time
+from payres.encoding import format_size
 from payres.operator import doctor
 from payres.operator.doctor import Finding
 from payres.operator.status import Status, read_last_day, read_status
@@ -20,7 +21,6 @@ from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.work import Work
 
 LIVE_SECONDS: Final = 30
-MEBIBYTE: Final = 1024 * 1024
 
 
 class Balance(NamedTuple):
@@ -104,9 +104,9 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
         ("Unresolved packets", Cell(f"{status.unresolved_packets:,}", link="/admin/peers")),
         ("Failed deliveries of webhooks", Cell(f"{status.failed_deliveries:,}", link="/admin/webhooks/deliveries")),
         ("Last backup", Cell(_age(status.last_backup_at, stand.now))),
-        ("Database", Cell(f"{Path(status.database).name}, {_size(status.database_bytes)}")),
-        ("Write-ahead log", Cell(_size(status.log_bytes))),
-        ("Free on the disk", Cell(_size(status.free_bytes))),
+        ("Database", Cell(f"{Path(status.database).name}, {format_size(status.database_bytes)}")),
+        ("Write-ahead log", Cell(format_size(status.log_bytes))),
+        ("Free on the disk", Cell(format_size(status.free_bytes))),
         ("Version", Cell(f"payres {__version__}")),
     ]
 
@@ -117,10 +117,6 @@ def _age(time: int | None, now: int) -> str:
     hours = (now - time) // HOUR
     ago = f"{hours} hours" if hours < 48 else f"{hours * HOUR // DAY} days"
     return f"{format_time(time)[:10]}, {ago} ago"
-
-
-def _size(count: int) -> str:
-    return f"{count / MEBIBYTE:,.1f} MiB" if count < 1024 * MEBIBYTE else f"{count / MEBIBYTE / 1024:,.1f} GiB"
 
 
 PAGE: Final = Page(_show)

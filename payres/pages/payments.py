@@ -9,7 +9,7 @@ from payres.admin import payments
 from payres.admin.wire import Payment, PaymentStory
 from payres.grants.wording import visible_text
 from payres.pages.listing import Listing, page_for
-from payres.pages.story import tell
+from payres.pages.story import moments_of
 from payres.pages.tables import Cell, Column, linked, long, number, page_of, state, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.work import Work
@@ -24,7 +24,7 @@ COLUMNS: Final = (
     Column("Amount", number("amount")),
     Column("Moved", number("moved")),
     Column("Asset", text("asset_code")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Receiver", long("receiver")),
     Column("Failure", long("failure")),
 )
@@ -55,7 +55,7 @@ async def _show(visit: Visit) -> Response:
         facts=_facts(payment, story),
         metadata=_metadata(payment),
         actions=[("Refund", f"{page_of('payments', payment.id)}/refund")] if is_refundable else [],
-        moments=tell(story, visit.context.urls),
+        moments=moments_of(story, visit.context.urls),
         story=story,
         is_under_way=is_under_way,
         is_live=is_live,

@@ -3,8 +3,7 @@
 Whoever `admin_hosts` does not let in comes no further than the router. Every answer is a page or leads to one.
 """
 
-import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
@@ -12,19 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.endpoints import ADMIN_PAGES, Endpoint
-from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed
+from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
-from payres.http.errors import ErrorResponse, error_response
-from payres.http.observation import observation_of
+from payres.http.errors import ErrorResponse
 from payres.pages import sign_in
 from payres.pages.visit import Page, Visit
-from payres.routes.context import context_of
-from payres.routes.pages import read_form
+from payres.routes.pages import read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
-
-log = logging.getLogger("payres.pages")
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 def page_routes() -> Sequence[Route]:
@@ -35,22 +28,12 @@ def page_routes() -> Sequence[Route]:
 def _handler(endpoint: Endpoint) -> Handler:
     module, _, name = endpoint.handler.partition(".")
     found = getattr(import_module(f"payres.pages.{module}"), name)
-    return partial(_serve, answer=partial(_answer, page=found) if isinstance(found, Page) else found)
-
-
-async def _serve(request: Request, answer: Answer) -> Response:
-    """The endpoint, for every method: errors and faults are pages too."""
-    observation = observation_of(request.scope)
-    try:
-        return await answer(request)
-    except DomainError as error:
-        found = observation.error = error_response(error)
-        context_of(request).rate_limits.count_failure(request.scope, found.status)
-    except Exception:
-        log.exception("%s of %s failed", request.method, observation.route)
-        sentence = "The server failed, and its log says how"
-        found = observation.error = ErrorResponse(500, "internal_error", sentence)
-    return sign_in.notice(request, found)
+    return partial(
+        serve_page,
+        answer=partial(_answer, page=found) if isinstance(found, Page) else found,
+        error_page=sign_in.notice,
+        fault="The server failed, and its log says how",
+    )
 
 
 async def _answer(request: Request, page: Page) -> Response:

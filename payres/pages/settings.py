@@ -10,7 +10,7 @@ from payres.pages.visit import Page, Visit
 from payres.settings import Settings
 
 SECRET: Final = frozenset({"metrics_token"})
-# What of a value is told to anyone who looks over the operator's shoulder: of a URL, not the query.
+# Stands for secrets and for the query of a URL, which may have one.
 MASK: Final = "••••••••"
 
 

@@ -24,10 +24,10 @@ class Moment(NamedTuple):
     said: Sequence[Cell]
 
 
-def tell(story: PaymentStory, urls: Urls) -> Sequence[Moment]:
+def moments_of(story: PaymentStory, urls: Urls) -> Sequence[Moment]:
     """The moments, oldest first; of one time, what causes comes before what follows from it."""
     payment = story.payment
-    told = [
+    moments = [
         *_granted(story),
         *_quoted(story),
         _begun(payment, urls),
@@ -36,7 +36,7 @@ def tell(story: PaymentStory, urls: Urls) -> Sequence[Moment]:
         *_ended(story),
         *(_refund(payment, one) for one in story.refunds),
     ]
-    return sorted(told, key=lambda one: one.at.text)  # which keeps the order of what has one time
+    return sorted(moments, key=lambda one: one.at.text)  # which keeps the order of what has one time
 
 
 def _granted(story: PaymentStory) -> Iterator[Moment]:

@@ -107,8 +107,8 @@ def code(name: str) -> Callable[[Any], Cell]:
     return lambda one: Cell(_text(getattr(one, name)), "code")
 
 
-def state(name: str) -> Callable[[Any], Cell]:
-    return lambda one: Cell(_text(getattr(one, name)), "state")
+def state(one: Any) -> Cell:
+    return Cell(one.state, "state")
 
 
 def linked(section: str, name: str | None, kind: Kind = "long") -> Cell:

@@ -22,7 +22,7 @@ COLUMNS: Final = (
     Column("Balance", number("balance")),
     Column("Reserved", number("reserved")),
     Column("Asset", text("asset_code")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Opened (UTC)", time("created_at")),
 )
 MOVEMENT_COLUMNS: Final = (

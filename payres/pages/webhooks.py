@@ -4,7 +4,7 @@ from typing import Final
 
 from payres.admin import webhooks
 from payres.admin.requests import NewReplay
-from payres.pages.actions import Action, Segments, Told
+from payres.pages.actions import Action, Segments, Summary
 from payres.pages.actions import page_for as action_page
 from payres.pages.listing import Listing, page_for
 from payres.pages.tables import Cell, Column, code, linked, long, number, state, text, time
@@ -14,7 +14,7 @@ COLUMNS: Final = (
     Column("Webhook", lambda one: linked("webhooks", one.id, "code")),
     Column("URL", long("url")),
     Column("Events", lambda one: Cell(" ".join(one.events), "long")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Behind", number("behind")),
     Column("Last attempt (UTC)", time("last_attempt_at")),
     Column("Status", number("last_status")),
@@ -24,7 +24,7 @@ DELIVERY_COLUMNS: Final = (
     Column("Event", code("event")),
     Column("Type", text("type")),
     Column("Webhook", lambda one: linked("webhooks", one.webhook, "code")),
-    Column("State", state("state")),
+    Column("State", state),
     Column("Attempts", number("attempts")),
     Column("Last attempt (UTC)", time("last_attempt_at")),
     Column("Status", number("last_status")),
@@ -51,7 +51,7 @@ DELIVERIES: Final = page_for(
 )
 
 
-def _tell(work: Work, segments: Segments) -> Told:
+def _describe(work: Work, segments: Segments) -> Summary:
     webhook = webhooks.show(work, segments["id"])
     facts = [
         ("Webhook", Cell(webhook.id, "code")),
@@ -60,12 +60,12 @@ def _tell(work: Work, segments: Segments) -> Told:
         ("Last error", Cell(webhook.last_error or "")),
     ]
     will = ["Each event that has failed for this webhook is sent again."]
-    return Told("Webhook", facts, will, "/admin/webhooks")
+    return Summary("Webhook", facts, will, "/admin/webhooks")
 
 
 REPLAY: Final = action_page(
     Action(
-        _tell,
+        _describe,
         lambda work, segments, _: webhooks.replay(work, NewReplay(failed=True, webhook=segments["id"])),
         {"replay": "Send it again"},
     )

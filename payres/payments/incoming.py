@@ -59,7 +59,7 @@ def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> Incom
 
 def expire_due(work: Work, most: int) -> None:
     """Writes the events of payments that have expired, of so many at most."""
-    for payment in incoming.expired_untold(work, work.now, most):
+    for payment in incoming.expired_without_event(work, work.now, most):
         incoming.set_expiry_event(work, payment.id, work.now)
         _emit(work, "expired", wallets.wallet_by_id(work, payment.wallet_address_id), payment)
 

@@ -7,7 +7,6 @@ from payres.payments.pricing import check_liquidity, local_terms
 from payres.payments.receivers import open_receiver
 from payres.store import quotes
 from payres.store.quotes import QuoteRecord
-from payres.store.retention import QUOTE_RETENTION, purge_quotes
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer
@@ -37,9 +36,9 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
         terms=offer.terms,
         created_at=work.now,
         expires_at=expires_at,
-        purge_at=expires_at + QUOTE_RETENTION,
+        purge_at=expires_at + quotes.QUOTE_RETENTION,
     )
-    purge_quotes(work, work.now)
+    quotes.purge_quotes(work, work.now)
     quotes.insert_quote(work, quote)
     return wallet, quote
 

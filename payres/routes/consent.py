@@ -3,7 +3,6 @@
 Everything happens at the one address that the client sends its user to, and every answer is a page or leads to one.
 """
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlsplit
@@ -18,30 +17,16 @@ from payres.grants.consent import ConsentRequest, OwnerDecision
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
 from payres.http.errors import ErrorResponse, error_response
-from payres.http.observation import observation_of
 from payres.rate_limiter import origin_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
-from payres.routes.pages import error_page, read_form, redirect, render
+from payres.routes.pages import error_page, read_form, redirect, render, serve_page
 from payres.store.work import Work
-
-log = logging.getLogger("payres.routes")
 
 
 async def serve(request: Request) -> Response:
-    """The endpoint, for every method: errors and faults are pages too."""
-    observation = observation_of(request.scope)
-    try:
-        return await _answer(request)
-    except DomainError as error:
-        response = observation.error = error_response(error)
-        context_of(request).rate_limits.count_failure(request.scope, response.status)
-        return error_page(request, response)
-    except Exception:
-        log.exception("%s of a consent page failed", request.method)  # its address is a secret
-        fault = ErrorResponse(500, "internal_error", "The fault is not yours. Please try again in a while")
-        observation.error = fault
-        return error_page(request, fault)
+    """The endpoint, for every method."""
+    return await serve_page(request, _answer, error_page, "The fault is not yours. Please try again in a while")
 
 
 async def _answer(request: Request) -> Response:

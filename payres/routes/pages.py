@@ -6,8 +6,9 @@ keep them out of frames, caches and other sites' reach.
 
 import base64
 import hashlib
+import logging
 import string
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -17,8 +18,9 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from payres.errors import InsufficientAccess, InvalidRequest
-from payres.http.errors import ErrorResponse
+from payres.errors import DomainError, InsufficientAccess, InvalidRequest
+from payres.http.errors import ErrorResponse, error_response
+from payres.http.observation import observation_of
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import where_to_ask
@@ -49,6 +51,28 @@ TITLES: Final = {
     "internal_error": "Something went wrong here",
     "unavailable": "The server is busy",
 }
+
+log = logging.getLogger("payres.routes")
+
+
+async def serve_page(
+    request: Request,
+    answer: Callable[[Request], Awaitable[Response]],
+    error_page: Callable[[Request, ErrorResponse], Response],
+    fault: str,
+) -> Response:
+    """The answer of an endpoint for people, to every method: errors are pages too, and `fault` is the hint of a 500."""
+    observation = observation_of(request.scope)
+    try:
+        return await answer(request)
+    except DomainError as error:
+        found = error_response(error)
+        context_of(request).rate_limits.count_failure(request.scope, found.status)
+    except Exception:
+        log.exception("%s of %s failed", request.method, observation.route)  # the URL may hold a secret
+        found = ErrorResponse(500, "internal_error", fault)
+    observation.error = found
+    return error_page(request, found)
 
 
 def render(

@@ -1,7 +1,7 @@
 """Why a captured request is accepted or rejected: the verifier's verdict, each of its rules, and the likely causes.
 
-Verdict and rules come from the verifier's own functions. A cause is named only when it was confirmed: one thing that
-clients are known to get wrong is changed (`variations`), and then the signature or the digest is right.
+Verdict and rules come from the verifier's own functions. A cause is named only when it is confirmed: with one known
+mistake of clients undone (`variations`), the signature or the digest is right.
 """
 
 import re
@@ -60,7 +60,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Explanation:
-    """What the server makes of `message` at `now` (microseconds), if `keys` are the client's.
+    """What the server decides about `message` at `now` (microseconds), if `keys` are the client's.
 
     `earlier` are the errors for which the server rejects it before it looks at the signature, in its order, and
     `remarks` sentences on the capture. `entry` is the member of Signature-Input that is explained. What could not be
@@ -94,7 +94,7 @@ class Explanation:
             self._find_causes(policy, now)
 
     def _apply_rules(self, policy: Policy, now: int, label: str, lacks_token: bool) -> None:
-        """Apply every rule, also after one that fails; what one finds, the next ones use."""
+        """Apply every rule, also after one that fails. Later rules use what earlier ones found."""
         message, fields, rule = self.message, header_fields(self.message.headers), self._rule
         found = rule("headers", _read_headers, fields, label)
         if found is None:
@@ -130,7 +130,7 @@ class Explanation:
         return found
 
     def _find_causes(self, policy: Policy, now: int) -> None:
-        """Add what can be confirmed; if the signature itself is right, then at least that one rule is in the way."""
+        """Add the causes that can be confirmed; if the signature itself verifies, that another rule fails."""
         failed = {rule.name for rule in self.rules if rule.holds is False}
         right = self._explain_signature()
         if "digest" in failed:
@@ -145,7 +145,7 @@ class Explanation:
         """Return the key with which the signature verifies as it was sent; else try the variations with each key."""
         if self.entry is None or self.signature is None:
             return None
-        # Read generously: why a component cannot be covered is said by its rule.
+        # Read leniently: the rule says why a component cannot be covered.
         signed = Signed(self.message, tuple(_NAME.findall(self.entry.components)), self.entry)
         keyid = self.parameters.keyid if self.parameters else None
         keys = sorted(self.keys, key=lambda key: (key.jwk.kid != keyid, key.unusable is not None))
@@ -263,7 +263,7 @@ def _check_signature(signed: Signed, signature: bytes, key: KnownKey) -> tuple[N
 
 
 def _key_causes(key: KnownKey, keyid: str | None, verdict: Verdict) -> Iterator[Cause]:
-    """Why a signature that verifies is not accepted: the key, or the name that it gives."""
+    """Why a signature that verifies is not accepted: the key, or its keyid."""
     kid = key.jwk.kid
     if key.unusable is not None:
         says = f"The signature verifies with the key {kid}, which {key.unusable}, so sign with a valid key."
@@ -289,7 +289,7 @@ def _variation_cause(variation: Variation, key: KnownKey, keyid: str | None) -> 
 
 
 def _digest_causes(message: Message) -> Iterator[Cause]:
-    """Which other body the digest is one of."""
+    """Of which other body the digest is."""
     sent = message.header("content-digest")
     for cause, what, content in other_bodies(message.body):
         if content != message.body and digest_problem(sent, content) is None:
@@ -322,7 +322,7 @@ def _time_causes(created: int, policy: Policy, now: int) -> Iterator[Cause]:
 
 
 def _moment(seconds: int) -> str:
-    """RFC 3339 of Unix seconds, or the number itself when it lies in no year that a calendar names."""
+    """Unix seconds in RFC 3339, or the number itself outside the years 1 to 9999."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (OverflowError, ValueError, OSError):

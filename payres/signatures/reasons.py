@@ -1,4 +1,4 @@
-"""Why a signature is rejected: the stable words, what each one means, and the rejection itself."""
+"""The reasons for rejecting a signature, and the rejection."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Reason(StrEnum):
-    """A word that clients and documentation may rely on; `meaning` is its one-line explanation."""
+    """A stable code for clients and documentation; `meaning` explains it in one line."""
 
     meaning: str
 
@@ -73,7 +73,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class SignatureError(Exception):
-    """Carries a `Rejected` from where a rule is broken to the function that returns it."""
+    """Raised with a `Rejected` when a rule is broken."""
 
     def __init__(self, reason: Reason, description: str, component: str | None = None) -> None:
         super().__init__(description)

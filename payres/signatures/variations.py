@@ -1,4 +1,4 @@
-"""What clients are known to sign, or to take the digest of, in place of what they send."""
+"""Known mistakes of clients: what they sign, or take the digest of, in place of what they send."""
 
 import json
 import re
@@ -70,14 +70,14 @@ class Variation(msgspec.Struct, frozen=True):
 
 
 def variations(signed: Signed) -> Iterator[Variation]:
-    """Every way in which a client may have signed something else, the likely ones first."""
+    """The things that a client may have signed instead, the most likely first."""
     return chain(
         _targets(signed), _methods(signed), _header_values(signed), _component_lines(signed), _last_lines(signed)
     )
 
 
 def other_bodies(body: bytes) -> Iterator[tuple[str, str, bytes]]:
-    """(cause, what the body would be, content) of the spellings that clients and proxies are known to make."""
+    """(cause, description, content) of other spellings of the body that clients and proxies make."""
     yield "body_newline", "sent without the line end after it", body.rstrip(b"\r\n")
     yield "body_newline", "sent with a line feed after it", body + b"\n"
     lines = body.replace(b"\r\n", b"\n")
@@ -110,7 +110,7 @@ def _targets(signed: Signed) -> Iterator[Variation]:
 
 
 def _origins(message: Message, scheme: str, authority: str) -> Iterator[tuple[str, str, str]]:
-    """(cause, origin, advice) of where the client may believe the server to be, by what the request itself names."""
+    """(cause, origin, advice) of other origins that the request names."""
     yield "other_scheme", f"{'http' if scheme == 'https' else 'https'}://{authority}", _BASE_URL
     listed = f"{authority},{message.header('host')},{message.header('x-forwarded-host')}".split(",")
     listed += _FORWARDED_HOST.findall(message.header("forwarded"))
@@ -147,7 +147,7 @@ def _methods(signed: Signed) -> Iterator[Variation]:
 
 
 def _header_values(signed: Signed) -> Iterator[Variation]:
-    """Another value of a covered header, also of one that did not arrive."""
+    """Other values of covered headers, also of headers that did not arrive."""
     message = signed.message
     token = message.header("authorization").rpartition(" ")[2]
     lengths = {len(message.body), len(message.body.decode("utf-8", "replace"))}
@@ -167,7 +167,7 @@ def _header_values(signed: Signed) -> Iterator[Variation]:
 
 
 def _component_lines(signed: Signed) -> Iterator[Variation]:
-    """Names in lower case or as written, one line less, or another order of the lines."""
+    """Other cases of the names, one line less, or another order of the lines."""
     names, message = signed.components, signed.message
     advice = "write component names in lower case, in Signature-Input and in the base; the header itself may differ"
     lower = tuple(name.lower() for name in names)
@@ -189,7 +189,7 @@ def _component_lines(signed: Signed) -> Iterator[Variation]:
 
 
 def _last_lines(signed: Signed) -> Iterator[Variation]:
-    """Another end of the base, which must repeat the member of Signature-Input as it was sent."""
+    """Other last lines of the base, which must repeat the member of Signature-Input as it was sent."""
     label, listed, parameters = signed.entry.label, signed.entry.components, signed.entry.parameters
     pieces = [piece.strip() for piece in parameters.split(";") if piece.strip()]
     unspaced, spaced = "".join(f";{piece}" for piece in pieces), "".join(f"; {piece}" for piece in pieces)

@@ -40,7 +40,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A signature that is acceptable in all but the one thing that needs the key."""
+    """A signature that passes every check that needs no key."""
 
     signature_input: SignatureInput
     components: tuple[str, ...]
@@ -94,7 +94,7 @@ def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
             problems.append(error.rejected)
     problem = _digest_rejection(message, fields, candidates)
     if problem is not None:
-        # The digest is the message's, not one signature's: a signature that covers it is wrong about the body.
+        # The digest belongs to the message, not to one signature: with a wrong digest every signature over it fails.
         candidates = [candidate for candidate in candidates if "content-digest" not in candidate.components]
         problems.append(problem)
     return Unverified(message, tuple(candidates), now) if candidates else problems[0]
@@ -158,7 +158,7 @@ def signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
 
 
 def _check_credentials(fields: Fields) -> None:
-    # Of two lines, the one that is read may not be the one that was meant.
+    # With two lines, the wrong one may be read.
     if len(fields.get(b"authorization", ())) > 1:
         raise SignatureError(Reason.REPEATED_HEADER, "Send the Authorization header only once.", "authorization")
 
@@ -218,7 +218,7 @@ def respelled(message: Message) -> Message | None:
     """
     path, mark, query = message.target_uri.partition("?")
     if not query:
-        # ASGI does not tell a bare question mark from none, so the one that was signed may have been lost or made up.
+        # ASGI does not distinguish a bare question mark from none, so both spellings may be the one that was sent.
         return msgspec.structs.replace(message, target_uri=path if mark else f"{path}?")
     if "%3A" not in query:
         return None

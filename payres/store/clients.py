@@ -1,11 +1,22 @@
 """SQL of clients, and of the keys of those without a wallet here."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
+from payres.clock import DAY, HOUR
 from payres.store.rows import Table
 from payres.store.work import Transaction
+
+# Microseconds until a new client without a grant is purged. Its keys and nonces are good for minutes.
+CLIENT_RETENTION: Final = DAY
+CLIENTS_PER_PURGE: Final = 4
+
+NEEDS_CLIENT: Final = " OR ".join(
+    f'EXISTS (SELECT 1 FROM "{table}" WHERE client_id = :client)'
+    for table in ("grant", "incoming_payment", "quote", "outgoing_payment", "idempotency_key")
+)
 
 
 class ClientRecord(msgspec.Struct, frozen=True):
@@ -88,3 +99,25 @@ def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most:
     oldest_first = sorted(stored, key=lambda row: (row[0] == kid, row[1]))
     for surplus, _ in oldest_first[:-most]:
         tx.execute("DELETE FROM client_key WHERE client_id = ? AND kid = ?", (client_id, surplus))
+
+
+def purge_clients(tx: Transaction, now: int) -> None:
+    """Deletes a few of the clients that are due and that nothing refers to."""
+    for (client_id,) in tx.execute(
+        "SELECT id FROM client WHERE purge_at <= ? ORDER BY purge_at LIMIT ?", (now, CLIENTS_PER_PURGE)
+    ).fetchall():
+        purge_client(tx, client_id, now)
+
+
+def purge_client(tx: Transaction, client_id: int, now: int) -> None:
+    """Deletes the client unless something refers to it."""
+    client = {"client": client_id}
+    if tx.execute(f"SELECT {NEEDS_CLIENT}", client).fetchone()[0]:
+        # The purge of the last of its grants and quotes comes here again.
+        tx.execute("UPDATE client SET purge_at = NULL WHERE id = :client", client)
+    elif tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = :client)", client).fetchone()[0]:
+        # Nobody may replay its signatures while they are valid.
+        tx.execute("UPDATE client SET purge_at = :later WHERE id = :client", client | {"later": now + HOUR})
+    else:
+        tx.execute("DELETE FROM client_key WHERE client_id = :client", client)
+        tx.execute("DELETE FROM client WHERE id = :client", client)

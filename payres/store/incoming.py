@@ -12,7 +12,7 @@ from payres.store.work import Transaction
 class IncomingRecord(msgspec.Struct, frozen=True):
     """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
 
-    partial_event_at is when an event last told that a part was received.
+    partial_event_at is when the last event of a partial payment was written.
     """
 
     id: str
@@ -73,8 +73,8 @@ def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
     tx.execute("UPDATE incoming_payment SET completed_at = ? WHERE id = ? AND completed_at IS NULL", (now, payment_id))
 
 
-def expired_untold(tx: Transaction, now: int, limit: int) -> Sequence[IncomingRecord]:
-    """Payments that have expired and of which no event has told so, the earliest first."""
+def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[IncomingRecord]:
+    """Payments that have expired and without an event of that, the earliest first."""
     where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     return INCOMING.list(tx, where, now, limit)
 

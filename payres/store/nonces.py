@@ -1,20 +1,20 @@
-"""SQL of signature nonces, which keep a signed request from being taken twice: using one, and purging old ones."""
+"""SQL of signature nonces, which prevent the replay of signed requests: using one, and purging old ones."""
 
 from typing import Final
 
 from payres.clock import SECOND
 from payres.store.work import Transaction
 
-# Microseconds that a nonce stays after its signature has ceased to be fresh: longer than a request that came in time
-# can wait before it uses its own. Waiting for other servers and for the database is bounded by seconds.
+# Microseconds that a nonce stays after its signature is no longer fresh: longer than a request can wait for other
+# servers and the database before it uses its nonce.
 NONCE_RETENTION: Final = 300 * SECOND
 
 
 def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
     """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
 
-    `now` is when the request came, so that waiting since then, for the client's keys say, changes nothing; `expires_at`
-    is when its signature ceases to be fresh.
+    `now` is when the request came: waiting since then, for example for the client's keys, changes nothing. `expires_at`
+    is when its signature is no longer fresh.
     """
     _purge_nonces(tx, now)
     cursor = tx.execute(

@@ -67,7 +67,7 @@ def insert_session(tx: Transaction, id_hash: bytes, operator_id: int, now: int, 
 
 
 def use_form(tx: Transaction, form_id: str, now: int, oldest: int) -> bool:
-    """Whether a form is carried out for the first time; forgets those that were before `oldest`."""
+    """Whether a form is carried out for the first time. Deletes records from before `oldest`."""
     tx.execute("DELETE FROM operator_form WHERE used_at < ?", (oldest,))
     used = tx.execute("INSERT INTO operator_form (id, used_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (form_id, now))
     return used.rowcount == 1

@@ -94,7 +94,7 @@ def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequenc
 
 
 def set_unresolved(tx: Transaction, payment_id: str, debit: int, receive: int) -> None:
-    """Sets what packets of the payment may have taken and delivered without proof."""
+    """Sets what the payment's packets of unknown outcome may have taken and delivered."""
     tx.execute(
         "UPDATE outgoing_payment SET unresolved_debit = ?, unresolved_receive = ? WHERE id = ?",
         (debit, receive, payment_id),

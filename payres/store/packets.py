@@ -35,7 +35,7 @@ def find_packet(tx: Transaction, packet_id: str) -> PacketRecord | None:
 
 
 def packet_of_request(tx: Transaction, from_peer_id: int, from_request_id: str) -> PacketRecord | None:
-    """The newest packet that a peer's request was passed on with."""
+    """The newest packet that forwarded a peer's request."""
     newest = "WHERE from_peer_id = ? AND from_request_id = ? ORDER BY id DESC LIMIT 1"
     return PACKETS.find(tx, newest, from_peer_id, from_request_id)
 
@@ -83,17 +83,17 @@ def resolve_packet(tx: Transaction, packet_id: str, state: str) -> None:
 
 
 def unresolved_packets(tx: Transaction, to_peer_id: int) -> Sequence[PacketRecord]:
-    """Our packets to a peer whose outcome nobody could find out, oldest first."""
+    """Our packets of unknown outcome to a peer, oldest first."""
     return PACKETS.list(tx, "WHERE state = 'doubtful' AND to_peer_id = ? ORDER BY id", to_peer_id)
 
 
 def outcome_unknown(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
-    """How many packets `unresolved_packets` has, and what they carried together, in the peer's asset."""
+    """The number of `unresolved_packets`, and their sum in the peer's asset."""
     return _count_and_sum(tx, "WHERE state = 'doubtful' AND to_peer_id = ?", to_peer_id)
 
 
 def in_flight(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
-    """How many packets are in flight to a peer, and what they carry together, in the peer's asset."""
+    """The number of packets in flight to a peer, and their sum in the peer's asset."""
     return _count_and_sum(tx, "WHERE state = 'prepared' AND to_peer_id = ?", to_peer_id)
 
 

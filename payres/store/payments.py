@@ -1,4 +1,4 @@
-"""SQL of payments in both directions, as operators look through them."""
+"""SQL of payments in both directions, for operators."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, cast
@@ -14,10 +14,11 @@ State = Literal["pending", "expired", "sending", "completed", "failed"]
 
 
 class PaymentRecord(msgspec.Struct, frozen=True):
-    """An incoming or an outgoing payment. amount is what it wants, or may debit; moved is what was received, or sent.
+    """An incoming or an outgoing payment. amount is the incoming amount, or the debit amount; moved is what was
+    received, or sent. state is `open` for an incoming payment that was not completed: `expires_at` says whether it
+    still accepts money.
 
-    state is `open` for an incoming payment that was not completed: `expires_at` says whether it still takes money.
-    `receiver` and `incoming_payment_id`, where that is here, are of outgoing payments alone.
+    Only outgoing payments have `receiver`, and `incoming_payment_id` if that is here.
     """
 
     id: str
@@ -45,9 +46,9 @@ class PaymentRecord(msgspec.Struct, frozen=True):
 
 
 class PaymentFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which payments are meant; None is any. Times are microseconds, amounts are in the minor unit of the wallet.
+    """A filter of payments; None is any. Times are microseconds, amounts are in the minor unit of the wallet.
 
-    A counterpart is a wallet here by its id, or elsewhere by what its URLs begin with.
+    A counterpart is a wallet here by its id, or on another server by the beginning of its URLs.
     """
 
     wallet_id: int | None = None
@@ -88,7 +89,7 @@ def find_payment(tx: Transaction, payment_id: str) -> PaymentRecord | None:
 def page_of_payments(
     tx: Transaction, wanted: PaymentFilter, query: PageQuery, now: int
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
-    """A page, newest first. An index leads to those of a wallet; what else is wanted, each of them is looked at for."""
+    """A page, newest first. An index leads to the payments of a wallet; other filters are applied to each row."""
     conditions: dict[str, Any] = {
         "p.wallet_address_id = ?": wanted.wallet_id,
         "p.direction = ?": wanted.direction,

@@ -15,7 +15,7 @@ Row = Sequence[Any]
 
 
 class Embedded(NamedTuple):
-    """A field that several columns in a row make up: their names, and how they are read and written."""
+    """A field that is made of several columns: their names, and how they are read and written."""
 
     columns: Sequence[str]
     read: Callable[[Row], Any]
@@ -65,7 +65,7 @@ class Table(Generic[R]):
         return (*values[: place.start], *embedded.write(values[place.start]), *values[place.start + 1 :])
 
     def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
-        """The first row that `where` leaves, which is all that follows FROM."""
+        """The first row; `where` is all that follows FROM."""
         row = tx.execute(self._select + where, values).fetchone()
         return self.record(row) if row else None
 
@@ -92,7 +92,7 @@ class Table(Generic[R]):
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
-        """The rows that `where` leaves, which is all that follows FROM."""
+        """The rows; `where` is all that follows FROM."""
         return [self.record(row) for row in tx.execute(self._select + where, values)]
 
     def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
@@ -101,7 +101,7 @@ class Table(Generic[R]):
 
 
 def insert_row(tx: Transaction, table: str, **values: Any) -> int:
-    """Inserts a row of which only these columns are given; the id that the database gave it."""
+    """Inserts a row with these columns; the id that the database gave it."""
     cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid

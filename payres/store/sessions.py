@@ -58,5 +58,5 @@ def delete_browser(tx: Transaction, id_hash: bytes, wallet_id: int) -> None:
 
 
 def delete_browsers_of_wallet(tx: Transaction, wallet_id: int) -> None:
-    """From now on every browser is as any other to the wallet."""
+    """Makes every browser unknown to the wallet."""
     tx.execute("DELETE FROM known_browser WHERE wallet_address_id = ?", (wallet_id,))

@@ -1,4 +1,4 @@
-"""SQL of the figures that an operator looks at first."""
+"""SQL of the figures for `payres status`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -70,7 +70,7 @@ def last_takeover(tx: Transaction) -> int | None:
 
 
 def count_failed_deliveries(tx: Transaction) -> int:
-    """Events that a webhook did not take, and that are not sent again."""
+    """Deliveries that have failed and are not repeated."""
     figure: int = tx.execute(
         "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'"
     ).fetchone()[0]
@@ -78,7 +78,7 @@ def count_failed_deliveries(tx: Transaction) -> int:
 
 
 def oldest_pending_event(tx: Transaction) -> int | None:
-    """When the oldest event happened that an active webhook did not take and is sent again."""
+    """The time of the oldest event whose delivery to an active webhook is being repeated."""
     row = tx.execute(
         "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
         " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"

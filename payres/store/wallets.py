@@ -17,7 +17,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 class WalletRecord(msgspec.Struct, frozen=True):
     """A wallet address with its asset; path is what follows the base URL, times are microseconds.
 
-    Wrong passwords until unlocked_at count no more.
+    Wrong passwords before unlocked_at no longer count.
     """
 
     id: int

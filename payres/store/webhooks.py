@@ -1,4 +1,4 @@
-"""SQL of webhooks, and of deliveries: events that a webhook did not take the first time, or gets again."""
+"""SQL of webhooks, and of deliveries: events that a webhook did not accept the first time, or gets again."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -78,7 +78,7 @@ def set_state(tx: Transaction, webhook_id: str, state: str) -> None:
 
 
 def set_secret(tx: Transaction, webhook: WebhookRecord, secret: bytes, previous_until: int) -> None:
-    """Sets a new secret; the one so far signs too until that time."""
+    """Sets a new secret; the old one signs too until that time."""
     tx.execute(
         "UPDATE webhook SET secret = ?, previous_secret = ?, previous_until = ? WHERE id = ?",
         (secret, webhook.secret, previous_until, webhook.id),
@@ -106,7 +106,7 @@ def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequen
 
 
 def put_delivery(tx: Transaction, delivery: DeliveryRecord) -> None:
-    """Stores a delivery in place of what was known of it."""
+    """Inserts or replaces a delivery."""
     tx.execute(f"INSERT OR REPLACE {DELIVERIES.into}", DELIVERIES.values(delivery))
 
 
@@ -132,7 +132,7 @@ def has_old_events(tx: Transaction, now: int) -> bool:
 
 
 def purge_events(tx: Transaction, now: int) -> bool:
-    """Deletes a few events that are old enough and no longer to be sent to anyone; whether there may be more."""
+    """Deletes a few events that are old enough and need not be sent any more; whether there may be more."""
     oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_PER_PURGE,))
     sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
     (cursor,) = sent_to_all.fetchone()

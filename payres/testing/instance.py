@@ -32,7 +32,7 @@ T = TypeVar("T")
 START_SECONDS = 60
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
-# Tests do at once what takes people and programs a while, and from one address.
+# Tests do quickly what takes people a while, and from one address.
 RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_of_strangers", "rate_limit_per_peer")
 DEFAULTS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
 WALLETS = {"alice": "Alice", "bob": "Bob"}
@@ -87,15 +87,15 @@ class Instance:
         return client
 
     def approve(self, redirect: str) -> str | None:
-        """Consents to a grant in its wallet owner's stead; the finish URL that the browser would go to, if any."""
+        """Approves a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
         return self._decide(redirect, approve=True)
 
     def deny(self, redirect: str) -> str | None:
-        """Refuses a grant in its wallet owner's stead; the finish URL that the browser would go to, if any."""
+        """Denies a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
         return self._decide(redirect, approve=False)
 
     def settle(self) -> None:
-        """Does nothing: what is paid to a wallet here has arrived at once. For tests written before that was so."""
+        """Does nothing: payments to wallets here arrive at once. For tests that were written before that."""
 
     def wait_for(self, payment: Json, seconds: float = 10) -> Json:
         """An outgoing payment to another server once it has ended, as the server shows it.
@@ -115,7 +115,7 @@ class Instance:
         return self.read(unit)
 
     def check_ledger(self) -> None:
-        """Proves every invariant of the ledger. Raises AssertionError that names the first one broken."""
+        """Checks every invariant of the ledger. Raises AssertionError, which names the first broken one."""
         findings = self.read(invariants.check)
         broken = [finding for finding in findings if not finding.holds]
         assert not broken, broken[0]
@@ -178,7 +178,7 @@ def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
 
 
 def _hasten(context: Context) -> None:
-    """Nothing is far away, so payments to other servers that fail do so within a second or two."""
+    """Shortens timeouts, so that failing payments to other servers fail within two seconds."""
     payments = context.remote_payments
     payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
     payments.outbound.timing = msgspec.structs.replace(
@@ -187,7 +187,7 @@ def _hasten(context: Context) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn in a thread, with a word when it is ready."""
+    """uvicorn in a thread, which says when it is ready."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
         config = uvicorn.Config(app, timeout_graceful_shutdown=5, **CONNECTIONS)
@@ -222,7 +222,7 @@ class _Server(uvicorn.Server):
         self._thread.join()
 
     async def main_loop(self) -> None:
-        """As uvicorn's, but it stops when told to and not at the next tick."""
+        """As uvicorn's, but `stop` ends it at once and not at the next tick."""
         ticks = 0
         while not await self.on_tick(ticks):
             ticks += 1

@@ -1,7 +1,7 @@
 """A pytest plugin: the fixture `payres` is a running instance of its own for each test.
 
-Installed with the package, so `def test_checkout(payres): ...` is all it takes; docs/testing.md shows what it offers.
-The heavy parts load when a test first asks for them.
+It is installed with the package, so `def test_checkout(payres): ...` is enough; docs/testing.md describes it. The heavy
+parts load when a test first uses them.
 """
 
 from collections.abc import Iterator

@@ -105,7 +105,7 @@ Ask = Callable[[], httpx2.Response]
 
 
 def oracles(shared: Instance, thief: Client) -> dict[str, tuple[Ask, Ask]]:
-    """Pairs of questions about what exists and what does not, told apart neither by answer nor by time."""
+    """Pairs of questions about what exists and what does not, which neither the answer nor its time distinguishes."""
     token, stolen = thief.grant(READ), shared.client.grant(READ)
     hidden = shared.client.post("/incoming-payments", {"walletAddress": shared.wallet("bob")}, stolen).json()["id"]
     quoted = shared.client.create_quote(shared.wallet("alice"), hidden, debitAmount=usd(100))["id"]

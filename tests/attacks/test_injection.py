@@ -1,4 +1,4 @@
-"""Texts of strangers that would be taken for SQL, for markup, for headers or for another address."""
+"""Texts of unauthenticated clients that would be taken for SQL, for markup, for headers or for another address."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Every attack that payres was tested against, and the tests that prove what becomes of it, wherever they stand."""
+"""Every attack that payres was tested against, and the tests of each, wherever they are."""
 
 import ast
 from functools import lru_cache
@@ -289,7 +289,7 @@ INVENTORY: dict[str, list[str]] = {
     "replayed packet": ["routes/test_ilp.py::test_repeated_request_moves_money_once"],
     "packets that are lost on purpose": [
         "interledger/test_recovery.py::test_backlog_of_a_peer_that_is_away_takes_few_tasks_and_ends",
-        "interledger/test_backlog.py::test_slots_of_each_pair_of_peers_are_limited",
+        "interledger/test_recovery.py::test_slots_of_each_pair_of_peers_are_limited",
     ],
     "packet of a peer that is removed meanwhile": [
         "interledger/test_removed_peer.py::test_packet_whose_body_comes_after_the_removal_is_not_paid",
@@ -421,10 +421,10 @@ INVENTORY: dict[str, list[str]] = {
     ],
     "floods of lines in the log": ["cli/test_server.py::test_serve_logs_nothing_that_strangers_send"],
     "floods of what is kept": [
-        "store/test_retention.py::test_what_strangers_ask_for_is_bounded",
-        "store/test_retention.py::test_what_one_client_asks_for_is_bounded",
-        "store/test_retention.py::test_of_rotated_tokens_the_newest_are_remembered",
-        "store/test_retention_quotes.py::test_what_strangers_have_quoted_is_bounded",
+        "store/test_grants.py::test_what_strangers_ask_for_is_bounded",
+        "store/test_grants.py::test_what_one_client_asks_for_is_bounded",
+        "store/test_grants.py::test_of_rotated_tokens_the_newest_are_remembered",
+        "store/test_quotes.py::test_what_strangers_have_quoted_is_bounded",
         "attacks/test_kept_floods.py::test_kept_metadata_has_a_limit",
         "attacks/test_kept_floods.py::test_kept_of_a_request_under_a_key_is_what_tells_it_from_others",
         "attacks/test_kept_floods.py::test_kept_of_a_key_are_its_public_members",

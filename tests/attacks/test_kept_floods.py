@@ -1,4 +1,4 @@
-"""Floods of what is kept: a stranger with a key of its own, for which nobody vouches, makes the most of a request."""
+"""Floods of stored data: an unauthenticated client with a key of its own makes the largest requests."""
 
 import json
 from collections.abc import Iterator

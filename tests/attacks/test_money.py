@@ -32,7 +32,7 @@ def spending(wallet: str, **limits: Any) -> Json:
 
 @pytest.fixture(scope="module")
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """A server of its own; whatever the attacks were, its books agree at their end."""
+    """A server of its own; after all attacks its ledger balances."""
     with run_instance(tmp_path_factory.mktemp("bank") / "payres.db") as instance:
         yield instance
         instance.check_ledger()

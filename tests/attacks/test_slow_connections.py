@@ -80,7 +80,7 @@ def open_slowly(opened: ExitStack, address: tuple[str, int], count: int) -> list
 
 
 def turned_away(connections: list[socket.socket]) -> int:
-    """How many of the connections have been told that they are too many."""
+    """How many of the connections were answered that they are too many."""
     poll = select.poll()
     by_number = {connection.fileno(): connection for connection in connections}
     for number in by_number:

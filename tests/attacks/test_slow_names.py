@@ -115,7 +115,7 @@ def at_once(count: int, ask: Callable[[str], str]) -> list[str]:
 
 
 def ask_as_client(server: Instance, host: str, address: str | None = None) -> str:
-    """What a client hears that claims to be at a host and proves nothing; the address is what a proxy says."""
+    """The answer to a client that claims to be at a host, without a signature; the address is what a proxy says."""
     body = {"client": f"https://{host}/x", "access_token": {"access": [QUOTE]}}
     answer = server.client.request("POST", "/", body, headers={"x-forwarded-for": address} if address else None)
     hint = str(answer.json()["error"]["details"]["hint"])

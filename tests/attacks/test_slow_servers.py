@@ -64,7 +64,7 @@ def silent() -> Iterator[SilentServers]:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    """Two peers, whose books agree at the end."""
+    """Two peers, whose ledgers agree at the end."""
     with network(tmp_path, "a", "b") as pair:
         peer(pair[0], pair[1])
         yield pair

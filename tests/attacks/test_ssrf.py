@@ -1,4 +1,4 @@
-"""Server-side request forgery: URLs by which a stranger would make the server ask inside its own network."""
+"""Server-side request forgery: URLs by which a client would make the server send requests inside its own network."""
 
 import json
 import socket

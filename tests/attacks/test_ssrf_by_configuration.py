@@ -110,7 +110,7 @@ def quoted(server: Instance, peer: str) -> str:
 
 
 def paid(server: Instance, peer: str) -> str:
-    """A payment whose quote found the way while the peer was elsewhere."""
+    """A payment whose quote probed the path while the peer had another URL."""
     payment_id = begin_payment(server)
     put_receiver_beyond(server, peer)
     server.context.remote_payments.wake()
@@ -261,7 +261,7 @@ def passed_on(server: Instance, peer: str, value: int) -> Reject:
 
 
 def put_receiver_beyond(server: Instance, peer: str) -> None:
-    """Every incoming payment elsewhere is from now on read as one that is paid through the peer."""
+    """From now on every incoming payment on another server is read as one that is paid through the peer."""
 
     async def fetch_open(url: str) -> RemoteIncomingPayment:
         return RemoteIncomingPayment(
@@ -342,7 +342,7 @@ def last_error(server: Instance, peer: str) -> str:
 
 
 def check_that_the_rest_is_well(server: Instance) -> None:
-    """Payments within the server are made, no money hangs anywhere, and the books hold."""
+    """Payments within the server are made, no money stays held, and the ledger balances."""
     assert wallet_money(server, "alice") == (FUNDS, 0)
     assert httpx2.get(f"{server.base_url}/readyz", timeout=TIMEOUT, verify=False).status_code == 200
     receiver = server.client.create_incoming_payment(server.wallet("bob"))["id"]

@@ -31,12 +31,12 @@ def one_sentence(result: Result) -> str:
 def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     result = payres("backup", "backup.db")
     assert result.exit_code == 0
-    assert result.stdout.startswith("backup.db: a proved copy of payres.db, 0.")
+    assert result.stdout.startswith("backup.db: a verified copy of payres.db, 0.")
     payres("wallet", "deposit", "alice", "5.00")
     result = payres("restore", "backup.db")
     assert result.exit_code == 0
     first, second = result.stdout.splitlines()
-    assert first == "payres.db: restored from backup.db, and proved"
+    assert first == "payres.db: restored from backup.db and verified"
     kept, _, meaning = second.partition(": ")
     assert meaning == "what was there before"
     assert payres("wallet", "list").stdout.endswith("/alice  10.00 USD\n")

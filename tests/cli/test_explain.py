@@ -222,7 +222,11 @@ def test_what_a_terminal_would_act_upon_is_written_out(payres: Command, files: P
         (["missing.txt", "--jwk", "app.jwk"], 2, "missing.txt"),
         (["app.pem", "--jwk", "app.jwk"], 1, "The first line must be like POST /quotes HTTP/1.1"),
         (["-", "--jwk", "-"], 2, "standard input"),
-        (["request.txt", "--jwk", "app.jwk", "--at", "yesterday"], 2, "--at: a time is written like"),
+        (
+            ["request.txt", "--jwk", "app.jwk", "--at", "yesterday"],
+            2,
+            "name a day such as 2026-01-31, or a time:",
+        ),
         (["request.txt", "--jwk", "app.jwk", "--base-url", "ftp://a"], 1, "must be an http or https origin"),
     ],
 )

@@ -41,7 +41,9 @@ def check(line: str, path: Path, user: str) -> None:
     if owner == user:
         assert line.endswith("change the mode with chmod")
     else:
-        assert line.endswith(f"run it as {owner}, with `sudo -u {owner}` say, or give the file to {user} with chown")
+        assert line.endswith(
+            f"run it as {owner}, for example with `sudo -u {owner}`, or give the file to {user} with chown"
+        )
 
 
 @pytest.fixture

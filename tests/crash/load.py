@@ -194,7 +194,7 @@ class Load:
         assert {row for row in counted if row[1]} == {row for row in spent if row[1]}
 
     def _check_money(self) -> None:
-        """Each payment here was sent in full and arrived; the wallets hold the sums; the books balance."""
+        """Each payment here was sent in full and arrived; the wallets hold the sums; the ledger balances."""
         payments = self.server.select(
             "SELECT DISTINCT p.state, p.debit - p.sent, p.receive - p.delivered, cast(i.incoming_value AS integer)"
             " - i.received, i.completed_at IS NULL FROM outgoing_payment p"
@@ -216,7 +216,7 @@ class Load:
 
 
 class Shopper:
-    """A client that does one thing after the other, writing down what it asks for and what it is told."""
+    """A client that does one thing after the other, recording each request and its answer."""
 
     def __init__(self, load: Load, client: Client, number: int, chance: Random) -> None:
         self.journal = Journal()

@@ -1,4 +1,4 @@
-"""`payres` whose own Interledger packets live for seconds, so that what a kill leaves in doubt is soon asked about.
+"""`payres` whose Interledger packets live for seconds, so that it soon asks about those that a kill left unanswered.
 
 Soon after that the receiver is asked what it has received: all clocks here are the same.
 

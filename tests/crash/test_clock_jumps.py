@@ -166,7 +166,7 @@ def create(a: Instance, token: dict[str, Any]) -> httpx2.Response:
 
 
 def check_well(a: Instance) -> None:
-    """The books balance and the server says that it is ready, as it is."""
+    """The ledger balances, and the server is ready and says so."""
     a.check_ledger()
     for path in ("/healthz", "/readyz"):
         assert httpx2.get(a.base_url + path, timeout=TIMEOUT, verify=False).status_code == 200

@@ -78,7 +78,7 @@ def test_lost_machine_loses_the_last_moments_alone(
 
 
 def lose_machine(deployment: Deployment, litestream: str, intervals: Intervals, folder: Path) -> Loss:
-    """Replicates a server under load, kills everything, restores the replica in its place and proves what is there."""
+    """Replicates a server under load, kills everything, restores the replica in its place and checks what is there."""
     config = write_config(folder, intervals)
 
     def restore(to: Path) -> None:

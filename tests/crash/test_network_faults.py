@@ -125,7 +125,7 @@ def check_paid(a: Instance, b: Instance, state: str, receiver: str, value: int =
 
 
 def check_well(a: Instance) -> None:
-    """A server is none the worse for what happens elsewhere, and says so."""
+    """Faults of other servers do not affect a server, and its health check says so."""
     for path in ("/healthz", "/readyz"):
         answer = httpx2.get(a.base_url + path, timeout=TIMEOUT, verify=False)
         assert (answer.status_code, answer.json()["status"]) == (200, "ok")

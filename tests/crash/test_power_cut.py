@@ -75,7 +75,7 @@ def test_power_cut_under_load_leaves_a_database_with_all_that_was_acknowledged(
 
 
 def check(remains: Remains, known: list[Acknowledged]) -> None:
-    """The books balance and the file is sound. What was acknowledged is there; of a short log, up to some moment."""
+    """The ledger balances and the file is sound. What was acknowledged is there; of a short log, up to some moment."""
     with closing(connect_writer(str(remains.database))) as connection:
         assert invariants.first_broken(invariants.check(connection)) is None
         for client in known:

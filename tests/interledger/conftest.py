@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    """A node with a database of its own, whose books must be right in the end."""
+    """A node with a database of its own, whose ledger must balance in the end."""
     async with open_node(tmp_path / "node.db") as opened:
         yield opened
         await opened.check_books()

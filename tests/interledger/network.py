@@ -1,4 +1,4 @@
-"""Several servers on loopback that are Interledger peers, payments between them, and the proof of all their books."""
+"""Several servers on loopback that are Interledger peers, payments between them, and the check of their ledgers."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

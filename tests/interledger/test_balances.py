@@ -1,4 +1,4 @@
-"""The money of packets against an oracle: in whatever order things happen, the books hold and nothing is overspent."""
+"""The money of packets against an oracle: in every order of events the ledger balances and nothing is overspent."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -114,7 +114,7 @@ def _fill(tx: Work) -> None:
 
 
 class Machine:
-    """Does what it is told, to the database and to the oracle, and compares them."""
+    """Applies each step to the database and to the oracle, and compares them."""
 
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx

@@ -504,7 +504,7 @@ async def test_rejected_request_may_be_repeated_and_is_then_taken(node: Node) ->
 
 
 async def test_request_that_expires_before_the_first_is_committed_is_not_denied(node: Node) -> None:
-    """The money has moved but is not durable yet, so nobody who reads sees it: the peer must not be told R00."""
+    """The money has moved but is not durable yet, so no read sees it: the peer must not get R00."""
     peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
     prepare = encode(sender.prepare(5))
     async with commit_held(node.database) as gate:

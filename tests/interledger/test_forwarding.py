@@ -355,7 +355,7 @@ async def test_many_packets_at_once_keep_the_books(node: Node, monkeypatch: pyte
 
 
 async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node) -> None:
-    """Or the next peer could bring a fulfillment that nobody can be told of any more."""
+    """Or the next peer could bring a fulfillment that cannot be passed back any more."""
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         near = await pair(node, far)
         assert await node.send(near, far_prepare(node, 400, FULFILLMENT)) == THANKS

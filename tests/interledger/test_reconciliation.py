@@ -391,7 +391,7 @@ def test_rate_that_has_moved_since_the_quote_is_learnt_from_what_arrived(road: R
 
 
 def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
-    """Every answer is lost, and others pay in, so that nothing proves what the payments delivered, a packet each."""
+    """Every answer is lost, and others pay in, so that nothing shows what the payments, a packet each, delivered."""
     a, b = road.a, road.b
     change(b, "a", max_packet=300)
     item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": a.wallet("alice")}

@@ -12,8 +12,8 @@ import pytest
 from payres.clock import HOUR, SECOND
 from payres.interledger import balances
 from payres.interledger import recovery as module
-from payres.interledger.backlog import AT_ONCE
 from payres.interledger.packets import Fulfill, Prepare, Reject
+from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, Backlog, Waiting
 from payres.interledger.responses import NoReply
 from payres.operator import peers as operator
 from payres.store import packets, peers
@@ -248,7 +248,7 @@ async def test_backlog_of_a_peer_that_is_away_takes_few_tasks_and_ends(
             async with recovering(node):
                 node.clock.advance(LIFETIME / SECOND + 1)
                 await asyncio.wait_for(all_asked.wait(), TIMEOUT)
-        assert max(tasks) - before <= 1 + AT_ONCE
+        assert max(tasks) - before <= 1 + ASKED_AT_ONCE
         async with recovering(node):
             await settled(node, seconds=60)
     assert {await state(node, one) for one in lost} == {"rejected"}
@@ -321,3 +321,38 @@ async def test_two_nodes_agree_after_a_lost_exchange(tmp_path: Path, node: Node,
         assert (await second.received(payment)).received == arrived
         assert await node.balance("second") == -await second.balance("first") == -await node.balance("near") == arrived
         await second.check_books()
+
+
+def waiting_packet(number: int, due: int = 0, to_peer: int = 1, from_peer: int = 2) -> Waiting:
+    return Waiting(due, f"{number:04}", 1, to_peer, from_peer)
+
+
+def test_what_is_due_comes_in_order_and_once() -> None:
+    backlog = Backlog()
+    for number, due in enumerate((30, 10, 20, 40)):
+        backlog.add(waiting_packet(number, due))
+    assert [packet.due for packet in backlog.take_due(9)] == []
+    assert [packet.due for packet in backlog.take_due(30)] == [10, 20, 30]
+    assert [packet.due for packet in backlog.take_due(30)] == []
+    assert backlog
+    assert [packet.due for packet in backlog.take_due(40)] == [40]
+    assert not backlog
+
+
+def test_slots_of_each_pair_of_peers_are_limited() -> None:
+    backlog = Backlog()
+    for number in range(1000):
+        backlog.add(waiting_packet(number))
+    taken = list(backlog.take_due(0))
+    assert len(taken) == ASKED_AT_ONCE_OF_ONE
+    for from_peer in (3, 4):
+        for number in range(ASKED_AT_ONCE_OF_ONE):
+            backlog.add(waiting_packet(number, from_peer=from_peer))
+    backlog.add(waiting_packet(1, to_peer=5))
+    others = list(backlog.take_due(0))
+    assert [packet.from_peer_id for packet in others if packet.to_peer_id == 1] == [3] * (
+        ASKED_AT_ONCE - ASKED_AT_ONCE_OF_ONE
+    )
+    assert len(others) == ASKED_AT_ONCE - ASKED_AT_ONCE_OF_ONE + 1
+    backlog.release(taken[0])
+    assert len(list(backlog.take_due(0))) == 1

@@ -43,7 +43,7 @@ FUNDS = 100_000
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    """Two peers that take packets of 100 at most; their books agree at the end of every test."""
+    """Two peers that take packets of 100 at most; their ledgers agree at the end of every test."""
     with network(tmp_path, "a", "b") as pair:
         peer(pair[0], pair[1], max_packet=100)
         yield pair

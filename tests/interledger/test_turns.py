@@ -75,7 +75,7 @@ class Gate:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    """Two peers, the first of which waits long for answers; their books agree at the end of every test."""
+    """Two peers, the first of which waits long for answers; their ledgers agree at the end of every test."""
     with network(tmp_path, "a", "b") as pair:
         a, b = pair
         peer(a, b)

@@ -1,4 +1,4 @@
-"""Payments from one server to another over a link of their own, and the books of both afterwards."""
+"""Payments from one server to another over a link of their own, and the ledgers of both afterwards."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +42,7 @@ FUNDS = 100_000  # what alice and bob have, in cents
 
 @pytest.fixture
 def unlinked(tmp_path: Path) -> Iterator[Pair]:
-    """Two servers that are not peers; whatever a test does, their books agree at its end."""
+    """Two servers that are not peers; their ledgers agree at the end of each test."""
     with network(tmp_path, "a", "b") as pair:
         yield pair
         check_books(*pair)

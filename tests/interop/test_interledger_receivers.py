@@ -75,7 +75,7 @@ class Case(msgspec.Struct):
         return self
 
     def ended(self, state: str) -> OutgoingRecord:
-        """The payment, which has ended in that state; nothing of it is left reserved, and the books are in order."""
+        """The payment, which has ended in that state; nothing of it is left reserved, and the ledger balances."""
         ended = self.node.ended(self.payment)
         assert ended.state == state, ended
         read = self.node.read(self.payment)

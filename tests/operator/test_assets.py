@@ -31,7 +31,7 @@ def test_open_asset_makes_each_code_and_scale_once(tx: Work) -> None:
 
 @pytest.mark.parametrize("code", ["usd", "Usd", "usdc", "usdc.e", "x"])
 def test_small_letters_are_refused_unless_they_are_in_use(tx: Work, code: str) -> None:
-    """`usd` would be another currency than USD, which no receiver elsewhere has."""
+    """`usd` would be another currency than USD, which no receiver on another server has."""
     for make in (
         lambda: assets.open_asset(tx, code, 2),
         lambda: assets.set_fee(tx, code, 2, "0.10", 0),

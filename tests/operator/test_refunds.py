@@ -1,4 +1,4 @@
-"""Refunds over books of the test's own: what goes back, to whom, and never more than came."""
+"""Refunds: what goes back, to whom, and never more than was received."""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress

@@ -69,7 +69,7 @@ RICH = "1000000.00"
 
 
 class Repeats(NamedTuple):
-    """An interval as a calendar has it: windows of one length after `anchor`, or before it; None repeats for ever."""
+    """An interval by the calendar: windows of one length after `anchor`, or before it; None repeats indefinitely."""
 
     anchor: datetime
     length: relativedelta

@@ -410,7 +410,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 @pytest.fixture
 def visit(elsewhere: Instance) -> Iterator[Visit]:
-    """Makes a client with a wallet address elsewhere that sends its requests to an instance."""
+    """Makes a client with a wallet address on another server that sends its requests to an instance."""
     visitors: list[Client] = []
 
     def make(path: str, host: Instance) -> Client:

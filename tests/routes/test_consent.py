@@ -693,7 +693,7 @@ async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(sit
 
 
 async def test_window_of_a_moment_comes_with_a_warning(site: Site) -> None:
-    """A limit that begins anew all the time is hardly one, however little it allows at a time."""
+    """A limit with a very short window hardly limits anything."""
     amount = {"value": "2000", "assetCode": "USD", "assetScale": 2}
     limits = {"debitAmount": amount, "interval": "R/2026-01-01T00:00:00Z/PT0.000001S"}
     path = await site.ask(SPEND | {"limits": limits})

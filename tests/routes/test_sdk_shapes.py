@@ -262,7 +262,7 @@ class DotNet(Sdk):
 
 
 class Python(Sdk):
-    """Content before credentials before the derived components; token URLs put together anew; no content type without
+    """Content before credentials before the derived components; token URLs put together again; no content type without
     content. Its client has a wallet address without a path, whose slash the SDK adds."""
 
     def continue_grant(self, follow_up: Json, reference: str | None = None) -> Json:

@@ -562,6 +562,6 @@ def test_what_had_expired_before_the_migration_is_not_told_of(path: str) -> None
                 "INSERT INTO incoming_payment VALUES (?, 1, 1, NULL, 0, NULL, 1, ?, NULL)", (name, expires_at)
             )
     with closing(connect_writer(path)) as connection:
-        assert [one.id for one in incoming.expired_untold(connection, 2**61, 5)] == ["open"]
+        assert [one.id for one in incoming.expired_without_event(connection, 2**61, 5)] == ["open"]
         watched = connection.execute("SELECT warn_below, warned FROM account ORDER BY id").fetchall()
         assert watched == [(None, 0), (50, 0), (9, 0), (None, 0)]

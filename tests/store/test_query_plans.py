@@ -29,7 +29,6 @@ from payres.store import (
     peers,
     quotes,
     refunds,
-    retention,
     sessions,
     tokens,
     volume,
@@ -94,7 +93,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "events.events_after": lambda tx: events.events_after(tx, 1, 5),
-    "incoming.expired_untold": lambda tx: incoming.expired_untold(tx, 1, 5),
+    "incoming.expired_without_event": lambda tx: incoming.expired_without_event(tx, 1, 5),
     "incoming.set_expiry_event": lambda tx: incoming.set_expiry_event(tx, "1", 1),
     "peers.peer_with_account": lambda tx: peers.peer_with_account(tx, 1),
     "webhooks.find_webhook": lambda tx: webhooks.find_webhook(tx, "1"),
@@ -167,9 +166,9 @@ QUERIES: dict[str, Query] = PAGES | {
     "peers.find_answer": lambda tx: peers.find_answer(tx, 1, "1"),
     "peers.delete_answers_before": lambda tx: peers.delete_answers_before(tx, 1, 5),
     "quotes.find_quote": lambda tx: quotes.find_quote(tx, "1"),
-    "retention.purge_clients": lambda tx: retention.purge_clients(tx, 1),
-    "retention.purge_grants": lambda tx: retention.purge_grants(tx, 1),
-    "retention.purge_quotes": lambda tx: retention.purge_quotes(tx, 1),
+    "clients.purge_clients": lambda tx: clients.purge_clients(tx, 1),
+    "grants.purge_grants": lambda tx: grants.purge_grants(tx, 1),
+    "quotes.purge_quotes": lambda tx: quotes.purge_quotes(tx, 1),
     "sessions.insert_session": lambda tx: sessions.insert_session(tx, b"1", 1, 1, 2),
     "sessions.session_wallet": lambda tx: sessions.session_wallet(tx, b"1", 1),
     "sessions.knows_browser": lambda tx: sessions.knows_browser(tx, b"1", 1, 1),
@@ -319,7 +318,7 @@ def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: Reco
 
 
 def test_ended_tokens_of_one_grant_alone_are_sorted(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: retention.purge_ended_tokens(tx, "1")).values()
+    (plan,) = plans(connection, lambda tx: tokens.purge_ended_tokens(tx, "1")).values()
     assert plan == [
         "SEARCH access_token USING INDEX access_token_of_grant (grant_id=?)",
         "USE TEMP B-TREE FOR ORDER BY",

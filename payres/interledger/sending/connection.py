@@ -1,4 +1,4 @@
-"""One STREAM connection as its sending end sees it (RFC 29): its packets, and what their outcomes say."""
+"""The sending end of a STREAM connection (RFC 29): its packets, and what their outcomes say."""
 
 import asyncio
 import hashlib
@@ -32,14 +32,14 @@ from payres.interledger.stream import IV_BYTES, SharedSecret
 
 STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
 MAX_PACKETS: Final = 2**31  # under one key, or random IVs might repeat (RFC 29)
-MAX_QUOTED: Final = 100  # characters of what another node wrote
+MAX_QUOTED: Final = 100  # characters of another node's text
 
 # The receiver may neither open streams of its own nor send bytes: the connection carries money only.
 _LIMITS: Final[tuple[Frame, ...]] = (ConnectionMaxStreamId(STREAM_ID), ConnectionMaxData(0))
 _MONEY: Final = StreamMoney(STREAM_ID, shares=1)
 
-# Another packet may pass although this one did not: it carried too little for the receiver, was larger than the path
-# takes, or was made so that nobody can fulfill it, which receivers answer with any of the first three.
+# Another packet may pass: this one carried too little for the receiver, was larger than the path takes, or was
+# unfulfillable, which receivers answer with any of the first three codes.
 _TOLERATED: Final = {
     Code.APPLICATION_ERROR,
     Code.INSUFFICIENT_DESTINATION_AMOUNT,
@@ -50,7 +50,7 @@ _TOLERATED: Final = {
 
 
 class PacketSender(Protocol):
-    """Sends the packets of one payment; a packet that it does not send it answers with a Reject of its own."""
+    """Sends the packets of one payment. A packet that it does not send is answered with a Reject of its own."""
 
     async def ask(self, prepare: Prepare) -> Outcome:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
@@ -59,9 +59,9 @@ class PacketSender(Protocol):
     async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns.
 
-        A Fulfill with anything but `fulfillment` comes back as a Reject with WRONG_CONDITION. `delivered` reads from
-        the Fulfill how much arrived as the receiver says, in the destination's units and at most MAX_LEDGER; it never
-        raises.
+        A Fulfill with another fulfillment than `fulfillment` comes back as a Reject with WRONG_CONDITION. `delivered`
+        reads from the Fulfill how much the receiver says arrived, in the destination's units and at most MAX_LEDGER; it
+        never raises.
         """
         ...
 
@@ -75,19 +75,19 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The outcome of a packet, and the STREAM packet in it if the receiver wrote one in answer to this very packet."""
+    """The outcome of a packet, and the STREAM packet in it if the receiver wrote one in answer to this packet."""
 
     outcome: Outcome
     stream: StreamPacket | None = None
 
     @property
     def authentic(self) -> bool:
-        """Whether the packet has reached the receiver: nobody else can fulfill it or encrypt an answer."""
+        """Whether the packet has reached the receiver: only the receiver can fulfill it or encrypt an answer."""
         return self.stream is not None or isinstance(self.outcome, Fulfill)
 
     @property
     def arrived(self) -> int:
-        """How much has arrived, as the receiver says; nothing when it does not say."""
+        """How much the receiver says has arrived; 0 when it does not say."""
         return self.stream.prepare_amount if self.stream else 0
 
     @property
@@ -120,7 +120,7 @@ class Connection:
         return self._sequence >= MAX_PACKETS - 1
 
     def begin(self) -> None:
-        """Begins the probe, the payment or the close: the receiver, which stores nothing, is sent the limits again."""
+        """Begins the probe, the payment or the close: sends the limits again, because the receiver stores nothing."""
         self._limits = _LIMITS
 
     async def ask(self, amount: int, frames: tuple[Frame, ...] = ()) -> Answer:
@@ -172,7 +172,7 @@ class Connection:
 
 
 async def close(connection: Connection) -> None:
-    """Tells the receiver that no more packets come. Whether this arrives makes no difference to the money."""
+    """Says to the receiver that no more packets come. No money depends on whether this arrives."""
     connection.begin()
     with suppress(TimeoutError):
         async with asyncio.timeout(connection.timing.close_timeout / SECOND):
@@ -204,9 +204,9 @@ def fatal(answer: Answer, asset: Asset) -> SendingFailed | None:
 
 
 def objection(answer: Answer, minimum: int, min_delivery: int) -> SendingFailed | None:
-    """What is wrong with the receiver's answer to a packet with money, if anything is.
+    """What is wrong with the receiver's answer to a packet with money, if anything.
 
-    At least `minimum` of it had to arrive; `min_delivery` is what the receiver must be able to take in total.
+    At least `minimum` had to arrive; `min_delivery` is what the receiver must be able to accept in total.
     """
     if isinstance(answer.outcome, Fulfill) and (answer.stream is None or answer.arrived < minimum):
         return SendingFailed(
@@ -246,5 +246,5 @@ def _frame_failure(frame: Frame, asset: Asset) -> SendingFailed | None:
 
 
 def _quote(text: str) -> str:
-    """Somebody else's text, cut, and with its line breaks and other control characters written out."""
+    """Another node's text, shortened, with line breaks and other control characters escaped."""
     return repr(text[:MAX_QUOTED])

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class Failure(StrEnum):
-    """The words that STREAM senders have for it."""
+    """The codes that STREAM senders use."""
 
     RATE_PROBE_FAILED = "RateProbeFailed"
     CONNECTOR_ERROR = "ConnectorError"
@@ -21,7 +21,7 @@ class Failure(StrEnum):
     MAX_SAFE_ENCRYPTION_LIMIT = "MaxSafeEncryptionLimit"
 
 
-# What may be over when the payment is tried again later: the path, the rate, or a receiver that was busy.
+# What may have passed when the payment is tried again later: a fault of the path, the rate, or a busy receiver.
 RETRYABLE: Final = frozenset(
     {
         Failure.RATE_PROBE_FAILED,
@@ -44,5 +44,5 @@ class SendingFailed(Exception):
 
     @property
     def retryable(self) -> bool:
-        """Whether it may work when what is left is tried again later."""
+        """Whether to try again later with what is left."""
         return self.reason in RETRYABLE

@@ -1,4 +1,4 @@
-"""How long a sender waits, and how fast its packets follow each other; times are microseconds."""
+"""How long a sender waits, and how fast its packets follow each other. Times are microseconds."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ import msgspec
 from payres.clock import SECOND, Clock
 from payres.interledger.oer import MILLISECOND
 
-SHARE_OF_ROUND_TRIP: Final = 20  # at least a twentieth of the round trip lies between two packets
+SHARE_OF_ROUND_TRIP: Final = 20  # two packets are at least a twentieth of the round trip apart
 WEIGHT: Final = 10  # a new round trip counts a tenth in the average
 LEAST_RATE: Final = 1.0  # packets a second
 STEP: Final = 0.5
@@ -26,7 +26,7 @@ class Timing(msgspec.Struct, frozen=True):
     probe_interval: int = 25 * MILLISECOND  # from one packet of the probe to the next
     probe_timeout: int = 10 * SECOND
     probe_linger: int = 500 * MILLISECOND  # how long a finished probe waits for the packets still in flight
-    idle_timeout: int = 10 * SECOND  # how long a payment goes on after the last packet that was fulfilled
+    idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
     close_timeout: int = 5 * SECOND
     round_trip: int = 200 * MILLISECOND  # assumed until packets have been answered
     start_rate: int = 40  # packets a second
@@ -79,12 +79,12 @@ class Pace:
             self._slow(sent_at, now)
 
     def _quicken(self) -> None:
-        # Up to the first congestion the rate doubles within a round trip, then it creeps up to where it was.
+        # Up to the first congestion the rate doubles in each round trip; afterwards it rises slowly to where it was.
         step = STEP if self._slowed_at is not None else max(STEP, SECOND / max(self._round_trip, 1))
         self._rate = min(self._rate + step, max(self._top_rate, LEAST_RATE))
 
     def _slow(self, sent_at: int, now: int) -> None:
-        # One congestion rejects many packets at once: those sent before it was known say nothing about the new pace.
+        # One congestion rejects many packets at once. Those sent before it was known say nothing about the new pace.
         if self._slowed_at is None or sent_at >= self._slowed_at:
             self._slowed_at = now
             self._rate = max(self._rate / 2, LEAST_RATE)

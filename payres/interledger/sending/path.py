@@ -19,11 +19,11 @@ class RateBounds(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, sent: int, delivered: int) -> "RateBounds":
-        """What one packet shows: somewhere on the path what it carries was rounded down to whole units."""
+        """The bounds that one packet shows: on the path its amount was rounded down to whole units."""
         return cls(Fraction(delivered, sent), Fraction(delivered + 1, sent))
 
     def learn(self, sent: int, delivered: int) -> "RateBounds":
-        """The bounds after one more packet: narrower, or its own when the rate has moved out of these."""
+        """The bounds after one more packet: narrower, or those of the packet when the rate has moved out of these."""
         seen = RateBounds.of(sent, delivered)
         if seen.high <= self.low or seen.low >= self.high:
             return seen
@@ -47,9 +47,10 @@ def minimum_rate(external: Fraction | None, slippage: Fraction, scales: Scales) 
 
 
 def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
-    """The largest amount up to `amount` that delivers its minimum in spite of rounding down; 0 when there is none.
+    """The largest amount up to `amount` that delivers its minimum although amounts are rounded down; 0 when there is
+    none.
 
-    That is `amount` itself, or the least that delivers the same: the rest would be lost to rounding.
+    That is `amount` itself, or the smallest amount that delivers the same: the rest would be lost to rounding.
     """
     arriving = floor(amount * low)
     if arriving >= ceil(amount * minimum):
@@ -59,20 +60,20 @@ def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
 
 
 class Capacity:
-    """The largest amount of a packet that passes, as far as known. It is lowered and never raised.
+    """The largest amount of a packet that passes, as far as known.
 
-    Connectors reject what is too large and mostly say the largest amount they take; when they do not, it is found by
-    binary search between what has passed and what has not.
+    It is never raised. Connectors reject what is too large, and most say the largest amount that they take. When they
+    do not, a binary search finds it.
     """
 
     def __init__(self, maximum: int = MAX_VALUE) -> None:
         self._maximum = maximum
-        self._exact = True  # whether the maximum passes, as opposed to being an upper bound for what may
+        self._exact = True  # whether the maximum passes, or is only an upper bound
         self._passed = 0
 
     @property
     def limit(self) -> int:
-        """What the next packet may carry, so that it passes or is worth trying."""
+        """The largest amount worth trying for the next packet."""
         if self._exact:
             return self._maximum
         return self._passed + (self._maximum - self._passed + 1) // 2  # rounded up, so as to reach the maximum
@@ -96,8 +97,8 @@ class Capacity:
     def too_large(self, amount: int, data: bytes) -> None:
         """A packet of this amount was too large; `data` is that of the Reject.
 
-        Both amounts in it are in the rejecting connector's units, so only their ratio matters here. Figures that
-        contradict the Reject are ignored. Raises SendingFailed when nothing at all can pass.
+        Both amounts in it are in the rejecting connector's units, so only their ratio counts. Amounts that contradict
+        the Reject are ignored. Raises SendingFailed when nothing at all can pass.
         """
         received, largest = parse_too_large(data) or (0, 0)
         exact = received > largest

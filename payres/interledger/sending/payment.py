@@ -1,7 +1,7 @@
-"""Pays over a STREAM connection: many packets at once, each of which either delivers its minimum or costs nothing.
+"""Pays over a STREAM connection, with many packets at once.
 
-Within one run, what was fulfilled, is in flight, or has an unknown outcome never exceeds what the sender may spend;
-across runs and crashes, `payres.interledger.balances` ensures that.
+Each either delivers its minimum or costs nothing. Within one run, what was fulfilled, is in flight, or has an unknown
+outcome never exceeds what the sender may spend. Across runs and crashes, `payres.interledger.balances` ensures that.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class PacketAmounts(msgspec.Struct, frozen=True):
 
 
 class Progress:
-    """What has become of a plan's amounts: sent, delivered, in flight, or `unresolved`: of unknown outcome."""
+    """The amounts of a plan so far: sent, delivered, in flight, or `unresolved` (of unknown outcome)."""
 
     def __init__(self, plan: Plan) -> None:
         self.sent = 0
@@ -65,7 +65,7 @@ class Progress:
         self.unit_forgiven = plan.unit_forgiven
         self._plan = plan
         self._in_flight = 0
-        self._arriving = 0  # what may still arrive of what is in flight or unresolved
+        self._arriving = 0  # how much of what is in flight or unresolved may still arrive
         self._forgiving = False  # whether a packet in flight may be the one that is forgiven a unit
 
     @property
@@ -76,7 +76,7 @@ class Progress:
         return self.delivered >= self._plan.min_delivery and not self.unresolved
 
     def next(self, bounds: RateBounds, most: int) -> PacketAmounts | None:
-        """The next packet, of `most` units at most; nothing while what is in flight or unresolved may be enough.
+        """The next packet, of `most` units at most; None while what is in flight or unresolved may be enough.
 
         Raises SendingFailed when no packet can deliver its minimum at this rate.
         """
@@ -91,7 +91,7 @@ class Progress:
         if possible := sendable(amount, bounds.low, rate):
             return PacketAmounts(possible, ceil(possible * rate), _most_delivered(possible, bounds), forgiving=False)
         if self._forgiving:
-            return None  # the unit is forgiven once, and may be free again when that packet is answered
+            return None  # the unit is forgiven once, and is free again if that packet is rejected
         if _most_delivered(amount, bounds) >= least:
             # Trying costs nothing, and a rejection makes the bounds exact.
             return PacketAmounts(amount, least, _most_delivered(amount, bounds), forgiving)
@@ -100,7 +100,7 @@ class Progress:
         )
 
     def _next_amount(self, low: Fraction, most: int) -> tuple[int, bool]:
-        """What the next packet carries, and whether it is the last one if all goes well."""
+        """The amount of the next packet, and whether it is the last one if it is fulfilled."""
         available = self._plan.max_source - self.sent - self._in_flight - self.unresolved
         if self._plan.sends_all:
             return self._share(available, min(available, most), low), available <= most
@@ -130,11 +130,12 @@ class Progress:
         assert self.sent + self._in_flight + self.unresolved <= self._plan.max_source
 
     def fulfilled(self, packet: PacketAmounts, arrived: int) -> None:
-        """The receiver has taken the packet, and says how much arrived: its minimum at least, since it has agreed."""
+        """Counts a fulfilled packet. The receiver says how much arrived: at least the minimum, since it has
+        fulfilled."""
         self._landed(packet)
         self.sent += packet.amount
         self.delivered += max(arrived, packet.minimum)
-        # Unless less arrived than any packet must deliver, nothing had to be forgiven.
+        # Nothing was forgiven unless less arrived than a packet of this amount must deliver.
         if packet.forgiving and arrived < ceil(packet.amount * self._plan.min_rate):
             self.unit_forgiven = True
 
@@ -143,7 +144,7 @@ class Progress:
         self._landed(packet)
 
     def lost(self, packet: PacketAmounts) -> None:
-        """The outcome is unknown, so the packet counts against both what was spent and what is missing."""
+        """Counts a packet of unknown outcome, both as spent and as missing."""
         self._landed(packet)
         self.unresolved += packet.amount
         self._arriving += packet.expected
@@ -162,7 +163,7 @@ def _most_delivered(amount: int, bounds: RateBounds) -> int:
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What one run of a payment has come to.
+    """The result of one run of a payment.
 
     `sent` and `unresolved` are source amounts: fulfilled, and of unknown outcome; `delivered` has arrived for what was
     sent. Without `failure`, all is done once the unknown outcomes are resolved. `unit_forgiven` goes into the plan of a
@@ -236,7 +237,7 @@ class _Run:
             return None
 
     async def _send(self, packet: PacketAmounts) -> None:
-        """Sends the packet if it is time for it; otherwise waits for that, or for what may change the packet."""
+        """Sends the packet if it is time; otherwise waits until then, or until an answer may change the packet."""
         now = monotonic()
         if now >= self._idle_at:
             return self._fail(self._idle())
@@ -278,7 +279,7 @@ class _Run:
             self._last_reject = answer.outcome
 
     def _learn(self, packet: PacketAmounts, answer: Answer, sent_at: int) -> None:
-        """What the outcome says about the path, and whether the payment may go on."""
+        """Learns about the path from the outcome, and ends the payment if that says so."""
         self._pace.answered(sent_at, monotonic(), authentic=answer.authentic, congested=is_congested(answer))
         try:
             if (data := too_large(answer)) is not None:
@@ -299,11 +300,11 @@ class _Run:
         return SendingFailed(Failure.IDLE_TIMEOUT, f"Nothing has arrived for {seconds} seconds{last}.")
 
     def _fail(self, failure: SendingFailed) -> None:
-        """The payment goes no further; the first reason is the one that counts."""
+        """Ends the payment; the first reason counts."""
         self._failure = self._failure or failure
 
     def _outcome(self) -> SendingFailed | None:
-        """Why the payment is not complete; no failure when nothing is left that another try could send."""
+        """Why the payment is not complete; no failure when another attempt could send nothing."""
         progress, promised = self._progress, self._plan.min_delivery
         if not self._failure and not progress.complete and not progress.unresolved:
             return SendingFailed(
@@ -311,6 +312,6 @@ class _Run:
                 f"All that may be spent is spent, and {progress.delivered} of {promised} have arrived.",
             )
         if self._failure and self._failure.reason == Failure.INSUFFICIENT_EXCHANGE_RATE:
-            # What is left may be so little that rounding takes all of it.
+            # What is left may be lost to rounding.
             return self._failure if progress.delivered < promised else None
         return None if self._failure and self._failure.retryable and progress.complete else self._failure

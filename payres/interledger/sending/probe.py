@@ -14,7 +14,7 @@ from payres.interledger.sending.path import Capacity, RateBounds
 from payres.terms import Path
 
 LARGEST: Final = 10**12
-# The larger a packet, the more exactly it shows the rate; the smaller, the sooner it passes.
+# Larger packets show the rate more exactly; smaller ones pass sooner.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
 
 
@@ -40,7 +40,7 @@ class _Search:
         self._capacity = Capacity()
         self._bounds: RateBounds | None = None
         self._largest = 0  # what has reached the receiver
-        self._unfunded: set[int] = set()  # what a connector had no credit or liquidity for
+        self._unfunded: set[int] = set()  # amounts for which a connector had too little credit or liquidity
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
@@ -70,7 +70,7 @@ class _Search:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _found(self) -> bool:
-        """Whether all is known. Raises what has ended the search."""
+        """Whether the search is complete. Raises what has ended it."""
         if self._failure:
             raise self._failure
         if not self._bounds:
@@ -82,8 +82,8 @@ class _Search:
     def _short_of_funds(self) -> bool:
         """Whether everything above what has passed was rejected for lack of credit or liquidity.
 
-        A connector cannot tell a probe from money, so it rejects what its peer could not pay for. That is no limit of
-        the path, but amounts that passed can be paid with.
+        A connector cannot distinguish a probe from money, so it rejects what its peer could not pay for. That is no
+        limit of the path, but the amounts that passed can be paid.
         """
         larger = {amount for amount in _AMOUNTS if amount > self._largest}
         return 0 < self._largest < LARGEST and larger <= self._unfunded

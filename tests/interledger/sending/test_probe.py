@@ -1,4 +1,4 @@
-"""Probes of paths without limits, with limits told and untold, slow, congested and closed ones."""
+"""Probes of paths without limits, with limits that are reported or not, slow, congested and closed ones."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Forgetting: what was approved or used stays, what strangers leave behind goes, and never much of it at once."""
+"""The purge of grants and clients: what was approved or used stays, the rest is deleted a little at a time."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -28,19 +28,10 @@ from payres.settings import Settings
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
 from payres.store import grants, nonces, tokens
+from payres.store.clients import CLIENT_RETENTION, CLIENTS_PER_PURGE, purge_clients
 from payres.store.connections import connect_writer
-from payres.store.retention import (
-    CLIENT_RETENTION,
-    CLIENTS_PER_PURGE,
-    DECIDED_GRANT_RETENTION,
-    ENDED_TOKENS_KEPT,
-    GRANT_RETENTION,
-    GRANTS_PER_PURGE,
-    TOKENS_PER_PURGE,
-    purge_clients,
-    purge_grants,
-)
-from payres.store.tokens import TokenRecord
+from payres.store.grants import DECIDED_GRANT_RETENTION, GRANT_RETENTION, GRANTS_PER_PURGE, purge_grants
+from payres.store.tokens import ENDED_TOKENS_KEPT, TOKENS_PER_PURGE, TokenRecord
 from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
@@ -377,7 +368,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 @pytest.fixture
 def fresh_key(instance: Instance) -> Iterator[FreshKey]:
-    """Makes strangers: nothing is known of them but the key that each comes with."""
+    """Makes unauthenticated clients, which are known by their key alone."""
     with ExitStack() as stack:
 
         def make() -> SigningClient:

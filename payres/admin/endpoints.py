@@ -1,4 +1,4 @@
-"""What each endpoint takes and answers, read from the function that it names.
+"""What each endpoint of the table `ADMIN_ENDPOINTS` takes and answers, read from its function.
 
 An endpoint is a plain function. It gets what its parameters name: `work`, the open transaction; `page`, the page that
 the query asks for; `query`, a struct of the other parameters in the query; `body`, a struct of the body; `caller`, the
@@ -20,7 +20,7 @@ from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
 
 
 class Operation(NamedTuple):
-    """One endpoint with its function. `segments` are the types of what the path names; `answer` is a struct."""
+    """One endpoint with its function. `segments` are the types of the path's parameters; `answer` is a struct."""
 
     endpoint: Endpoint
     function: Callable[..., Any]

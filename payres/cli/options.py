@@ -1,21 +1,44 @@
-"""Secrets of the command line: `--NAME-file FILE` keeps out of `ps` what `--NAME TEXT` shows to the whole machine."""
+"""Options and types that several commands take."""
 
 from collections.abc import Callable
-from functools import wraps
-from typing import IO, Any
+from functools import partial, wraps
+from typing import IO, Any, Final
 
 import click
 
 from payres.cli.session import errors_in_sentences
+from payres.clock import complete_day, parse_time
 
 Command = Callable[..., None]
-FILE_HELP = "The same from a file, - for stdin."
+FILE_HELP: Final = "The same from a file, - for stdin."
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
+)
+reference_option = partial(
+    click.option, "--reference", metavar="TEXT", help="Your own name for it: what has it already is not done again."
+)
+
+
+class Time(click.ParamType[int]):
+    """A day or a time in UTC, as microseconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_time(complete_day(value))
+        except ValueError as error:
+            self.fail(f"{value!r}: name a day such as 2026-01-31, or a time: {error}", param, ctx)
 
 
 def secret_option(
     name: str, metavar: str | None, help_text: str = "", file_help: str = FILE_HELP
 ) -> Callable[[Command], Command]:
     """Gives a command the options `--NAME METAVAR` and `--NAME-file FILE`; without a metavar, only that of the file.
+    What a file holds cannot be seen in `ps`.
 
     The command gets one keyword, None when neither was given. Of several such decorators the first reads standard input
     first.

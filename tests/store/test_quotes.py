@@ -1,4 +1,4 @@
-"""Quotes that nobody used go a day after they have expired; what a payment was made of stays."""
+"""The purge of quotes: unused ones are deleted a day after they have expired, used ones stay."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,9 +16,9 @@ from payres.payments.idempotency import RETENTION
 from payres.settings import Settings
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
 from payres.store import grants
+from payres.store.clients import CLIENT_RETENTION, purge_clients
 from payres.store.connections import connect_writer
-from payres.store.quotes import QuoteRecord, find_quote
-from payres.store.retention import CLIENT_RETENTION, QUOTE_RETENTION, QUOTES_PER_PURGE, purge_clients, purge_quotes
+from payres.store.quotes import QUOTE_RETENTION, QUOTES_PER_PURGE, QuoteRecord, find_quote, purge_quotes
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
