@@ -70,7 +70,7 @@ class Pauses:
     async def end(self, watching: Coroutine[None, None, None]) -> None:
         """Watches until there were so many pauses."""
         task = asyncio.create_task(watching)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT):
             await self._over.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
