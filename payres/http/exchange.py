@@ -1,10 +1,14 @@
 """An exchange: one request on a connection, and its answer."""
 
 from typing import Any
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+import httptools
+from uvicorn._types import HTTPScope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from payres.http.flow import Flow
+from payres.http.request_head import MEASURED
 
 # What the head of an answer says about its connection and framing is uvicorn's to do, but for a length.
 FRAMING = frozenset({b"connection", b"transfer-encoding"})
@@ -68,3 +72,25 @@ class Exchange(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def scope_of(connection: HttpToolsProtocol, method: str, version: str) -> HTTPScope:
+    """The scope (ASGI) of the request whose head has been parsed."""
+    url = httptools.parse_url(connection.url)
+    path = url.path.decode("ascii")
+    return {
+        "type": "http",
+        "asgi": {"version": connection.asgi_version, "spec_version": "2.3"},
+        "http_version": version,
+        "server": connection.server,
+        "client": connection.client,
+        "scheme": connection.scheme or "http",
+        "method": method,
+        "root_path": "",
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": url.path,
+        "query_string": url.query or b"",
+        "headers": connection.headers,
+        "state": connection.app_state.copy(),
+        "extensions": MEASURED,
+    }

@@ -13,7 +13,6 @@ from array import array
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
-from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
@@ -24,9 +23,9 @@ from payres.clock import SECOND
 from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.errors import ErrorResponse
-from payres.http.exchange import Exchange
+from payres.http.exchange import Exchange, scope_of
 from payres.http.flow import Flow
-from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
+from payres.http.request_head import ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
 from payres.http.streams import CutShort
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
@@ -215,24 +214,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _dispatch(self, method: str, version: str) -> None:
         """Starts a request. Requests are parsed one at a time, so none is waiting for an answer."""
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        self.scope = {
-            "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
-            "http_version": version,
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme or "http",
-            "method": method,
-            "root_path": "",
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
-            "headers": self.headers,
-            "state": self.app_state.copy(),
-            "extensions": MEASURED,
-        }
+        self.scope = scope_of(self, method, version)
         keeps_alive = version == "1.1" and self.parser.should_keep_alive()
         headers = self.server_state.default_headers
         self.cycle = Exchange(
