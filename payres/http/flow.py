@@ -1,6 +1,10 @@
 """Flow control of one connection: when its bytes are read, and when its answers wait."""
 
 import asyncio
+import fcntl
+import termios
+from array import array
+from contextlib import suppress
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -26,3 +30,10 @@ class Flow(FlowControl):
     async def drain_stream(self) -> None:
         """Waits until the client has read enough; the end of the connection ends this too."""
         await super().drain()
+
+    def unread_bytes(self) -> int:
+        """How much the client has not read of what is buffered here and by the system."""
+        count = array("i", [0])
+        with suppress(OSError, ValueError):  # the socket is closed, or has no such count
+            fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, count)
+        return self._transport.get_write_buffer_size() + count[0]

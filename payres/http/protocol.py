@@ -6,11 +6,7 @@ not read, drops the request of a client that has finished sending, and writes a 
 """
 
 import asyncio
-import fcntl
 import logging
-import termios
-from array import array
-from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
 
@@ -388,7 +384,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _watch_reader(self) -> None:
         """Gives the client a while to read something."""
-        self._unread = self._unread_bytes()
+        self._unread = self.flow.unread_bytes()
         self._drop_deadline()
         self._deadline = self.loop.call_later(UNREAD_SECONDS, self._time_out)
 
@@ -398,10 +394,3 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_reader()
         if self._unread > before - UNSENT_BYTES:
             self.transport.abort()
-
-    def _unread_bytes(self) -> int:
-        """How much the client has not read of what is buffered here and by the system."""
-        count = array("i", [0])
-        with suppress(OSError, ValueError):  # the socket is closed, or has no such count
-            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, count)
-        return self.transport.get_write_buffer_size() + count[0]
