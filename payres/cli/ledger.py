@@ -14,16 +14,13 @@ def ledger() -> None:
     pass
 
 
-@ledger.command()
+@ledger.command(example="payres ledger check")
 @with_session
 def check(session: Session) -> None:
     """Check every invariant of the ledger.
 
     Reads one snapshot of the database while the server goes on serving. The exit code is 1 when an invariant is
     broken, and the first broken one is named.
-
-    \b
-    Example: payres ledger check
     """
     findings = session.read(invariants.check)
     broken = invariants.first_broken(findings)

@@ -21,7 +21,7 @@ def payment() -> None:
     """ID is the last part of a payment's URL."""
 
 
-@payment.command("list")
+@payment.command("list", example="payres payment list --wallet alice --direction incoming --state completed")
 @click.option("--wallet", metavar="PATH", help="Only of this wallet.")
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
@@ -34,11 +34,7 @@ def payment() -> None:
 @limit_option
 @with_session
 def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any) -> None:
-    """List payments, newest first.
-
-    \b
-    Example: payres payment list --wallet alice --direction incoming --state completed
-    """
+    """List payments, newest first."""
 
     def unit(work: Work) -> list[Payment]:
         path = None if wallet is None else session.wallet_path(wallet)
@@ -49,22 +45,21 @@ def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any
     session.show_list("payments", session.read(unit), _line, "There are no such payments")
 
 
-@payment.command()
+@payment.command(example="payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("id")
 @with_session
 def show(session: Session, id: str) -> None:
     """Show a payment with its story.
 
     What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back.
-
-    \b
-    Example: payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
     """
     found = session.read(lambda work: stories.story(work, payments.require_payment(work, id.rpartition("/")[2])))
     session.show(found, _text(found))
 
 
-@payment.command()
+@payment.command(
+    example="payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17"
+)
 @click.argument("id")
 @click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
 @reference_option(required=True)
@@ -73,9 +68,6 @@ def refund(session: Session, id: str, amount: str | None, reference: str) -> Non
     """Send back what an incoming payment received.
 
     It goes to the wallets here that had paid it, the last payer first. Never more goes back than was received.
-
-    \b
-    Example: payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17
     """
     made = session.write(
         lambda work: [
