@@ -25,19 +25,9 @@ from payres.store.work import Work
 
 # The headers that affect a signature, besides those that it covers.
 RELEVANT = {
-    *(
-        "host",
-        "authorization",
-        "content-type",
-        "content-length",
-        "content-encoding",
-        "content-digest",
-        "digest",
-        "date",
-    ),
-    "forwarded",
+    *("host", "authorization", "content-type", "content-length", "content-encoding", "content-digest", "digest"),
+    *("date", "forwarded", "signature-input", "signature"),
 }
-SIGNED = {"signature-input", "signature"}
 # Opened when it is read, so that a misspelt second file does not leave the first one open.
 INPUT = click.File("rb", lazy=True)
 MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
@@ -176,7 +166,7 @@ def _steps(session: Session, found: Explanation, now: int) -> Iterator[tuple[str
 
 def _headers(found: Explanation) -> list[tuple[str, str]]:
     """The headers that were signed, and those that affect the signature."""
-    relevant = RELEVANT | SIGNED | set(found.components or ())
+    relevant = RELEVANT.union(found.components or ())
     named = [(name.decode("ascii"), value) for name, value in found.message.headers]
     return [
         (name, printable(_text(value))) for name, value in named if name in relevant or name.startswith("x-forwarded-")
