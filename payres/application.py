@@ -91,7 +91,6 @@ def create_app(
 
 
 def _admin_routes() -> Sequence[Route]:
-    """The routes of the operator's API and pages."""
     from payres.admin.serving import admin_routes
     from payres.pages.serving import page_routes
 
@@ -176,8 +175,6 @@ async def _secret(around: World, database: Database, name: str) -> bytes:
 
 
 class _Node(NamedTuple):
-    """The parts of the Interledger node."""
-
     receivers: RemoteReceivers
     recovery: Recovery
     remote_quotes: RemoteQuotes
