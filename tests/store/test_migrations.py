@@ -545,7 +545,7 @@ def test_movements_of_version_9_are_listed_after_the_migration(path: str) -> Non
     assert not bounds.has_older
 
 
-def test_what_had_expired_before_the_migration_is_not_told_of(path: str) -> None:
+def test_what_had_expired_before_the_migration_has_no_event(path: str) -> None:
     """Nor is what was low before; but both are watched from then on."""
     with plain(path) as connection:
         at_version(connection, 10)
