@@ -37,7 +37,12 @@ from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
-from payres.limits import MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
+from payres.limits import (
+    MAX_EXPORTS,
+    MAX_EXPORTS_OF_CALLER,
+    MAX_WAITING_REQUESTS,
+    MAX_WAITING_REQUESTS_OF_CLIENT,
+)
 from payres.logs import RequestLog
 from payres.operator import operators
 from payres.operator.backups import record_takeover, require_current
@@ -81,6 +86,8 @@ def create_app(
             app.state.readiness = Readiness(app.state.context.database)
             app.state.volume = DailyVolume()
             yield
+        if request_log is not None:
+            request_log.flush()
 
     app = _Application(lifespan=lifespan)
     app.state.rate_limits = rate_limits
@@ -151,6 +158,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         changes=changes,
         sender=sender,
         waiting_slots=Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT),
+        export_slots=Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER),
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any, get_args
 import click
 
 from payres.admin import stories
-from payres.admin.wire import Payment, PaymentStory, Refund
+from payres.admin.stories import PaymentEvent, PaymentStory
+from payres.admin.wire import Payment, Refund
 from payres.cli.groups import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, with_session
@@ -25,7 +26,7 @@ def payment() -> None:
 @click.option("--wallet", metavar="PATH", help="Only of this wallet.")
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
-@click.option("--from", "created_from", metavar="TIME", help="Made then or later, such as 2026-01-31T00:00:00Z.")
+@click.option("--from", "created_from", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
 @click.option("--to", "created_until", metavar="TIME", help="Made before then.")
 @click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
 @click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
@@ -51,7 +52,7 @@ def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any
 def show(session: Session, id: str) -> None:
     """Show a payment with its story.
 
-    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back.
+    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
     """
     found = session.read(lambda work: stories.story(work, payments.require_payment(work, id.rpartition("/")[2])))
     session.show(found, _text(found))
@@ -109,7 +110,13 @@ def _text(story: PaymentStory) -> str:
     ]
     rows += [("packet", f"{packet.id}, {packet.state}, {packet.amount} to {packet.peer}") for packet in story.packets]
     rows += [("refund", _refund_line(made)) for made in story.refunds]
+    rows += [("event", _event_line(event)) for event in story.events]
     return labelled(*rows)
+
+
+def _event_line(event: PaymentEvent) -> str:
+    sent = "".join(f", {one.state} to {one.webhook} in attempt {one.attempts}" for one in event.deliveries)
+    return f"{event.sequence}, {event.timestamp}  {event.type}{sent}"
 
 
 def _refund_line(made: Refund) -> str:

@@ -33,8 +33,8 @@ class EntryRecord(msgspec.Struct, frozen=True):
         return Asset(self.asset_code, self.asset_scale)
 
 
-def _name(account: str) -> str:
-    """SQL: the name of an account."""
+def account_name(account: str) -> str:
+    """SQL: the name of an account, whose alias this is, beside its asset `s`."""
     return (
         f"{account}.kind || ' ' || CASE {account}.kind"
         f" WHEN 'wallet' THEN (SELECT path FROM wallet_address WHERE account_id = {account}.id)"
@@ -50,8 +50,8 @@ ENTRIES = Table(
     prefix="t.",
     asset_code="s.code",
     asset_scale="s.scale",
-    debit=_name("d"),
-    credit=_name("c"),
+    debit=account_name("d"),
+    credit=account_name("c"),
 )
 
 
