@@ -21,7 +21,7 @@ def audit() -> None:
 @with_session
 def list_all(session: Session, limit: int) -> None:
     """List what was changed and by whom, newest first."""
-    found = session.read(lambda work: endpoints.list_page(work, PageQuery(limit, None, "older"))).result
+    found = session.read(lambda work: endpoints.list_page(work, PageQuery(limit))).result
     session.show_list("entries", found, _line, "Nothing has been changed yet")
 
 

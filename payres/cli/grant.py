@@ -33,7 +33,7 @@ def grant() -> None:
 @with_session
 def list_all(session: Session, state: State | None, limit: int) -> None:
     """List grants, newest first, with owners and amounts."""
-    page, query = PageQuery(limit, None, "older"), GrantQuery(state=state or UNSET)
+    page, query = PageQuery(limit), GrantQuery(state=state or UNSET)
     found = session.read(lambda work: endpoints.list_page(work, page, query)).result
     session.show_list("grants", found, _line, "There are no grants")
 

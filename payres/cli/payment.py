@@ -40,7 +40,7 @@ def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any
     def unit(work: Work) -> list[Payment]:
         path = None if wallet is None else session.wallet_path(wallet)
         wanted = payments.payment_filter(work, Wanted(wallet=path, **options))
-        records, _ = page_of_payments(work, wanted, PageQuery(limit, None, "older"), work.now)
+        records, _ = page_of_payments(work, wanted, PageQuery(limit), work.now)
         return [stories.payment(work, record) for record in records]
 
     session.show_list("payments", session.read(unit), _line, "There are no such payments")

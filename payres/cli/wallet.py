@@ -116,7 +116,7 @@ def movements(session: Session, path: str, limit: int) -> None:
 
     def unit(work: Work) -> list[Movement]:
         found = wallets.require_wallet(work, session.wallet_path(path))
-        records, _ = page_of_movements(work, found.account_id, PageQuery(limit, None, "older"))
+        records, _ = page_of_movements(work, found.account_id, PageQuery(limit))
         return [representations.movement(record, found.asset) for record in records]
 
     session.show_list("movements", session.read(unit), _movement_line, "Nothing was deposited or withdrawn yet")
