@@ -33,10 +33,10 @@ class HoldRecord(msgspec.Struct, frozen=True):
 
 
 ACCOUNTS = Table(AccountRecord, "account")
-# Only where it leaves free what it must, and every figure within what one holds.
+# Only where an account is sound before and after: a credit must not hide what was broken.
 _CHANGE_ACCOUNT = f"""
 UPDATE account SET balance = balance + ?1, held = held + ?2
-WHERE id = ?3 AND (floor IS NULL OR balance - held - floor >= ?2 - ?1)
+WHERE id = ?3 AND held >= 0 AND (floor IS NULL OR balance - held - floor >= max(?2 - ?1, 0))
   AND balance + ?1 BETWEEN -?4 AND ?4 AND held + ?2 BETWEEN 0 AND ?4
 RETURNING {ACCOUNTS.columns}
 """
