@@ -13,7 +13,8 @@ from payres.store.work import Transaction
 
 
 class EntryRecord(msgspec.Struct, frozen=True):
-    """A row of `transfer` with the names of its two accounts, such as `wallet alice` and `liquidity USD 2`."""
+    """A row of `transfer` with the names of its two accounts, such as `wallet alice` and `liquidity USD 2`, and the
+    refund that it belongs to, also by a payment that sends one."""
 
     id: int
     kind: str
@@ -52,6 +53,7 @@ ENTRIES = Table(
     asset_scale="s.scale",
     debit=_name("d"),
     credit=_name("c"),
+    refund_id="coalesce(t.refund_id, (SELECT id FROM refund WHERE return_payment_id = t.outgoing_payment_id))",
 )
 
 

@@ -11,7 +11,7 @@ from payres import ledger
 from payres.amounts import format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
 from payres.operator import assets, invariants, wallets
-from payres.operator.refunds import refund
+from payres.operator.refunds import Wanted, refund
 from payres.payments.settlement import pay_locally
 from payres.store import accounts, clients, incoming, outgoing
 from payres.store.connections import connect_writer
@@ -93,7 +93,7 @@ def check_books(work: Work) -> None:
 
 def test_fee_stays_with_the_operator(tx: Work) -> None:
     pay(tx, "alice", 500, fee=20)
-    [made] = refund(tx, "bill", "r-1")
+    [made] = refund(tx, Wanted("bill", "r-1"))
     assert (made.amount, made.returned) == (500, 500)
     assert balance(tx, "alice") == "999.80"
     check_books(tx)
@@ -101,9 +101,9 @@ def test_fee_stays_with_the_operator(tx: Work) -> None:
 
 def test_exchange_is_undone_at_the_rate_of_the_payment_rounded_down(tx: Work) -> None:
     pay(tx, "emma", 300, debit=210, fee=10)
-    [third] = refund(tx, "bill", "r-1", "1.00")
+    [third] = refund(tx, Wanted("bill", "r-1", "1.00"))
     assert (third.amount, third.returned) == (100, 66)
-    [rest] = refund(tx, "bill", "r-2")
+    [rest] = refund(tx, Wanted("bill", "r-2"))
     assert (rest.amount, rest.returned) == (200, 133)
     assert (balance(tx, "emma"), balance(tx, "shop")) == ("999.89", "0.00")
     check_books(tx)
@@ -112,14 +112,14 @@ def test_exchange_is_undone_at_the_rate_of_the_payment_rounded_down(tx: Work) ->
 def test_refund_that_would_bring_nothing_is_refused(tx: Work) -> None:
     pay(tx, "emma", 300, debit=2)
     with pytest.raises(InvalidAmount, match="nothing would arrive"):
-        refund(tx, "bill", "r-1", "0.01")
+        refund(tx, Wanted("bill", "r-1", "0.01"))
 
 
 def test_refund_across_assets_needs_liquidity(tx: Work) -> None:
     pay(tx, "emma", 300, debit=300)
     assets.withdraw_liquidity(tx, "EUR", 2, "1002.00")
     with pytest.raises(InsufficientFunds) as refusal, savepoint(tx):
-        refund(tx, "bill", "r-1")
+        refund(tx, Wanted("bill", "r-1"))
     assert refusal.value.details["reason"] == "liquidity"
     assert not refunds_of_incoming(tx, "bill")
 
@@ -127,7 +127,7 @@ def test_refund_across_assets_needs_liquidity(tx: Work) -> None:
 def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
     wallets.deposit(tx, "shop", "5.00")
     pay(tx, "shop", 500)
-    refund(tx, "bill", "r-1")
+    refund(tx, Wanted("bill", "r-1"))
     assert balance(tx, "shop") == "5.00"
     check_books(tx)
 
@@ -136,7 +136,7 @@ def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
     pay(tx, "alice", 500)
     wallets.deactivate(tx, "alice")
     with pytest.raises(WrongState, match="inactive"):
-        refund(tx, "bill", "r-1")
+        refund(tx, Wanted("bill", "r-1"))
 
 
 def test_what_came_from_other_servers_does_not_go_back(tx: Work) -> None:
@@ -146,8 +146,8 @@ def test_what_came_from_other_servers_does_not_go_back(tx: Work) -> None:
     ledger.transfer(tx, outside, shop.account_id, 200, "payment", incoming_payment_id="bill")
     incoming.add_received(tx, "bill", 200, None, None)
     with pytest.raises(WrongState, match=r"2\.00 USD of this came from other servers"), savepoint(tx):
-        refund(tx, "bill", "r-1")
-    refund(tx, "bill", "r-2", "5.00")
+        refund(tx, Wanted("bill", "r-1"))
+    refund(tx, Wanted("bill", "r-2", "5.00"))
     assert balance(tx, "alice") == "1000.00"
     check_books(tx)
 
@@ -156,9 +156,9 @@ def test_what_came_from_other_servers_does_not_go_back(tx: Work) -> None:
 def test_reference_that_is_none_is_refused(tx: Work, reference: str) -> None:
     pay(tx, "alice", 500)
     with pytest.raises(InvalidRequest):
-        refund(tx, "bill", reference)
+        refund(tx, Wanted("bill", reference))
     with pytest.raises(NotFound):
-        refund(tx, "nothing", "r-1")
+        refund(tx, Wanted("nothing", "r-1"))
 
 
 PAID = st.lists(st.tuples(st.sampled_from(sorted(ASSETS)), st.integers(1, 5_000), st.integers(0, 9)), max_size=4)
@@ -179,7 +179,9 @@ def test_never_more_goes_back_than_came(
             wallets.withdraw(work, "shop", format_decimal(spent, wallets.require_wallet(work, "shop").asset))
         for reference, amount in asked:
             with suppress(DomainError), savepoint(work):
-                refund(work, "bill", reference, None if amount is None else f"{amount // 100}.{amount % 100:02}")
+                refund(
+                    work, Wanted("bill", reference, None if amount is None else f"{amount // 100}.{amount % 100:02}")
+                )
         made = refunds_of_incoming(work, "bill")
         assert sum(one.amount for one in made) <= sum(sent.values())
         for payment_id, receive in sent.items():
