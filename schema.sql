@@ -376,6 +376,12 @@ create index transfer_to_incoming_payment on transfer (incoming_payment_id) wher
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
 
+-- When all invariants of the ledger were last found to hold, by whoever checked them; one row.
+create table ledger_check (
+  id integer primary key check (id = 1),
+  checked_at integer not null
+) strict;
+
 -- What operators moved between an account and the world outside, a transfer each; reference is the operator's own name for
 -- it, and the same one on one account is the same movement.
 create table movement (

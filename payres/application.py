@@ -39,7 +39,12 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
 from payres.interledger.refunds import RemoteRefunds
 from payres.interledger.remote_payments import RemotePayments
-from payres.limits import MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
+from payres.limits import (
+    MAX_EXPORTS,
+    MAX_EXPORTS_OF_CALLER,
+    MAX_WAITING_REQUESTS,
+    MAX_WAITING_REQUESTS_OF_CLIENT,
+)
 from payres.logs import RequestLog
 from payres.operator import operators
 from payres.operator.backups import record_takeover, require_current
@@ -162,6 +167,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         changes=changes,
         sender=sender,
         waiting_slots=Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT),
+        export_slots=Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER),
     )
 
 

@@ -39,15 +39,24 @@ class Endpoint(NamedTuple):
     is_public: bool = False  # partly: without an Authorization header the answer is the public form
     scope: str = ""  # the scope that the API key must have; empty for none
     shows_secret: bool = False  # once, so the answer is not stored under an Idempotency-Key
-    streams: str = ""  # the media type of the stream that is the answer if Accept names it
+    streams: tuple[str, ...] = ()  # media types of answers other than JSON, of no known length
 
 
 ADMIN_PATH: Final = "/admin/v1"
 
 
-def _admin(method: str, path: str, scope: str, handler: str, *, shows_secret: bool = False) -> Endpoint:
+def _admin(
+    method: str, path: str, scope: str, handler: str, *, shows_secret: bool = False, streams: tuple[str, ...] = ()
+) -> Endpoint:
     takes_json = method in {"POST", "PUT", "PATCH"}
-    return Endpoint(method, ADMIN_PATH + path, handler, Kind.ADMIN, takes_json, scope=scope, shows_secret=shows_secret)
+    path = ADMIN_PATH + path
+    return Endpoint(
+        method, path, handler, Kind.ADMIN, takes_json, scope=scope, shows_secret=shows_secret, streams=streams
+    )
+
+
+_EVENTS: Final = ("text/event-stream",)
+_FILES: Final = ("text/csv", "application/jsonl")
 
 
 # The operator's API. A POST creates and is answered 201; an Idempotency-Key makes it safe to repeat.
@@ -90,9 +99,10 @@ ADMIN_ENDPOINTS: Final = (
     _admin("GET", "/payments", "payments:read", "payments.list_page"),
     _admin("GET", "/payments/{id}", "payments:read", "payments.show"),
     _admin("POST", "/payments/{id}/refunds", "payments:refund", "payments.send_back"),
-    Endpoint(
-        "GET", f"{ADMIN_PATH}/events", "events.read", Kind.ADMIN, scope="events:read", streams="text/event-stream"
-    ),
+    _admin("GET", "/exports/payments", "payments:read", "exports.payments", streams=_FILES),
+    _admin("GET", "/exports/ledger", "ledger:read", "exports.ledger", streams=_FILES),
+    _admin("GET", "/wallets/{wallet}/statement", "ledger:read", "exports.statement", streams=_FILES),
+    _admin("GET", "/events", "events:read", "events.read", streams=_EVENTS),
     _admin("GET", "/webhooks", "webhooks:read", "webhooks.list_all"),
     _admin("POST", "/webhooks", "webhooks:write", "webhooks.add", shows_secret=True),
     _admin("GET", "/webhooks/{id}", "webhooks:read", "webhooks.show"),
@@ -129,6 +139,10 @@ ADMIN_PAGES: Final = (
     _admin_page("/wallets/{wallet}/withdraw", "changes.WITHDRAWAL"),
     _admin_page("/wallets/{wallet}/deactivate", "changes.DEACTIVATION"),
     _admin_page("/wallets/{wallet}/activate", "changes.ACTIVATION"),
+    _admin_page("/wallets/{wallet}/statement", "exports.STATEMENT"),
+    _admin_page("/exports", "exports.PAGE"),
+    _admin_page("/exports/payments", "exports.PAYMENTS"),
+    _admin_page("/exports/ledger", "exports.LEDGER"),
     _admin_page("/payments", "payments.LIST"),
     _admin_page("/payments/{id}", "payments.PAGE"),
     _admin_page("/payments/{id}/refund", "changes.REFUND"),

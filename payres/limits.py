@@ -33,6 +33,12 @@ MAX_WAIT_SECONDS: Final = 30
 MAX_WAITING_REQUESTS: Final = 8000
 # Those among them of one client, or of one address without an access token.
 MAX_WAITING_REQUESTS_OF_CLIENT: Final = 2000
+# Exports that are read at a time over the operator's API and pages; the next is answered 429.
+MAX_EXPORTS: Final = 8
+# Those among them of one API key or operator.
+MAX_EXPORTS_OF_CALLER: Final = 4
+# Seconds in which an export is read to its end; then it is cut short.
+EXPORT_SECONDS: Final = 3600
 # Seconds to wait for requests in progress when the server stops.
 GRACE_SECONDS: Final = 10
 # Bytes of the request line and the headers together. A signed request has about 1 KiB of them.

@@ -8,14 +8,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 LogFormat = Literal["text", "json"]
 REQUESTS: Final = "payres.requests"
 STANDARD_ERROR: Final = 2
-BARE: Final = frozenset({"method", "path", "status", "code"})  # shown without their names
 
 
 def configure(log_format: LogFormat) -> None:
@@ -34,7 +33,7 @@ class TextFormatter(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - as it is there
         """RFC 3339 in UTC, with milliseconds."""
-        return _stamp(record.created)
+        return _stamp(int(record.created * 1000))
 
 
 class JsonFormatter(TextFormatter):
@@ -59,22 +58,26 @@ class RequestLog:
     """
 
     def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
-        self._line = _as_json if log_format == "json" else _as_text
+        is_json = log_format == "json"
+        self._line = _as_json if is_json else _as_text
+        self._dropped_line = _dropped_as_json if is_json else _dropped_as_text
         self._descriptor = descriptor
         self._lines: list[bytes] = []
         self._dropped = 0
 
-    def write(self, fields: Mapping[str, Any]) -> None:
-        """Writes the fields `method`, `path`, `status`, `ms`, and others that are not None, in this order."""
+    def write(
+        self, method: str, path: str, status: int, code: str | None, seconds: float, more: Mapping[str, str]
+    ) -> None:
+        """Writes a line, which ends with what else is known of the request."""
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._lines.append(self._line(_stamp(time.time()), fields))
+        self._lines.append(self._line(method, path, status, code, round(seconds * 1000, 1), more))
 
     def _flush(self) -> None:
         lines, self._lines = self._lines, []
         while lines:
             if self._dropped and self._has_room():
-                lines.insert(0, self._line(_stamp(time.time()), {"dropped": str(self._dropped)}))
+                lines.insert(0, self._dropped_line(self._dropped))
                 self._dropped = 0
             if not self._has_room():
                 self._dropped += len(lines)
@@ -100,32 +103,40 @@ class RequestLog:
         return lines[count:]
 
 
-def _stamp(now: float) -> str:
-    return f"{_second(int(now))}.{int(now * 1000) % 1000:03d}Z"
+def _now() -> str:
+    return _stamp(int(time.time() * 1000))
+
+
+def _stamp(milliseconds: int) -> str:
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=2)
-def _second(now: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _as_json(now: str, fields: Mapping[str, Any]) -> bytes:
-    given = {name: value for name, value in fields.items() if value is not None}
-    return msgspec.json.encode({"time": now, "level": "INFO", "logger": REQUESTS, **given}) + b"\n"
+def _as_json(method: str, path: str, status: int, code: str | None, ms: float, more: Mapping[str, str]) -> bytes:
+    line: dict[str, object] = {"time": _now(), "level": "INFO", "logger": REQUESTS}
+    line |= {"method": method, "path": path, "status": status}
+    if code is not None:
+        line["code"] = code
+    return msgspec.json.encode({**line, "ms": ms, **more}) + b"\n"
 
 
-def _as_text(now: str, fields: Mapping[str, Any]) -> bytes:
-    shown = f"{now} INFO {REQUESTS}:"
-    for name, value in fields.items():
-        if value is None:
-            continue
-        if name in BARE:
-            shown += f" {value}"
-        elif name == "ms":
-            shown += f" {value} ms"
-        else:
-            shown += f" {name}={_quoted(value)}"
-    return f"{shown}\n".encode()
+def _as_text(method: str, path: str, status: int, code: str | None, ms: float, more: Mapping[str, str]) -> bytes:
+    line = f"{_now()} INFO {REQUESTS}: {method} {path} {status}{'' if code is None else f' {code}'} {ms} ms"
+    for name, value in more.items():
+        line += f" {name}={_quoted(value)}"
+    return f"{line}\n".encode()
+
+
+def _dropped_as_json(lines: int) -> bytes:
+    return msgspec.json.encode({"time": _now(), "level": "INFO", "logger": REQUESTS, "dropped": str(lines)}) + b"\n"
+
+
+def _dropped_as_text(lines: int) -> bytes:
+    return f"{_now()} INFO {REQUESTS}: dropped={lines}\n".encode()
 
 
 def _quoted(value: str) -> str:

@@ -12,12 +12,12 @@ from hypothesis import settings
 
 from payres.http.errors import CODES, REASONS, description_of
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PROPERTY_EXAMPLES, TIMEOUT
+from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT
 from tests.openapi.conformance import Answer, check_answer
 
 # The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
 # PROPERTY_EXAMPLES, and draws others from its seed. No deadline: on a busy machine it would measure the others.
-settings.register_profile("repeated", deadline=None, max_examples=100, derandomize=True, database=None)
+settings.register_profile("repeated", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.register_profile("explored", deadline=None, max_examples=max(PROPERTY_EXAMPLES, 1), database=None)
 settings.load_profile("explored" if PROPERTY_EXAMPLES else "repeated")
 
@@ -37,6 +37,43 @@ FIGURES = {
     "events": "events held against what a webhook got",
     "power_cuts": "power cuts under load",
 }
+
+
+# The files that take longest, waiting ones and busy ones in turn: workers take a file at a time, in this order.
+LONGEST = (
+    "interop/test_interledger_receivers.py",
+    "browser/test_admin_pages.py",
+    "interledger/test_reconciliation.py",
+    "openapi/test_schemathesis.py",
+    "interledger/test_two_servers.py",
+    "browser/test_consent_pages.py",
+    "crash/test_remote_kill.py",
+    "crash/test_faults.py",
+    "interledger/test_remote_payments.py",
+    "cli/test_server.py",
+    "interledger/test_lost_answers.py",
+    "attacks/test_ssrf_by_configuration.py",
+    "crash/test_network_faults.py",
+    "crash/test_backup.py",
+    "interop/test_peering_document.py",
+    "admin/test_openapi.py",
+    "interop/test_official_client.py",
+    "crash/test_kill.py",
+    "routes/test_consent.py",
+    "interledger/test_three_servers.py",
+    "test_docs.py",
+    "test_pyz.py",
+    "routes/test_waiting.py",
+    "testing/test_instance.py",
+)
+
+
+@pytest.hookimpl(trylast=True)  # after they have been shuffled
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begins with the longest files in a run of several workers: none is alone with one of them at the end."""
+    if hasattr(config, "workerinput"):
+        ranks = {ROOT / "tests" / file: rank for rank, file in enumerate(LONGEST)}
+        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -211,4 +211,4 @@ def test_shown_tests_pass(document: str, pytester: pytest.Pytester) -> None:
     for number, example in enumerate(examples):
         pytester.path.joinpath(f"test_example_{number}.py").write_text(example, encoding="utf-8")
     shown = sum(example.count("\ndef test_") + example.startswith("def test_") for example in examples)
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=shown)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:schemathesis").assert_outcomes(passed=shown)

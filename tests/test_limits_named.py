@@ -31,6 +31,11 @@ NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
 
 # The tests of limits that take more than a call, by file.
 ELSEWHERE = {
+    "tests/admin/test_exports.py": {
+        "MAX_EXPORTS": "test_exports_at_a_time_are_limited",
+        "MAX_EXPORTS_OF_CALLER": "test_exports_at_a_time_are_limited",
+        "EXPORT_SECONDS": "test_export_that_takes_too_long_is_cut_short",
+    },
     "tests/federation/test_http.py": {"MAX_FETCHED_BYTES": "test_get_json_takes_a_body_of_exactly_the_bound"},
     "tests/federation/test_keys.py": {"MAX_JWKS_KEYS": "test_fetch_keys_keeps_32_keys"},
     "tests/federation/test_lookups.py": {

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from payres.slots import Slots, SlotsBusy
+from tests.helpers import TIMEOUT
 
 
 async def settle() -> None:
@@ -109,7 +110,7 @@ async def test_one_slot_for_a_key_is_a_lock_for_each() -> None:
 
     asked = [(1, "a", "first"), (1, "a", "second"), (1, "b", "third"), (2, "a", "4th")]
     passing = [asyncio.create_task(pass_through(*each)) for each in asked]
-    await asyncio.wait(passing[2:], timeout=5)
+    await asyncio.wait(passing[2:], timeout=TIMEOUT)
     assert order == ["first begins", "third begins", "third ends", "4th begins", "4th ends"]
     may_end.set()
     await asyncio.gather(*passing)
@@ -247,7 +248,7 @@ async def test_no_slot_is_lost_or_given_twice_whatever_happens() -> None:
             draw.choice(tasks).cancel()
         if draw.random() < 0.5:
             await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT):
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {type(None), SlotsBusy, asyncio.CancelledError}
     assert slots._levels == {}

@@ -3,7 +3,8 @@
 An endpoint is a plain function. It gets what its parameters name: `work`, the open transaction; `page`, the page that
 the query asks for; `query`, a struct of the other parameters in the query; `body`, a struct of the body; `caller`, the
 API key; `call`, in place of `work`, for what cannot be one transaction; and each segment of the path by its name. Its
-return annotation is the struct of the answer. From these follow how it is served and its part of the OpenAPI document.
+return annotation is the struct of the answer, or Download. From these follow how it is served and its part of the
+OpenAPI document.
 """
 
 import inspect
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 from starlette.responses import Response
 
+from payres.admin.downloads import Download
 from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
 
 
@@ -60,5 +62,5 @@ def _read(endpoint: Endpoint) -> Operation:
         is_paged="page" in hints,
         takes_caller="caller" in hints,
         is_async=inspect.iscoroutinefunction(function),
-        stream=found.stream if endpoint.streams else None,
+        stream=found.stream if endpoint.streams and hints["return"] is not Download else None,
     )

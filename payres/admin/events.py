@@ -1,12 +1,11 @@
 """Events in their order: what there is, or as soon as there is some, or as a stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Final
 
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from payres.admin.requests import EventQuery
 from payres.admin.serving import Call
@@ -14,6 +13,7 @@ from payres.admin.wire import List
 from payres.errors import InvalidRequest, TokenInvalid
 from payres.events.views import EventView, event_view
 from payres.http.admission import leave
+from payres.http.streams import Stream
 from payres.limits import MAX_PAGE
 from payres.routes.requests import read_body
 from payres.routes.waiting import wait_for_change
@@ -43,16 +43,10 @@ async def stream(call: Call, query: EventQuery) -> Response:
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
         raise InvalidRequest("Last-Event-ID must be the sequence of an event", field="Last-Event-ID")
     after = int(last) if last else query.after
-    return _Stream(_parts(call, after), headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
+    return Stream(_parts(call, after), EVENT_STREAM, {"Cache-Control": "no-store"})
 
 
-class _Stream(StreamingResponse):
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Starlette would listen for the client to go, which the parts do."""
-        await self.stream_response(send)
-
-
-async def _parts(call: Call, after: int) -> AsyncIterator[bytes]:
+async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
     """Ends when the client has gone, the server stops, or the key has ended; or at once when too many requests wait."""
     context = call.context
     if not context.waiting_slots.try_take(call.actor):

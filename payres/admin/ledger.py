@@ -1,9 +1,14 @@
 """The ledger: its entries, and the checks of its invariants."""
 
+from contextlib import suppress
+from functools import partial
+
 from payres.admin import representations
 from payres.admin.paging import page_of
 from payres.admin.requests import LedgerQuery
+from payres.admin.serving import Call
 from payres.admin.wire import LedgerCheck, LedgerEntry, Page
+from payres.errors import Unavailable
 from payres.operator import invariants
 from payres.operator.entries import find_account
 from payres.operator.payments import require_payment
@@ -20,6 +25,9 @@ def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEnt
     return page_of(found, representations.ledger_entry)
 
 
-def check(work: Work) -> LedgerCheck:
+async def check(call: Call) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. It takes long where there are many payments."""
-    return representations.ledger_check(invariants.check(work))
+    at, findings = await call.read(lambda work: (work.now, invariants.check(work)))
+    with suppress(Unavailable):  # what was found can be told all the same
+        await call.write(partial(invariants.note, findings=findings, checked_at=at))
+    return representations.ledger_check(findings)

@@ -12,11 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from payres import __version__
+from payres.admin.downloads import Download
 from payres.admin.endpoints import Operation, operations
 from payres.admin.wire import ErrorBody
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE
 from payres.operator.api_keys import SCOPES
+from payres.operator.exports import MEDIA_TYPES
 
 FILE: Final = "openapi.json"
 REFERENCE: Final = "#/components/schemas/{name}"
@@ -44,7 +46,7 @@ def read() -> msgspec.Raw:
 def document() -> dict[str, Any]:
     """The document."""
     found = [operation for operation in operations() if operation.endpoint.scope]
-    types = [one for operation in found for one in (operation.answer, operation.body and operation.body.type) if one]
+    types = [one for operation in found for one in _types(operation) if one]
     schemas, components = msgspec.json.schema_components([*types, ErrorBody], ref_template=REFERENCE)
     by_type = dict(zip([*types, ErrorBody], schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -69,6 +71,12 @@ def document() -> dict[str, Any]:
     }
 
 
+def _types(operation: Operation) -> list[Any]:
+    """The structs that an endpoint takes and answers with."""
+    answer = None if operation.answer is Download else operation.answer
+    return [answer, operation.body and operation.body.type]
+
+
 def _described(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
     endpoint = operation.endpoint
     described: dict[str, Any] = {
@@ -76,12 +84,20 @@ def _described(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
         "summary": (operation.function.__doc__ or "").partition("\n")[0],
         "description": f"Needs the scope `{endpoint.scope}`.",
         "parameters": [*_segments(operation), *_query(operation), *_headers(operation)],
-        "responses": {str(operation.status): _response("What was asked for", schemas[operation.answer])}
+        "responses": {str(operation.status): _answer(operation, schemas)}
         | {str(status): _response(ERRORS[status], schemas[ErrorBody]) for status in _statuses(operation)},
     }
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas[operation.body.type]}}}
     return described
+
+
+def _answer(operation: Operation, schemas: dict[Any, Any]) -> dict[str, Any]:
+    if operation.answer is not Download:
+        return _response("What was asked for", schemas[operation.answer])
+    text = {"schema": {"type": "string"}}
+    what = "The rows as `format` says: CSV with a heading, or an object a line. One that is cut off has no last chunk"
+    return {"description": what, "content": dict.fromkeys(MEDIA_TYPES.values(), text)}
 
 
 def _segments(operation: Operation) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@ from payres.admin import stories
 from payres.admin.paging import page_of
 from payres.admin.requests import NewRefund, PaymentQuery
 from payres.admin.serving import Call
-from payres.admin.wire import List, Page, Payment, PaymentStory, Refund
+from payres.admin.stories import PaymentStory
+from payres.admin.wire import List, Page, Payment, Refund
 from payres.operator import payments
 from payres.operator.refunds import Wanted, refund
 from payres.store.pages import PageQuery
@@ -30,7 +31,7 @@ def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]
 
 
 def show(work: Work, id: str) -> PaymentStory:
-    """Read a payment with its story: grant, quote, ledger entries, packets, refunds."""
+    """Read a payment with its story: grant, quote, ledger entries, packets, refunds, events."""
     return stories.story(work, payments.require_payment(work, id))
 
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from payres.amounts import MAX_LEDGER
 from payres.limits import MAX_WAIT_SECONDS
+from payres.operator.exports import Format
 from payres.signatures.jwk import JWK
 from payres.store.grants import State
 from payres.store.payments import Direction
@@ -137,6 +138,18 @@ class LedgerQuery(Query, frozen=True, kw_only=True):
 
     payment: Name | UnsetType = UNSET
     account: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET
+
+
+class PeriodQuery(Query, frozen=True, kw_only=True):
+    """A period from a day or a time until just before another, and the form of the file."""
+
+    from_: Time | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: Time | UnsetType = UNSET
+    format: Format = "csv"
+
+
+class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
+    wallet: Name | UnsetType = UNSET
 
 
 class NewBackup(Body, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.admin.downloads import Download, send_download
 from payres.admin.endpoints import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
@@ -83,7 +84,10 @@ async def _serve(request: Request, operation: Operation) -> Response:
         arguments, body = await _arguments(request, operation)
         if operation.takes_caller:
             arguments["caller"] = call.key
-        if operation.stream is not None and takes(request.scope["headers"], operation.endpoint.streams):
+        if operation.answer is Download:
+            return await send_download(request, operation.function(**arguments), call.actor, call.read)
+        headers, streams = request.scope["headers"], operation.endpoint.streams
+        if operation.stream is not None and any(takes(headers, one) for one in streams):
             return await operation.stream(call, **arguments)
         keyed = _keyed(request, operation, call, body)
         return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)

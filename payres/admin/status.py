@@ -45,6 +45,7 @@ class WebhookStatus(Resource, frozen=True, kw_only=True):
 class Status(Resource, frozen=True, kw_only=True):
     """Sizes are bytes; `running` is whether a server has the database; `lastBackupAt` is of those that payres made.
 
+    `lastCheckAt` is when all invariants of the ledger were last found to hold.
     `followedAt` is when Litestream last wrote the file, where it follows another server's database into it.
     """
 
@@ -63,6 +64,7 @@ class Status(Resource, frozen=True, kw_only=True):
     unresolved_packets: int
     webhooks: WebhookStatus
     last_backup_at: str | None
+    last_check_at: str | None
     followed_at: str | None
 
 
@@ -107,5 +109,6 @@ def read(work: Work, *, is_running: bool) -> Status:
             oldest_pending_at=maybe_time(found.oldest_pending_at),
         ),
         last_backup_at=maybe_time(found.last_backup_at),
+        last_check_at=maybe_time(found.last_check_at),
         followed_at=maybe_time(found.followed_at),
     )

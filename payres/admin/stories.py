@@ -9,8 +9,10 @@ from payres.admin import granted, representations, wire
 from payres.admin.representations import maybe_time
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
-from payres.store import clients, grants, outgoing, packets, quotes, refunds, wallets
-from payres.store.entries import page_of_entries
+from payres.events.webhooks import deliveries_of
+from payres.store import clients, events, grants, incoming, outgoing, packets, quotes, refunds, wallets
+from payres.store.entries import EntryRecord, page_of_entries
+from payres.store.events import EventRecord
 from payres.store.fail_stop import RowMissing
 from payres.store.pages import PageQuery
 from payres.store.payments import PaymentRecord, find_payment, payers_of
@@ -18,8 +20,49 @@ from payres.store.quotes import QuoteRecord
 from payres.store.refunds import RefundRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
+from payres.wire import Resource
 
 MAX_SHOWN: Final = 100  # ledger entries and packets of one payment, of which there may be many thousands
+
+
+class EventDelivery(Resource, frozen=True, kw_only=True):
+    """What became of an event at a webhook. Of one that was taken at once only this is known."""
+
+    webhook: str
+    state: str
+    attempts: int
+    next_attempt_at: str | None
+    last_attempt_at: str | None
+    last_status: int | None
+    last_error: str | None
+
+
+class PaymentEvent(Resource, frozen=True, kw_only=True):
+    """An event about a payment or its refunds, which is kept for 30 days."""
+
+    sequence: int
+    id: str
+    type: str
+    timestamp: str
+    deliveries: list[EventDelivery]
+
+
+class PaymentStory(Resource, frozen=True, kw_only=True):
+    """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
+
+    `payers` are the outgoing payments here that paid an incoming one.
+    """
+
+    payment: wire.Payment
+    delivered: wire.Money | None
+    grant: wire.Grant | None
+    quote: wire.PaymentQuote | None
+    payers: list[str]
+    entries: list[wire.LedgerEntry]
+    has_earlier_entries: bool
+    packets: list[wire.Packet]
+    refunds: list[wire.Refund]
+    events: list[PaymentEvent]
 
 
 def payment(work: Work, record: PaymentRecord) -> wire.Payment:
@@ -49,12 +92,12 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
     )
 
 
-def story(work: Work, record: PaymentRecord) -> wire.PaymentStory:
+def story(work: Work, record: PaymentRecord) -> PaymentStory:
     grant = None if record.grant_id is None else grants.find_grant(work, record.grant_id)
     quote = None if record.quote_id is None else quotes.find_quote(work, record.quote_id)
     is_outgoing = record.direction == "outgoing"
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
-    return wire.PaymentStory(
+    return PaymentStory(
         payment=payment(work, record),
         delivered=_delivered(work, record),
         grant=None if grant is None else granted.grant(work, grant),
@@ -64,6 +107,7 @@ def story(work: Work, record: PaymentRecord) -> wire.PaymentStory:
         has_earlier_entries=bounds.has_older,
         packets=_packets(work, record) if is_outgoing else [],
         refunds=[refund(work, one) for one in _refunds(work, record)],
+        events=[_event(work, one) for one in _events(work, record, entries)],
     )
 
 
@@ -123,6 +167,38 @@ def _packets(work: Work, record: PaymentRecord) -> list[wire.Packet]:
         )
         for one, name in reversed(found)
     ]
+
+
+def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -> Sequence[EventRecord]:
+    """Those of the times at which the payment began, received something, ended and was refunded."""
+    moments = {record.created_at, record.ended_at}
+    if record.direction == "incoming":
+        moments |= {incoming.expiry_told_at(work, record.id), *(one.created_at for one in entries)}
+    found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
+    for one in _refunds(work, record):
+        found += [] if one.ended_at is None else events.events_of(work, one.id, [one.ended_at])
+    return sorted(found, key=lambda event: event.sequence)
+
+
+def _event(work: Work, event: EventRecord) -> PaymentEvent:
+    return PaymentEvent(
+        sequence=event.sequence,
+        id=event.id,
+        type=event.type,
+        timestamp=format_time(event.created_at),
+        deliveries=[
+            EventDelivery(
+                webhook=one.webhook_id,
+                state=one.state,
+                attempts=one.attempts,
+                next_attempt_at=maybe_time(one.next_at),
+                last_attempt_at=maybe_time(one.last_attempt_at),
+                last_status=one.last_status,
+                last_error=one.last_error,
+            )
+            for one in deliveries_of(work, event)
+        ],
+    )
 
 
 def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:

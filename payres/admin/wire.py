@@ -362,23 +362,6 @@ class Refund(Resource, frozen=True, kw_only=True):
     created_at: str
 
 
-class PaymentStory(Resource, frozen=True, kw_only=True):
-    """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
-
-    `payers` are the outgoing payments here that paid an incoming one.
-    """
-
-    payment: Payment
-    delivered: Money | None
-    grant: Grant | None
-    quote: PaymentQuote | None
-    payers: list[str]
-    entries: list[LedgerEntry]
-    has_earlier_entries: bool
-    packets: list[Packet]
-    refunds: list[Refund]
-
-
 class WebhookTest(Resource, frozen=True, kw_only=True):
     """`status` is what the endpoint answered, `error` why that is no success; null where it is one."""
 

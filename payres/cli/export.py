@@ -1,22 +1,17 @@
 """`payres export`: payments, the ledger and statements, as CSV or as lines of JSON."""
 
-import csv
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Literal
 
 import click
-import msgspec
 
 from payres.cli.groups import Group
 from payres.cli.options import Time
 from payres.cli.session import Session, with_session
 from payres.clock import LATEST
 from payres.operator import exports
-from payres.operator.exports import Export, Row
-
-Format = Literal["csv", "jsonl"]
+from payres.operator.exports import Export, Format
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -89,23 +84,22 @@ def _write(session: Session, export: Export, form: Format) -> None:
         raise click.UsageError("An export is a table and no single object: use --format jsonl")
     if sys.stdout is None:
         raise click.ClickException("There is no standard output to write to")
-    rows = session.read(export.step)  # before the header, so that an unknown wallet leaves no half file
-    write = _csv_writer(sys.stdout, export.columns) if form == "csv" else _write_json
+    rows = session.read(export.step)  # before the heading, so that an unknown wallet leaves no half file
     with _progress(export) as show:
-        write(rows)
+        _print(exports.heading(export, form) + exports.lines(export, rows, form))
         while not export.done:
-            write(session.read(export.step))
+            _print(exports.lines(export, session.read(export.step), form))
             show()
 
 
-def _csv_writer(file: IO[str], columns: Sequence[str]) -> Callable[[Sequence[Row]], None]:
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    return writer.writerows
-
-
-def _write_json(rows: Sequence[Row]) -> None:
-    sys.stdout.write("".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows))
+def _print(text: str) -> None:
+    """Prints it all now: when the program ends, a full disk would be no error in a sentence any more."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        error.filename = "Standard output"
+        raise
 
 
 @contextmanager

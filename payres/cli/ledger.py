@@ -1,5 +1,7 @@
 """`payres ledger`: the invariant checks."""
 
+from functools import partial
+
 import click
 
 from payres.admin import representations
@@ -25,10 +27,11 @@ def check(session: Session) -> None:
     \b
     Example: payres ledger check
     """
-    findings = session.read(invariants.check)
+    at, findings = session.read(lambda work: (work.now, invariants.check(work)))
     broken = invariants.first_broken(findings)
     lines = (line for finding in findings for line in _lines(finding))
     session.show(representations.ledger_check(findings), "\n".join(lines))
+    session.note(partial(invariants.note, findings=findings, checked_at=at))
     if broken is not None:
         raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")
 

@@ -6,7 +6,8 @@ from typing import Any, get_args
 import click
 
 from payres.admin import stories
-from payres.admin.wire import Payment, PaymentStory, Refund
+from payres.admin.stories import PaymentEvent, PaymentStory
+from payres.admin.wire import Payment, Refund
 from payres.cli.groups import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, with_session
@@ -27,7 +28,7 @@ def payment() -> None:
 @click.option("--wallet", metavar="PATH", help="Only of this wallet.")
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
-@click.option("--from", "created_from", metavar="TIME", help="Made then or later, such as 2026-01-31T00:00:00Z.")
+@click.option("--from", "created_from", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
 @click.option("--to", "created_until", metavar="TIME", help="Made before then.")
 @click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
 @click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
@@ -57,7 +58,8 @@ def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any
 def show(session: Session, id: str) -> None:
     """Show a payment with its story.
 
-    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back.
+    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and the
+    events that told of it.
 
     \b
     Example: payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
@@ -131,7 +133,13 @@ def _text(story: PaymentStory) -> str:
     ]
     rows += [("packet", f"{packet.id}, {packet.state}, {packet.amount} to {packet.peer}") for packet in story.packets]
     rows += [("refund", _refund_line(made)) for made in story.refunds]
+    rows += [("event", _event_line(event)) for event in story.events]
     return labelled(*rows)
+
+
+def _event_line(event: PaymentEvent) -> str:
+    sent = "".join(f", {one.state} to {one.webhook} in attempt {one.attempts}" for one in event.deliveries)
+    return f"{event.sequence}, {event.timestamp}  {event.type}{sent}"
 
 
 def _refund_line(made: Refund) -> str:

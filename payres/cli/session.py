@@ -8,7 +8,7 @@ import os
 import pwd
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -68,6 +68,14 @@ class Session:
     def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
         return self._run(unit, "BEGIN", connect_standby if self.is_standby else connect_writer)
+
+    def note(self, unit: Callable[[Work], object]) -> None:
+        """Stores what is good to have, unless another program is writing, or nothing can be stored."""
+        with suppress(click.ClickException), self._connection(self.database()) as connection:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("BEGIN IMMEDIATE")
+            unit(Work(connection, self.world))
+            connection.execute("COMMIT")
 
     def show(self, resource: Resource | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""

@@ -34,6 +34,7 @@ def _text(found: Status) -> str:
         ("Base URL", found.base_url),
         ("Database", f"{found.database} ({database}, write-ahead log {log}, {free} free on the disk)"),
         ("Last backup", found.last_backup_at or "none by payres"),
+        ("Ledger", f"in order at {found.last_check_at}" if found.last_check_at else "not checked yet"),
         ("Wallets", found.wallets),
         *(
             (label, _amounts(found.balances, kind))

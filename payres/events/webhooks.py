@@ -182,6 +182,22 @@ def wants(webhook: WebhookRecord, event: EventRecord) -> bool:
     return event.type != TEST and any(_matches(pattern, event.type) for pattern in webhook.events.split(","))
 
 
+def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
+    """What became of an event at each webhook that gets it; one that is not sent yet is `pending`, without attempts."""
+    stored = {one.webhook_id: one for one in webhooks.deliveries_of_event(work, event.sequence)}
+    return [
+        stored.get(webhook.id) or _unstored(webhook, event)
+        for webhook in webhooks.list_webhooks(work)
+        if webhook.id in stored or (wants(webhook, event) and webhook.created_at <= event.created_at)
+    ]
+
+
+def _unstored(webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:
+    """The delivery of an event that the webhook took the first time, or still has before it."""
+    state, attempts = ("delivered", 1) if event.sequence <= webhook.cursor else ("pending", 0)
+    return DeliveryRecord(event.sequence, webhook.id, state, attempts, None, None, None, None)
+
+
 def _matches(pattern: str, name: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith(ALL) else name == pattern
 

@@ -1,8 +1,14 @@
 """An exchange: one request on a connection, and its answer."""
 
 from typing import Any
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+import httptools
+from uvicorn._types import HTTPScope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from payres.http.flow import Flow
+from payres.http.request_head import MEASURED
 
 # What the head of an answer says about its connection and framing is uvicorn's to do, but for a length.
 FRAMING = frozenset({b"connection", b"transfer-encoding"})
@@ -12,12 +18,13 @@ WITHOUT_BODY = (204, 304)
 class Exchange(RequestResponseCycle):
     """uvicorn's, but an answer of known length, as nearly all are, is written in one piece with its head."""
 
+    flow: Flow
     _head: bytes | None = None  # of the answer that has started, until its body comes
 
     async def send(self, message: Any) -> None:
         """As ASGI has it."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
+        if self.flow.write_paused and self.chunked_encoding and not self.disconnected:
+            await self.flow.drain_stream()  # what has no known length is made while it is sent
         if self.disconnected:
             return
         if not self.response_started and self._start(message):
@@ -65,3 +72,25 @@ class Exchange(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+
+def scope_of(connection: HttpToolsProtocol, method: str, version: str) -> HTTPScope:
+    """The scope (ASGI) of the request whose head has been parsed."""
+    url = httptools.parse_url(connection.url)
+    path = url.path.decode("ascii")
+    return {
+        "type": "http",
+        "asgi": {"version": connection.asgi_version, "spec_version": "2.3"},
+        "http_version": version,
+        "server": connection.server,
+        "client": connection.client,
+        "scheme": connection.scheme or "http",
+        "method": method,
+        "root_path": "",
+        "path": unquote(path) if "%" in path else path,
+        "raw_path": url.path,
+        "query_string": url.query or b"",
+        "headers": connection.headers,
+        "state": connection.app_state.copy(),
+        "extensions": MEASURED,
+    }

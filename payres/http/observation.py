@@ -68,25 +68,22 @@ class Observer:
             if observation.error is not None:
                 self._metrics.errors[observation.error.code] += 1
             if self._log is not None:
-                self._log.write(_fields(scope, observation, status, seconds))
+                code = None if observation.error is None else observation.error.code
+                self._log.write(scope["method"], _path(scope), status, code, seconds, _more(scope, observation))
 
 
-def _fields(scope: Scope, observation: Observation, status: int, seconds: float) -> dict[str, object]:
-    error = observation.error
-    fields: dict[str, object] = {
-        "method": scope["method"],
-        "path": _path(scope),
-        "status": status,
-        "code": None if error is None else error.code,
-        "ms": round(seconds * 1000, 1),
-        "grant": observation.grant,
-        "payment": observation.payment,
-    }
+def _more(scope: Scope, observation: Observation) -> dict[str, str]:
+    """What the log shows besides, of what is known."""
+    found = {}
+    if observation.grant is not None:
+        found["grant"] = observation.grant
+    if observation.payment is not None:
+        found["payment"] = observation.payment
     if _is_from_proxy(scope):
-        fields |= _identifiers(scope)
-    if error is not None:
-        fields["hint"] = error.hint[:MAX_HINT_LENGTH]
-    return fields
+        found |= _identifiers(scope)
+    if observation.error is not None:
+        found["hint"] = observation.error.hint[:MAX_HINT_LENGTH]
+    return found
 
 
 def _path(scope: Scope) -> str:

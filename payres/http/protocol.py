@@ -6,14 +6,9 @@ not read, drops the request of a client that has finished sending, and writes a 
 """
 
 import asyncio
-import fcntl
 import logging
-import termios
-from array import array
-from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final
-from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
@@ -24,10 +19,11 @@ from payres.clock import SECOND
 from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.errors import ErrorResponse
-from payres.http.exchange import Exchange
+from payres.http.exchange import Exchange, scope_of
 from payres.http.flow import Flow
-from payres.http.request_head import MEASURED, ambiguity, body_bytes, malformed, section_bytes, too_long
+from payres.http.request_head import ambiguity, body_bytes, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
+from payres.http.streams import CutShort
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
 
@@ -214,24 +210,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _dispatch(self, method: str, version: str) -> None:
         """Starts a request. Requests are parsed one at a time, so none is waiting for an answer."""
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        self.scope = {
-            "type": "http",
-            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
-            "http_version": version,
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme or "http",
-            "method": method,
-            "root_path": "",
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
-            "headers": self.headers,
-            "state": self.app_state.copy(),
-            "extensions": MEASURED,
-        }
+        self.scope = scope_of(self, method, version)
         keeps_alive = version == "1.1" and self.parser.should_keep_alive()
         headers = self.server_state.default_headers
         self.cycle = Exchange(
@@ -253,6 +232,10 @@ class HttpProtocol(HttpToolsProtocol):
         cycle = self.cycle
         try:
             await self.app(scope, receive, send)
+        except CutShort as cut:
+            log.info("an answer was cut short: %s", cut)
+            cycle.disconnected = True
+            self._close()
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
@@ -401,7 +384,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _watch_reader(self) -> None:
         """Gives the client a while to read something."""
-        self._unread = self._unread_bytes()
+        self._unread = self.flow.unread_bytes()
         self._drop_deadline()
         self._deadline = self.loop.call_later(UNREAD_SECONDS, self._time_out)
 
@@ -411,10 +394,3 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_reader()
         if self._unread > before - UNSENT_BYTES:
             self.transport.abort()
-
-    def _unread_bytes(self) -> int:
-        """How much the client has not read of what is buffered here and by the system."""
-        count = array("i", [0])
-        with suppress(OSError, ValueError):  # the socket is closed, or has no such count
-            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, count)
-        return self.transport.get_write_buffer_size() + count[0]

@@ -23,6 +23,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
+from payres.store.status import note_check
 from payres.store.work import Transaction, Work
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
@@ -33,11 +34,13 @@ class BackupError(Exception):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A verified copy: its file, the version of the database in it, and its size in bytes."""
+    """A verified copy: its file, the version of the database in it, its size in bytes, and when its ledger was checked,
+    which that of an older version is not."""
 
     path: Path
     version: int
     size: int
+    checked_at: int | None = None
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -64,13 +67,16 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
             rename(partial, broken)
             raise BackupError(f"{database} is not sound: {fault}. There is no backup; {broken} is a copy to look into")
         _require_free(database, target, overwrite)  # again, because copying may have taken minutes
+        checked_at = None if examine(partial, is_outdated) else now
         rename(partial, target)
-        return Backup(target, version, target.stat().st_size)
+        return Backup(target, version, target.stat().st_size, checked_at)
 
 
 def record_backup(work: Work, made: Backup) -> None:
     """Records a backup in the audit log. The backup itself does not have this entry."""
     audit.record(work, "database.backup", str(made.path))
+    if made.checked_at is not None:
+        note_check(work, made.checked_at)
 
 
 def record_restore(work: Work, source: Path) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from payres.amounts import format_decimal
+from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, format_time
 from payres.encoding import MEBIBYTE, format_size
 from payres.ledger import LOW_PART
@@ -24,6 +24,7 @@ LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
 LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
+CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -36,7 +37,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 def examine(work: Work) -> Sequence[Finding]:
     """The findings about the database and the settings. Raises OSError."""
-    return [*_files(work), *_backups(work), *_settings(work), *_rates(work), *_peers(work), *_webhooks(work)]
+    looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks)
+    return [finding for look in looks for finding in look(work)]
 
 
 def _files(work: Work) -> Iterator[Finding]:
@@ -58,11 +60,37 @@ def _backups(work: Work) -> Iterator[Finding]:
     made_at = status.last_backup(work)
     if made_at is None:
         fix = "Make one with `payres backup`, or let Litestream copy the database: docs/backup.md"
-        yield Finding("backup", "payres has made none", None if is_loopback(_host(work)) else fix)
+        is_needless = is_loopback(_host(work)) and not _has_money_since(work, work.now - BACKUP_DAYS * DAY)
+        yield Finding("backup", "payres has made none", None if is_needless else fix)
     else:
         fix = "Make backups daily: docs/backup.md says how"
         is_old = made_at < work.now - BACKUP_DAYS * DAY
         yield Finding("backup", f"the last one was made at {format_time(made_at)}", fix if is_old else None)
+
+
+def _ledger(work: Work) -> Iterator[Finding]:
+    checked_at, earliest = status.last_check(work), work.now - CHECK_DAYS * DAY
+    fix = (
+        "Check it with `payres ledger check`. A running server does so all the time: when it does not, its log says why"
+    )
+    if checked_at is not None:
+        seen = f"all its invariants held at {format_time(checked_at)}"
+        yield Finding("ledger", seen, fix if checked_at < earliest else None)
+    else:
+        yield Finding("ledger", "it was not checked yet", fix if _has_money_since(work, earliest) else None)
+
+
+def _has_money_since(work: Work, time: int) -> bool:
+    """Whether money was moved then, or earlier."""
+    first = status.first_transfer(work)
+    return first is not None and first < time
+
+
+def _liquidity(work: Work) -> Iterator[Finding]:
+    for code, scale, balance in status.low_liquidity(work):
+        seen = f"{format_decimal(balance, Asset(code, scale))} is left, little of what there was"
+        fix = f"Put more in with `payres liquidity deposit {code} {scale} AMOUNT`, or payments into it fail"
+        yield Finding(f"liquidity {code}", seen, fix)
 
 
 def _settings(work: Work) -> Iterator[Finding]:

@@ -1,23 +1,33 @@
 """Exports: payments, the ledger, and the statement of a wallet, row by row in bounded memory.
 
 Times are from `since` until just before `until`, in microseconds. Rows are made a batch with each step, each in a
-transaction of its own; what is written after the first step is left out.
+transaction of its own, so that no snapshot is held; what is written after the first step is left out.
 """
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
+
+import msgspec
 
 from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, format_time
+from payres.clock import DAY, LATEST, format_time
+from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
+from payres.operator.times import require_time
 from payres.operator.wallets import require_wallet
 from payres.store import exports
-from payres.store.exports import PaymentLine, PaymentQuery, TransferLine
+from payres.store.exports import TransferLine
+from payres.store.payments import PaymentRange, PaymentRecord, payments_in_order
+from payres.store.wallets import WalletRecord, wallet_by_id
 from payres.store.work import Work
 
 Row = Mapping[str, str | None]
+Format = Literal["csv", "jsonl"]
 
-BATCH_TRANSFERS: Final = 10_000  # of which those of other wallets or times are skipped
+MEDIA_TYPES: Final[Mapping[Format, str]] = {"csv": "text/csv", "jsonl": "application/jsonl"}
+BATCH_TRANSFERS: Final = 2_000  # of which those of other wallets or times are skipped
 BATCH_PAYMENTS: Final = 1_000
 SLACK: Final = DAY  # how far the time in an id, which is of the machine, may be from that of the payment
 
@@ -40,6 +50,33 @@ class Export(Protocol):
     def step(self, work: Work) -> Sequence[Row]:
         """The next rows."""
         ...
+
+
+def period(since: str | None, until: str | None) -> tuple[int, int]:
+    """The times that a period begins and ends at, all of time for None. Raises InvalidRequest."""
+    begins = 0 if since is None else require_time(since, "from")
+    ends = LATEST if until is None else require_time(until, "to")
+    if begins >= ends:
+        raise InvalidRequest("from must be before to", field="from")
+    return begins, ends
+
+
+def heading(export: Export, form: Format) -> str:
+    """What comes before the rows: the names of the columns as CSV, nothing before lines of JSON."""
+    return _as_csv([export.columns]) if form == "csv" else ""
+
+
+def lines(export: Export, rows: Sequence[Row], form: Format) -> str:
+    """The rows, a line each, or several for a text of several lines in CSV (RFC 4180)."""
+    if form == "csv":
+        return _as_csv([[row[column] for column in export.columns] for row in rows])
+    return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
+
+
+def _as_csv(rows: Sequence[Sequence[str | None]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
 class _Transfers:
@@ -90,11 +127,11 @@ class Ledger(_Transfers):
             "id": str(one.id),
             "createdAt": format_time(one.created_at),
             "kind": one.kind,
-            "amount": format_decimal(one.amount, Asset(one.code, one.scale)),
-            "assetCode": one.code,
-            "assetScale": str(one.scale),
-            "debitAccount": _account(one.debit_kind, one.debit_name),
-            "creditAccount": _account(one.credit_kind, one.credit_name),
+            "amount": format_decimal(one.amount, one.asset),
+            "assetCode": one.asset_code,
+            "assetScale": str(one.asset_scale),
+            "debitAccount": one.debit,
+            "creditAccount": one.credit,
             "outgoingPayment": one.outgoing_payment_id,
             "incomingPayment": one.incoming_payment_id,
         }
@@ -133,16 +170,14 @@ class Statement(_Transfers):
         is_credit = one.credit_account_id == account_id
         amount = one.amount if is_credit else -one.amount
         self._balance += amount
-        asset = Asset(one.code, one.scale)
-        other = (one.debit_kind, one.debit_name) if is_credit else (one.credit_kind, one.credit_name)
         counterpart = (work.urls.wallet(one.payer) if one.payer else None) if is_credit else one.receiver
         return {
             "createdAt": format_time(one.created_at),
             "kind": one.kind,
-            "amount": format_decimal(amount, asset),
-            "balance": format_decimal(self._balance, asset),
-            "assetCode": asset.code,
-            "counterpart": (None if one.kind == "fee" else counterpart) or _account(*other),
+            "amount": format_decimal(amount, one.asset),
+            "balance": format_decimal(self._balance, one.asset),
+            "assetCode": one.asset_code,
+            "counterpart": (None if one.kind == "fee" else counterpart) or (one.debit if is_credit else one.credit),
             # What was received goes back from the payment that received it to the one that paid.
             "payment": one.incoming_payment_id if is_credit != (one.kind == "refund") else one.outgoing_payment_id,
         }
@@ -154,7 +189,7 @@ class Statement(_Transfers):
 
 
 class Payments:
-    """Incoming payments and then outgoing ones, oldest first."""
+    """Payments of both directions, oldest first."""
 
     columns = (
         *("direction", "id", "walletAddress", "state", "amount", "moved", "assetCode", "assetScale", "receiver"),
@@ -165,48 +200,46 @@ class Payments:
 
     def __init__(self, since: int, until: int, path: str | None = None) -> None:
         self._since, self._until, self._path = since, until, path
-        self._directions = ["incoming", "outgoing"]
-        self._after = self._first = first_identifier(since - SLACK)
+        self._after = first_identifier(since - SLACK)
         self._now: int | None = None
         self._begins_at: int | None = None
+        self._wallets: dict[int, WalletRecord] = {}  # of one batch
 
     def step(self, work: Work) -> Sequence[Row]:
         """Raises NotFound, InvalidRequest for a wallet that does not exist."""
         wallet_id = None if self._path is None else require_wallet(work, self._path).id
         self._now = self._now or work.now
         until = min(self._until, self._now)
-        query = PaymentQuery(self._after, first_identifier(until + SLACK), self._since, until, wallet_id)
-        direction = self._directions[0]
-        found = exports.payments(work, direction, query, BATCH_PAYMENTS, self._now)
-        if len(found) == BATCH_PAYMENTS:
+        wanted = PaymentRange(self._after, first_identifier(until + SLACK), self._since, until, wallet_id)
+        found = payments_in_order(work, wanted, BATCH_PAYMENTS)
+        self.done = len(found) < BATCH_PAYMENTS
+        if self.done:
+            self.part = 1.0
+        else:
             self._after = found[-1].id
             self._begins_at = self._begins_at or found[0].created_at
-            come = (found[-1].created_at - self._begins_at) / max(until - self._begins_at, 1)
-        else:
-            self._directions.pop(0)
-            self._after, self.done, come = self._first, not self._directions, 0
-        self.part = 1 - (len(self._directions) - come) / 2
-        return [self._row(work, direction, one) for one in found]
+            self.part = (found[-1].created_at - self._begins_at) / max(until - self._begins_at, 1)
+        self._wallets.clear()
+        return [self._row(work, one, self._now) for one in found]
 
-    def _row(self, work: Work, direction: str, one: PaymentLine) -> Row:
-        asset = Asset(one.code, one.scale)
+    def _row(self, work: Work, one: PaymentRecord, now: int) -> Row:
+        wallet = self._wallets.get(one.wallet_address_id)
+        if wallet is None:
+            wallet = self._wallets[one.wallet_address_id] = wallet_by_id(work, one.wallet_address_id)
+        state = one.state_at(now)
+        ended_at = one.expires_at if state == "expired" else one.ended_at
         return {
-            "direction": direction,
-            "id": work.urls.resource(f"{direction}-payments", one.id),
-            "walletAddress": work.urls.wallet(one.path),
-            "state": one.state,
-            "amount": None if one.amount is None else format_decimal(int(one.amount), asset),
-            "moved": format_decimal(one.moved, asset),
-            "assetCode": asset.code,
-            "assetScale": str(asset.scale),
+            "direction": one.direction,
+            "id": work.urls.resource(f"{one.direction}-payments", one.id),
+            "walletAddress": work.urls.wallet(wallet.path),
+            "state": state,
+            "amount": None if one.amount is None else format_decimal(int(one.amount), wallet.asset),
+            "moved": format_decimal(one.moved, wallet.asset),
+            "assetCode": wallet.asset_code,
+            "assetScale": str(wallet.asset_scale),
             "receiver": one.receiver,
             "failure": one.failure,
             "metadata": one.metadata,
             "createdAt": format_time(one.created_at),
-            "endedAt": None if one.ended_at is None else format_time(one.ended_at),
+            "endedAt": None if ended_at is None else format_time(ended_at),
         }
-
-
-def _account(kind: str, name: str | None) -> str:
-    """How an account is called: its kind, and the wallet or peer that it is of."""
-    return kind if name is None else f"{kind} {name}"

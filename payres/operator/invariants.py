@@ -15,10 +15,10 @@ from typing import Final
 import msgspec
 
 from payres.ledger import LedgerBroken
-from payres.store import invariants
+from payres.store import invariants, status
 from payres.store.database import Database
 from payres.store.invariants import BALANCES, FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from payres.worker import Sleep, Worker
 
 BATCH_ROWS: Final = 1000
@@ -117,6 +117,12 @@ def check_ledger(tx: Transaction) -> Sequence[Finding]:
     return _findings(tx, ledger_scans())
 
 
+def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
+    """Stores that all invariants held at a time, if they did."""
+    if first_broken(findings) is None:
+        status.note_check(work, checked_at)
+
+
 def first_broken(findings: Sequence[Finding]) -> Finding | None:
     """The first invariant that does not hold, or None."""
     return next((finding for finding in findings if not finding.holds), None)
@@ -185,12 +191,15 @@ class BackgroundCheck:
                 self._judge(invariant, await self._database.examine(unit))
 
     async def check_all(self) -> None:
-        """Checks every invariant once, and stops at the first breach."""
-        for scan in await self._database.examine(_short_scans):
+        """Checks every invariant once, and stops at the first breach; notes when they were found to hold."""
+        began_at, found = await self._database.examine(lambda work: (work.now, _short_scans(work)))
+        for scan in found:
             while not scan.done and not self._database.stopped:
                 began = perf_counter()
                 self._judge(scan.invariant, await self._database.examine(scan.step))
                 await self._sleep(ALL_SHARE * (perf_counter() - began))
+        if not self._database.stopped:
+            await self._database.write(partial(status.note_check, checked_at=began_at))
 
     async def repeat(self, checking: Callable[[], Awaitable[None]], share: int) -> None:
         """Checks until the database is in fail-stop, for at most one part in `share` of the time; 0 is no limit."""

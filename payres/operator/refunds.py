@@ -172,6 +172,7 @@ def _send_back(
         state="completed",
         failure=None,
         created_at=work.now,
+        ended_at=work.now,
     )
     insert_refund(work, made)
     try:
@@ -223,6 +224,7 @@ def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | No
         state="sending" if receiver is None else "completed",
         failure=None,
         created_at=work.now,
+        ended_at=payment.ended_at,
     )
     insert_refund(work, made)
     settle(work, sender, payment, receiver)

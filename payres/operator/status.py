@@ -17,7 +17,10 @@ from payres.store.work import Work
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Sizes are bytes, `sums` in minor units, times microseconds; the backups are those that payres made."""
+    """Sizes are bytes, `sums` in minor units, times microseconds; the backups are those that payres made.
+
+    `last_check_at` is when all invariants of the ledger were last found to hold.
+    """
 
     database: str
     database_bytes: int
@@ -29,6 +32,7 @@ class Status(msgspec.Struct, frozen=True):
     peers: Sequence[PeerRecord]
     unresolved_packets: int
     last_backup_at: int | None
+    last_check_at: int | None
     webhooks: Sequence[WebhookRecord]
     failed_deliveries: int
     oldest_pending_at: int | None
@@ -49,6 +53,7 @@ def read_status(work: Work) -> Status:
         peers=peers.list_peers(work),
         unresolved_packets=status.count_unresolved_packets(work),
         last_backup_at=status.last_backup(work),
+        last_check_at=status.last_check(work),
         webhooks=webhooks.list_webhooks(work),
         failed_deliveries=status.count_failed_deliveries(work),
         oldest_pending_at=status.oldest_pending_event(work),

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from payres.admin.endpoints import Operation, operations
 from payres.admin.serving import PAGE_PARAMETERS, read_query
 from payres.admin.wire import Page as WirePage
-from payres.clock import complete_day
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.pages.tables import Column, as_csv, make_table
 from payres.pages.visit import Page, Visit
@@ -43,13 +42,15 @@ class Listing(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """A parameter of the query; `options` are all that it can be, none if it can be any text."""
+    """A parameter of the query; `options` are all that it can be, none if it can be any text. One with a default is
+    never `optional`."""
 
     name: str
     label: str
     value: str
     options: Sequence[str]
     is_day: bool
+    optional: bool
 
 
 def page_for(listing: Listing) -> Page:
@@ -68,8 +69,7 @@ async def _show(listing: Listing, visit: Visit) -> Response:
     if operation.is_paged:
         arguments["page"] = page_query(request, numbers=True)
     if operation.query is not None:
-        query = {name: complete_day(value) if name in DAYS else value for name, value in others.items()}
-        arguments["query"] = read_query(query, operation.query)
+        arguments["query"] = read_query(others, operation.query)
     found = await visit.read(partial(operation.function, **arguments))
     count = int(given.get("first") or given.get("last") or DEFAULT_PAGE)
     title = listing.title.format(**visit.segments)
@@ -85,7 +85,7 @@ async def _show(listing: Listing, visit: Visit) -> Response:
         about=listing.about,
         also=listing.also,
         table=table,
-        filters=_filters(operation, others),
+        filters=() if operation.query is None else filters_of(operation.query, others),
         is_filtered=bool(others),
         counts=COUNTS if operation.is_paged else (),
         count=count,
@@ -114,10 +114,9 @@ def _beside(visit: Visit, given: Mapping[str, str], found: Any) -> Sequence[tupl
     return [(name, _url(visit, kept | place)) for name, place, is_there in there if is_there]
 
 
-def _filters(operation: Operation, given: Mapping[str, str]) -> Sequence[Filter]:
-    if operation.query is None:
-        return []
-    kind = msgspec.inspect.type_info(operation.query)
+def filters_of(query: type[msgspec.Struct], given: Mapping[str, str]) -> Sequence[Filter]:
+    """The parameters of a query as the fields of a form."""
+    kind = msgspec.inspect.type_info(query)
     assert isinstance(kind, msgspec.inspect.StructType)
     return [_filter(field, given.get(field.encode_name, "")) for field in kind.fields]
 
@@ -128,7 +127,10 @@ def _filter(field: msgspec.inspect.Field, value: str) -> Filter:
     if any(isinstance(kind, msgspec.inspect.BoolType) for kind in kinds):
         options = ["true", "false"]
     name = field.encode_name
-    return Filter(name, LABELS.get(name, name.capitalize()), value, options, name in DAYS)
+    if not value and isinstance(field.default, str):
+        value = field.default
+    label = LABELS.get(name, name.capitalize())
+    return Filter(name, label, value, options, name in DAYS, not isinstance(field.default, str))
 
 
 def _url(visit: Visit, parameters: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from payres import __version__
 from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, HOUR, format_time
+from payres.clock import DAY, HOUR, MINUTE, format_time
 from payres.encoding import format_size
 from payres.operator import doctor
 from payres.operator.doctor import Finding
@@ -103,7 +103,8 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
         ("Peers", Cell(str(len(status.peers)), link="/admin/peers")),
         ("Unresolved packets", Cell(f"{status.unresolved_packets:,}", link="/admin/peers")),
         ("Failed deliveries of webhooks", Cell(f"{status.failed_deliveries:,}", link="/admin/webhooks/deliveries")),
-        ("Last backup", Cell(_age(status.last_backup_at, stand.now))),
+        ("Ledger last checked", Cell(_age(status.last_check_at, stand.now, "not yet"))),
+        ("Last backup", Cell(_age(status.last_backup_at, stand.now, "none is in the audit log"))),
         ("Database", Cell(f"{Path(status.database).name}, {format_size(status.database_bytes)}")),
         ("Write-ahead log", Cell(format_size(status.log_bytes))),
         ("Free on the disk", Cell(format_size(status.free_bytes))),
@@ -111,11 +112,17 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
     ]
 
 
-def _age(time: int | None, now: int) -> str:
+def _age(time: int | None, now: int, none: str) -> str:
     if time is None:
-        return "none is in the audit log"
-    hours = (now - time) // HOUR
-    ago = f"{hours} hours" if hours < 48 else f"{hours * HOUR // DAY} days"
+        return none
+    age = now - time
+    ago = (
+        f"{age // MINUTE} minutes"
+        if age < 2 * HOUR
+        else f"{age // HOUR} hours"
+        if age < 2 * DAY
+        else f"{age // DAY} days"
+    )
     return f"{format_time(time)[:10]}, {ago} ago"
 
 

@@ -1,16 +1,18 @@
 """Payments in both directions, and the whole story of one."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from payres.admin import payments
-from payres.admin.wire import Payment, PaymentStory
+from payres.admin.stories import EventDelivery, PaymentEvent, PaymentStory
+from payres.admin.wire import Payment
 from payres.grants.wording import visible_text
 from payres.pages.listing import Listing, page_for
 from payres.pages.story import moments_of
-from payres.pages.tables import Cell, Column, linked, long, number, page_of, state, text, time
+from payres.pages.tables import Cell, Column, linked, long, make_table, number, page_of, state, text, time
 from payres.pages.visit import Page, Visit
 from payres.store.work import Work
 
@@ -27,6 +29,16 @@ COLUMNS: Final = (
     Column("State", state),
     Column("Receiver", long("receiver")),
     Column("Failure", long("failure")),
+)
+EVENT_COLUMNS: Final = (
+    Column("Sequence", lambda one: Cell(str(one[0].sequence), "code")),
+    Column("Time (UTC)", lambda one: Cell(one[0].timestamp, "time")),
+    Column("Event", lambda one: Cell(one[0].type)),
+    Column("Webhook", lambda one: linked("webhooks", one[1] and one[1].webhook, "code")),
+    Column("Delivery", lambda one: Cell(one[1].state if one[1] else "", "state")),
+    Column("Attempts", lambda one: Cell(str(one[1].attempts) if one[1] else "", "number")),
+    Column("Error", lambda one: Cell((one[1] and one[1].last_error) or "", "long")),
+    Column("Next (UTC)", lambda one: _time(one[1] and one[1].next_attempt_at)),
 )
 LIST: Final = page_for(
     Listing(
@@ -57,6 +69,9 @@ async def _show(visit: Visit) -> Response:
         actions=[("Refund", f"{page_of('payments', payment.id)}/refund")] if is_refundable else [],
         moments=moments_of(story, visit.context.urls),
         story=story,
+        events=make_table(
+            "Events", EVENT_COLUMNS, _deliveries(story), "There are none any more: they are kept 30 days"
+        ),
         is_under_way=is_under_way,
         is_live=is_live,
         refresh=LIVE_SECONDS if is_live else None,
@@ -86,6 +101,18 @@ def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
         ("Ended (UTC)", Cell(payment.ended_at or "", "time")),
         ("Takes money until (UTC)", Cell(payment.expires_at or "", "time")),
     ]
+
+
+def _deliveries(story: PaymentStory) -> Sequence[tuple[PaymentEvent, EventDelivery | None]]:
+    """Each event with each of its deliveries, or alone."""
+    found: list[tuple[PaymentEvent, EventDelivery | None]] = []
+    for event in story.events:
+        found += [(event, one) for one in event.deliveries] or [(event, None)]
+    return found
+
+
+def _time(at: str | None) -> Cell:
+    return Cell(at or "", "time" if at else "text")
 
 
 def _metadata(payment: Payment) -> str | None:

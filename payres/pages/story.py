@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from payres.admin.wire import LedgerEntry, Packet, Payment, PaymentStory, Refund
+from payres.admin.stories import PaymentStory
+from payres.admin.wire import LedgerEntry, Packet, Payment, Refund
 from payres.clock import format_time
 from payres.identifiers import moment_of
 from payres.pages.tables import Cell, page_of

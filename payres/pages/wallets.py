@@ -5,7 +5,8 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.admin import payments, wallets
-from payres.admin.requests import KeyQuery, PaymentQuery
+from payres.admin.requests import KeyQuery, PaymentQuery, PeriodQuery
+from payres.pages.exports import fields
 from payres.pages.listing import Listing, page_for
 from payres.pages.payments import COLUMNS as PAYMENT_COLUMNS
 from payres.pages.tables import Cell, Column, linked, long, make_table, number, page_of, state, text, time
@@ -79,7 +80,8 @@ async def _show(visit: Visit) -> Response:
     own = page_of("wallets", wallet.path)
     change = ("Deactivate", f"{own}/deactivate") if wallet.state == "active" else ("Activate", f"{own}/activate")
     actions = [("Deposit", f"{own}/deposit"), ("Withdraw", f"{own}/withdraw"), change]
-    return visit.show("wallet.html", "/wallets", title=wallet.path, facts=facts, own=own, actions=actions, **found)
+    shown = {"title": wallet.path, "facts": facts, "own": own, "actions": actions, "statement": fields(PeriodQuery)}
+    return visit.show("wallet.html", "/wallets", **shown, **found)
 
 
 def _key_id(path: str) -> Column:

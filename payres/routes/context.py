@@ -48,6 +48,7 @@ class Context(msgspec.Struct, frozen=True):
     changes: Changes
     sender: Sender
     waiting_slots: Slots  # of requests that wait for a change
+    export_slots: Slots  # of exports that are read, under the key or the operator
 
 
 def context_of(request: Request) -> Context:

@@ -119,6 +119,12 @@ def _stored(context: Context, status: Status) -> Iterator[Any]:
     if status.last_backup_at is not None:
         age = (now - status.last_backup_at) / SECOND
         yield GaugeMetricFamily("payres_backup_age_seconds", "Since the last backup by payres.", age)
+    if status.last_check_at is not None:
+        yield GaugeMetricFamily(
+            "payres_ledger_check_timestamp_seconds",
+            "When all invariants of the ledger were last found to hold.",
+            status.last_check_at / SECOND,
+        )
     pending = 0 if status.oldest_pending_at is None else max(now - status.oldest_pending_at, 0) / SECOND
     yield GaugeMetricFamily(
         "payres_webhook_oldest_pending_seconds",

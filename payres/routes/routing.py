@@ -113,7 +113,7 @@ def build_routes(endpoints: Iterable[Endpoint], handler: Callable[[Endpoint], Ha
             path,
             next(iter(found.values())).kind,
             {method: handler(one) for method, one in found.items()},
-            [one.streams for one in found.values() if one.streams],
+            [media_type for one in found.values() for media_type in one.streams],
         )
         for path, found in by_path.items()
     ]

@@ -1,7 +1,7 @@
 """SQL of what the ledger has recorded, as operators read it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,8 +34,8 @@ class EntryRecord(msgspec.Struct, frozen=True):
         return Asset(self.asset_code, self.asset_scale)
 
 
-def _name(account: str) -> str:
-    """SQL: the name of an account."""
+def account_name(account: str) -> str:
+    """SQL: the name of an account, whose alias this is, beside its asset `s`."""
     return (
         f"{account}.kind || ' ' || CASE {account}.kind"
         f" WHEN 'wallet' THEN (SELECT path FROM wallet_address WHERE account_id = {account}.id)"
@@ -44,6 +44,10 @@ def _name(account: str) -> str:
     )
 
 
+# SQL: the refund that transfer `t` belongs to, also by a payment that sends one.
+REFUND_OF_TRANSFER: Final = (
+    "coalesce(t.refund_id, (SELECT id FROM refund WHERE return_payment_id = t.outgoing_payment_id))"
+)
 ENTRIES = Table(
     EntryRecord,
     "transfer t JOIN account d ON d.id = t.debit_account_id JOIN account c ON c.id = t.credit_account_id"
@@ -51,9 +55,9 @@ ENTRIES = Table(
     prefix="t.",
     asset_code="s.code",
     asset_scale="s.scale",
-    debit=_name("d"),
-    credit=_name("c"),
-    refund_id="coalesce(t.refund_id, (SELECT id FROM refund WHERE return_payment_id = t.outgoing_payment_id))",
+    debit=account_name("d"),
+    credit=account_name("c"),
+    refund_id=REFUND_OF_TRANSFER,
 )
 
 

@@ -51,6 +51,12 @@ def find_incoming(tx: Transaction, payment_id: str) -> IncomingRecord | None:
     return INCOMING.find(tx, "WHERE id = ?", payment_id)
 
 
+def expiry_told_at(tx: Transaction, payment_id: str) -> int | None:
+    """When an event told that the payment has expired."""
+    row = tx.execute("SELECT expiry_event_at FROM incoming_payment WHERE id = ?", (payment_id,)).fetchone()
+    return None if row is None else row[0]
+
+
 def page_of_incoming(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[IncomingRecord], PageBounds]:

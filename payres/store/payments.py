@@ -1,7 +1,7 @@
 """SQL of payments in both directions, for operators."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -103,6 +103,27 @@ def page_of_payments(
     }
     given = {condition: value for condition, value in conditions.items() if value is not None}
     return select_page(tx, PAYMENTS, query, given, key="p.id")
+
+
+class PaymentRange(NamedTuple):
+    """Payments with an id after one and before another, of a time, and of one wallet if it is given."""
+
+    after: str
+    before: str
+    since: int
+    until: int
+    wallet_id: int | None
+
+
+def payments_in_order(tx: Transaction, wanted: PaymentRange, rows: int) -> Sequence[PaymentRecord]:
+    """The first so many, oldest first."""
+    of_wallet = "" if wanted.wallet_id is None else " AND p.wallet_address_id = :wallet_id"
+    found = tx.execute(
+        f"SELECT {PAYMENTS.columns} FROM {PAYMENTS.source} WHERE p.id > :after AND p.id < :before{of_wallet}"
+        " AND p.created_at >= :since AND p.created_at < :until ORDER BY p.id LIMIT :rows",
+        wanted._asdict() | {"rows": rows},
+    )
+    return [PAYMENTS.record(row) for row in found]
 
 
 def payers_of(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:

@@ -30,6 +30,7 @@ class RefundRecord(msgspec.Struct, frozen=True):
     state: RefundState
     failure: str | None
     created_at: int
+    ended_at: int | None
 
 
 # What of refund `r` counts as sent back, by its return payment `p`, if it has one.
@@ -44,6 +45,7 @@ REFUNDS: Final = Table(
     returned="coalesce(r.returned, p.delivered)",
     state="coalesce(p.state, 'completed')",
     failure="p.failure",
+    ended_at="iif(p.id IS NULL, r.created_at, p.ended_at)",
 )
 
 

@@ -53,6 +53,34 @@ def last_backup(tx: Transaction) -> int | None:
     return None if row is None else int(row[0])
 
 
+def last_check(tx: Transaction) -> int | None:
+    """When all invariants of the ledger were last found to hold."""
+    row = tx.execute("SELECT checked_at FROM ledger_check").fetchone()
+    return None if row is None else int(row[0])
+
+
+def note_check(tx: Transaction, checked_at: int) -> None:
+    tx.execute(
+        "INSERT INTO ledger_check (id, checked_at) VALUES (1, ?)"
+        " ON CONFLICT (id) DO UPDATE SET checked_at = max(checked_at, excluded.checked_at)",
+        (checked_at,),
+    )
+
+
+def first_transfer(tx: Transaction) -> int | None:
+    """When money was first moved."""
+    row = tx.execute("SELECT created_at FROM transfer WHERE id > 0 ORDER BY id LIMIT 1").fetchone()
+    return None if row is None else int(row[0])
+
+
+def low_liquidity(tx: Transaction) -> Sequence[tuple[str, int, int]]:
+    """Code, scale and balance, in the minor unit, of each liquidity of which little is left."""
+    return tx.execute(
+        "SELECT s.code, s.scale, a.balance FROM asset s JOIN account a ON a.asset_id = s.id"
+        " WHERE a.kind = 'liquidity' AND a.warned = 1 ORDER BY s.code, s.scale"
+    ).fetchall()
+
+
 def last_restore(tx: Transaction) -> int | None:
     """When the database was last put in place by a restore, as the audit log has it."""
     row = tx.execute(

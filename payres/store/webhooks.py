@@ -125,6 +125,11 @@ def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> S
     return DELIVERIES.list(tx, f"WHERE webhook_id = ? AND state = ? {_NEWEST_FIRST}", webhook_id, state, limit)
 
 
+def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:
+    """What is stored of an event: nothing for a webhook that took it at once."""
+    return DELIVERIES.list(tx, "WHERE sequence = ? ORDER BY webhook_id", sequence)
+
+
 def has_old_events(tx: Transaction, now: int) -> bool:
     """Whether an event is old enough to be purged."""
     oldest = tx.execute("SELECT created_at FROM event ORDER BY sequence LIMIT 1").fetchone()

@@ -213,6 +213,7 @@ def test_grants_are_decided_and_revoked(program: Program) -> None:
 
 def test_ledger_is_read_and_checked(program: Program, wallet: str) -> None:
     checked = program.get("/ledger/check")
+    assert program.get("/status")["lastCheckAt"] is not None
     assert (checked["ok"], checked["broken"]) == (True, None)
     [entry] = program.get("/ledger/entries", account=f"wallet {wallet}")["result"]
     assert (entry["kind"], entry["amount"]) == ("deposit", "100.00")

@@ -3,12 +3,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from payres.events import deliveries
 from payres.operator import wallets
 from payres.testing.instance import Instance
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
 from tests.cli.test_peer_doubts import PAYMENT, UNKNOWN, give_up
-from tests.helpers import Json, usd
+from tests.events.endpoint import Endpoint, answering
+from tests.helpers import Json, usd, wait_until
 
 
 class Shop:
@@ -101,6 +103,43 @@ def test_story_of_a_payment_has_all_that_belongs_to_it(program: Program, shop: S
     assert (received["payers"], received["entries"]) == ([paid], [entry])
     assert (received["grant"], received["quote"], received["delivered"]) == (None, None, None)
     error_of(program.ask("GET", "/payments/1"), 404, "not_found")
+
+
+def test_story_tells_what_became_of_the_events(program: Program, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 0.02)
+    with Endpoint().running() as well, Endpoint().running() as ill:
+        ill.answer = answering(500)
+        good, bad = (
+            program.post("/webhooks", {"url": one.url, "private": True, "events": [events]})["id"]
+            for one, events in ((well, "*"), (ill, "outgoing_payment.*"))
+        )
+        bill = shop.bill()
+        paid = shop.pay(bill, 300)
+        program.post(f"/payments/{id_of(bill)}/refunds", {"reference": "r"})
+
+        def told(payment: str) -> list[tuple[str, list[tuple[str, str, int]]]]:
+            return [
+                (one["type"], [(each["webhook"], each["state"], each["attempts"]) for each in one["deliveries"]])
+                for one in program.get(f"/payments/{payment}")["events"]
+            ]
+
+        taken, not_taken = (good, "delivered", 1), (bad, "pending", 1)
+        expected = [
+            ("outgoing_payment.created", [taken, not_taken]),
+            ("outgoing_payment.completed", [taken, not_taken]),
+            ("refund.completed", [taken]),
+        ]
+        wait_until(lambda: told(paid) == expected, lambda: str(told(paid)))
+        assert told(id_of(bill)) == [
+            ("incoming_payment.created", [taken]),
+            ("incoming_payment.partial_payment_received", [taken]),
+            ("refund.completed", [taken]),
+        ]
+        [*_, refunded] = program.get(f"/payments/{paid}")["events"]
+        assert program.get("/events", after=refunded["sequence"] - 1)["result"][0]["id"] == refunded["id"]
+        for webhook in (good, bad):
+            program.change("DELETE", f"/webhooks/{webhook}")
+    assert program.get(f"/payments/{paid}")["events"][0]["deliveries"] == []
 
 
 def test_refund_goes_back_to_who_paid(program: Program, shop: Shop) -> None:

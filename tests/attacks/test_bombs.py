@@ -16,7 +16,7 @@ from payres.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import Json
+from tests.helpers import TIMEOUT, Json
 
 Refused = Callable[..., Json]
 QUOTE = {"type": "quote", "actions": ["create"]}
@@ -38,7 +38,7 @@ class Handler(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         server = cast(Bomber, self.server)
         with suppress(OSError):
-            self.request.settimeout(5)
+            self.request.settimeout(TIMEOUT)
             self.request.recv(65536)
             for part in server.parts():
                 self.request.sendall(part)

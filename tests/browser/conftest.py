@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import TIMEOUT
 
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
-TIMEOUT_MS = 15_000  # for a machine that does several things at once
+TIMEOUT_MS = TIMEOUT * 1000
 PASSWORD = "correct horse"
 
 OpenPage = Callable[..., Any]
@@ -62,6 +63,7 @@ async def chromium() -> AsyncIterator[Browser]:
         if os.environ.get("REQUIRE_BROWSER"):
             pytest.fail(sentence)
         pytest.skip(sentence)
+    expect.set_options(timeout=TIMEOUT_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
         yield browser

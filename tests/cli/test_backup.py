@@ -31,6 +31,7 @@ def one_sentence(result: Result) -> str:
 def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     result = payres("backup", "backup.db")
     assert result.exit_code == 0
+    assert "in order at 2" in payres("status").stdout, "a backup is checked like the ledger"
     assert result.stdout.startswith("backup.db: a verified copy of payres.db, 0.")
     payres("wallet", "deposit", "alice", "5.00")
     result = payres("restore", "backup.db")

@@ -1,9 +1,14 @@
 import csv
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
+
+from tests.helpers import free_of_settings
 
 Command = Callable[..., Result]
 
@@ -27,7 +32,7 @@ def test_statement_is_csv(payres: Command) -> None:
 
 def test_ledger_is_an_object_a_line(payres: Command) -> None:
     lines = payres("export", "ledger", "--format", "jsonl").stdout.splitlines()
-    assert [json.loads(line)["creditAccount"] for line in lines] == ["wallet alice", "external"]
+    assert [json.loads(line)["creditAccount"] for line in lines] == ["wallet alice", "external USD 2"]
 
 
 def test_days_and_times_bound_an_export(payres: Command) -> None:
@@ -41,6 +46,14 @@ def test_days_and_times_bound_an_export(payres: Command) -> None:
 
 def test_empty_export_has_its_header(payres: Command) -> None:
     assert payres("export", "payments").stdout.startswith("direction,id,walletAddress,state,")
+
+
+def test_full_disk_is_an_error_in_a_sentence(payres: Command, database: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "payres", "export", "ledger", "--database", str(database)]
+        environment = free_of_settings()
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+    assert (ran.returncode, ran.stderr) == (1, "Error: Standard output: No space left on device\n")
 
 
 @pytest.mark.parametrize(

@@ -25,14 +25,18 @@ def test_check_says_what_it_proved(payres: Command, as_json: Json) -> None:
     assert "ok      balances: each account's balance is its credits minus its debits (2 accounts)" in result.stdout
     printed = as_json("ledger", "check")
     assert (printed["ok"], printed["broken"]) == (True, None)
+    checked_at = as_json("status")["lastCheckAt"]
+    assert f"in order at {checked_at}" in payres("status").stdout
     assert all(check["holds"] for check in printed["checks"])
 
 
 @pytest.mark.usefixtures("books")
 def test_check_names_the_first_broken_invariant(payres: Command, tx: Transaction) -> None:
     tx.execute("UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
+    assert payres("status").stdout.count("not checked yet") == 1
     result = payres("ledger", "check")
     assert result.exit_code == 1
+    assert "not checked yet" in payres("status").stdout
     assert "BROKEN  zero_sum" in result.stdout
     assert result.stderr.startswith(
         "Error: The invariant `zero_sum` is broken: the balances in USD with scale 2 sum to 1"

@@ -11,12 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from payres import ledger
+from payres.admin import stories
 from payres.cli import main
-from payres.clock import format_time
+from payres.clock import SECOND, format_time
 from payres.event_types import EVENT_TYPES
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
 from payres.operator import assets, refunds, wallets
+from payres.operator.payments import require_payment
 from payres.store import accounts, events
 from payres.store.connections import connect_writer
 from payres.store.database import Database
@@ -50,6 +52,27 @@ def pay(instance: Instance, receiver: Json, value: int) -> Json:
 
 def without(shown: Json, *names: str) -> Json:
     return {name: value for name, value in shown.items() if name not in names}
+
+
+def test_events_of_a_subject_are_found_by_their_times() -> None:
+    with closing(connect_writer(":memory:")) as connection:
+        for step in range(500):
+            work = work_at(connection, NOW + step * SECOND)
+            for subject in ("a", "b"):
+                work.emit("grant.issued", subject, Sample(number=step))
+        set_back = work_at(connection, NOW + 499 * SECOND - SECOND // 2)
+        set_back.emit("grant.revoked", "a", Sample(number=-1))
+        connection.execute("DELETE FROM event WHERE sequence % 7 = 3")
+
+        def found(*seconds: float) -> list[tuple[int, bytes]]:
+            moments = [NOW + round(one * SECOND) for one in seconds]
+            return [(one.sequence, one.data) for one in events.events_of(connection, "a", moments)]
+
+        assert found(0, 123, 123, 499) == [(1, b'{"number":0}'), (247, b'{"number":123}'), (999, b'{"number":499}')]
+        assert found(498.5) == [(1001, b'{"number":-1}')], "the clock was set back a little"
+        assert found(1, 0.5, -3, 1000) == [], "purged, or of no event"
+        connection.execute("DELETE FROM event")
+        assert found(0) == []
 
 
 def test_incoming_payment_is_told_as_its_client_sees_it(instance: Instance, outbox: Outbox) -> None:
@@ -118,6 +141,8 @@ def test_expired_payment_is_told_of_once(instance: Instance, outbox: Outbox) -> 
     assert [(one.type, one.data["id"]) for one in outbox.take() if one.type != "incoming_payment.created"] == [
         ("incoming_payment.expired", made["id"])
     ]
+    story = instance.read(lambda work: stories.story(work, require_payment(work, last_segment(made["id"]))))
+    assert [one.type for one in story.events] == ["incoming_payment.created", "incoming_payment.expired"]
 
 
 def test_refused_request_tells_nothing(instance: Instance, outbox: Outbox) -> None:

@@ -249,7 +249,7 @@ def test_client_that_reads_slowly_is_waited_for_while_it_reads(
 ) -> None:
     held = accepted(shared, connect)
     unread = iter([30_000, 25_000, 20_000, 15_905])  # the last step is one byte short
-    monkeypatch.setattr(held.protocol, "_unread_bytes", lambda: next(unread))
+    monkeypatch.setattr(held.protocol.flow, "unread_bytes", lambda: next(unread))
     on_loop(shared, held.protocol.pause_writing)
     timers.elapse(3 * UNREAD_SECONDS - 0.1)
     assert is_open(held.connection)
@@ -266,13 +266,13 @@ def test_what_a_client_has_not_taken_is_known_also_of_what_the_system_keeps(conn
 
     def answer() -> None:
         held.protocol.transport.write(b"x" * 8_000_000)
-        sizes.extend((held.protocol._unread_bytes(), held.protocol.transport.get_write_buffer_size()))
+        sizes.extend((held.protocol.flow.unread_bytes(), held.protocol.transport.get_write_buffer_size()))
 
     on_loop(shared, answer)
     unread, ours = sizes
     assert 8_000_000 >= unread > ours
     on_loop(shared, held.protocol.transport.abort)
-    on_loop(shared, lambda: sizes.append(held.protocol._unread_bytes()))
+    on_loop(shared, lambda: sizes.append(held.protocol.flow.unread_bytes()))
     assert sizes[-1] >= 0
 
 

@@ -85,8 +85,8 @@ def ended(instance: Instance, created: Json, quote: Json | None = None) -> Paid:
     return Paid(quote, created, shown, sent(instance, created))
 
 
-def ended_in_time(servers: Sequence[Instance], created: Json) -> Paid:
-    """A payment of the first server at its end. Time passes on all of them whenever the payment only waits."""
+def ended_in_time(servers: Sequence[Instance], created: Json, seconds: int = 10) -> Paid:
+    """A payment of the first server at its end. So many seconds pass on all of them whenever the payment only waits."""
 
     def in_flight() -> Sequence[PacketRecord]:
         return servers[0].read(lambda tx: packets.packets_of_payment(tx, last_segment(created["id"]), "prepared"))
@@ -96,7 +96,7 @@ def ended_in_time(servers: Sequence[Instance], created: Json) -> Paid:
         sleep(0.05)
         if waiting and waiting == in_flight():
             for server in servers:
-                server.clock.advance(10)
+                server.clock.advance(seconds)
     return ended(servers[0], created)
 
 

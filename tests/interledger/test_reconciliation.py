@@ -70,9 +70,9 @@ class Road:
         self.link.script = chain(fates, () if then == "answered" else repeat(then))
         return self.a.client.create_outgoing_payment(self.a.wallet("alice"), quote["id"], limits)
 
-    def end(self, created: Json) -> Paid:
-        """The payment at its end, which is soon: time passes as fast as it can."""
-        return ended_in_time((self.a, self.b), created)
+    def end(self, created: Json, seconds: int = 10) -> Paid:
+        """The payment at its end, which is soon: so many seconds pass whenever it only waits."""
+        return ended_in_time((self.a, self.b), created, seconds)
 
     def pass_time(self, seconds: int) -> None:
         for server in (self.a, self.b):
@@ -238,7 +238,7 @@ def test_receiver_that_cannot_be_read_is_asked_for_an_hour(
 
     monkeypatch.setattr(RemoteReceivers, "fetch", away)
     began = road.a.clock.now()
-    paid = road.end(created)
+    paid = road.end(created, seconds=60)
     assert "waits for what its receiver has received: It is away" in caplog.text
     if back_after == "minutes":
         assert paid.record.state == "completed"

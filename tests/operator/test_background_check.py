@@ -14,6 +14,7 @@ from payres.operator import wallets
 from payres.operator.invariants import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
 from payres.store.database import Database
 from payres.store.invariants import LEDGER_INVARIANTS
+from payres.store.status import last_check
 from payres.store.work import Work
 from tests.helpers import TIMEOUT
 
@@ -69,7 +70,7 @@ class Pauses:
     async def end(self, watching: Coroutine[None, None, None]) -> None:
         """Watches until there were so many pauses."""
         task = asyncio.create_task(watching)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT):
             await self._over.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -79,8 +80,11 @@ class Pauses:
 async def test_sound_ledger_goes_on(database: Database) -> None:
     check = BackgroundCheck(database, Pauses(1000))
     await check.check_recent()
+    assert await database.read(last_check) is None
+    before = await database.read(lambda work: work.now)
     await check.check_all()
     assert database.stopped is None
+    assert before <= (await database.read(last_check) or 0) <= await database.read(lambda work: work.now)
     await database.write(lambda tx: wallets.deposit(tx, "alice", "10.00"))
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from payres import ledger
 from payres.clock import DAY
 from payres.events import webhooks
 from payres.limits import MIN_FREE_BYTES
@@ -11,6 +12,7 @@ from payres.operator.doctor import Finding, examine
 from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
 from payres.store.connections import connect_writer
+from payres.store.status import note_check
 from payres.store.work import Transaction, Work
 from tests.works import work_at
 
@@ -44,7 +46,7 @@ def broken(findings: dict[str, Finding]) -> set[str]:
 def test_nothing_is_wrong_with_a_new_database(database: tuple[Path, Transaction]) -> None:
     findings = found(database)
     assert broken(findings) == set()
-    assert findings.keys() == {"permissions", "disk", "write-ahead log", "backup", "base URL"}
+    assert findings.keys() == {"permissions", "disk", "write-ahead log", "backup", "ledger", "base URL"}
 
 
 def test_file_that_others_can_read(database: tuple[Path, Transaction]) -> None:
@@ -65,7 +67,40 @@ def test_backup_that_is_old_or_missing(database: tuple[Path, Transaction]) -> No
     assert broken(found(database)) == {"backup"}
     database[1].execute("DELETE FROM audit")
     assert broken(found(database)) == {"backup"}
-    assert broken(found(database, "http://127.0.0.1:8080")) == set()
+    local = "http://127.0.0.1:8080"
+    assert broken(found(database, local)) == set(), "there is nothing to lose yet"
+    note_check(database[1], NOW)
+    deposit(database, NOW - DAY)
+    assert broken(found(database, local)) == set()
+    database[1].execute("UPDATE transfer SET created_at = created_at - ?", (2 * DAY,))
+    assert broken(found(database, local)) == {"backup"}
+
+
+def deposit(database: tuple[Path, Transaction], now: int) -> None:
+    work = work_at(database[1], now)
+    wallets.create_wallet(work, "alice", "USD", 2, None, None)
+    wallets.deposit(work, "alice", "10.00")
+
+
+def test_ledger_that_was_not_checked_for_long(database: tuple[Path, Transaction]) -> None:
+    deposit(database, NOW - DAY)
+    assert broken(found(database)) == set()
+    database[1].execute("UPDATE transfer SET created_at = created_at - 1")
+    assert "`payres ledger check`" in str(found(database)["ledger"].fix)
+    note_check(database[1], NOW - DAY)
+    assert broken(found(database)) == set()
+    database[1].execute("UPDATE ledger_check SET checked_at = checked_at - 1")
+    assert broken(found(database)) == {"ledger"}
+
+
+def test_liquidity_of_which_little_is_left(database: tuple[Path, Transaction]) -> None:
+    work = work_at(database[1], NOW)
+    assets.deposit_liquidity(work, "USD", 2, "100.00")
+    assert broken(found(database)) == set()
+    wallet = wallets.create_wallet(work, "alice", "USD", 2, None, None)
+    liquidity = ledger.operator_account(work, wallet.asset_id, "liquidity")
+    ledger.transfer(work, liquidity, wallet.account_id, 91_00, "exchange")
+    assert found(database)["liquidity USD"].seen == "9.00 is left, little of what there was"
 
 
 def test_webhook_that_fails_or_has_gone(database: tuple[Path, Transaction]) -> None:

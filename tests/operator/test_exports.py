@@ -52,11 +52,12 @@ def rows_of(work: Work, export: Export) -> Sequence[Row]:
     return rows
 
 
-def pay(work: Work, payment_id: str) -> None:
+def pay(work: Work, payment_id: str, bill_id: str | None = None) -> None:
     """alice pays bob 1.00 for 1.10."""
+    bill_id = bill_id or payment_id
     alice, bob = (wallets.require_wallet(work, path) for path in ("alice", "bob"))
     client = clients.ensure_client(work, "http://c.example", "http://c.example", None, work.now)
-    bill = IncomingRecord(payment_id, bob.id, client.id, None, 0, None, work.now, work.now + DAY, None)
+    bill = IncomingRecord(bill_id, bob.id, client.id, None, 0, None, work.now, work.now + DAY, None)
     incoming.insert_incoming(work, bill)
     outgoing.insert_outgoing(work, sending_payment(payment_id, alice.id, client.id, work.now, TERMS))
     fees = ledger.operator_account(work, alice.asset_id, "fees")
@@ -68,7 +69,7 @@ def pay(work: Work, payment_id: str) -> None:
         100,
         "payment",
         outgoing_payment_id=payment_id,
-        incoming_payment_id=payment_id,
+        incoming_payment_id=bill_id,
     )
 
 
@@ -80,9 +81,9 @@ def test_statement_shows_each_line_with_its_balance(connection: Transaction) -> 
     found = rows_of(later, Statement("alice", NOW + HOUR, LATEST))
     assert [tuple(row.values()) for row in found] == [
         (format_time(NOW + HOUR), "opening balance", None, "10.00", "USD", None, None),
-        (format_time(NOW + HOUR), "fee", "-0.10", "9.90", "USD", "fees", "p1"),
+        (format_time(NOW + HOUR), "fee", "-0.10", "9.90", "USD", "fees USD 2", "p1"),
         (format_time(NOW + HOUR), "payment", "-1.00", "8.90", "USD", RECEIVER, "p1"),
-        (format_time(NOW + DAY), "withdrawal", "-3.00", "5.90", "USD", "external", None),
+        (format_time(NOW + DAY), "withdrawal", "-3.00", "5.90", "USD", "external USD 2", None),
         (format_time(later.now), "closing balance", None, "5.90", "USD", None, None),
     ]
     received = rows_of(later, Statement("bob", 0, LATEST))[1]
@@ -146,7 +147,7 @@ def test_ledger_names_both_accounts(connection: Transaction) -> None:
     work = work_at(connection, NOW + DAY)
     found = rows_of(work, Ledger(NOW + DAY, LATEST))
     assert [(row["debitAccount"], row["creditAccount"], row["amount"]) for row in found] == [
-        ("wallet alice", "fees", "0.10"),
+        ("wallet alice", "fees USD 2", "0.10"),
         ("wallet alice", "wallet bob", "1.00"),
     ]
     assert [row["kind"] for row in rows_of(work, Ledger(0, LATEST, "bob"))] == ["payment"]
@@ -170,11 +171,11 @@ def test_payments_of_both_directions_are_in_order(connection: Transaction) -> No
     wallets.deposit(work_at(connection, NOW), "alice", "10.00")
     ids = [f"018bcfe5-{number:04x}" for number in range(5)]
     for number, payment_id in enumerate(ids):
-        pay(work_at(connection, NOW + number), payment_id)
+        pay(work_at(connection, NOW + number), f"{payment_id}-o", f"{payment_id}-i")
     work = work_at(connection, NOW + DAY)
     found = rows_of(work, Payments(0, LATEST))
-    assert [str(row["id"]).rpartition("/")[2] for row in found] == ids * 2
-    assert [row["direction"] for row in found] == ["incoming"] * 5 + ["outgoing"] * 5
+    assert [str(row["id"]).rpartition("/")[2] for row in found] == [f"{one}-{way}" for one in ids for way in "io"]
+    assert [row["direction"] for row in found] == ["incoming", "outgoing"] * 5
     assert (found[0]["state"], found[0]["amount"]) == ("expired", None)
     assert (found[-1]["amount"], found[-1]["moved"], found[-1]["receiver"]) == ("1.10", "0.00", RECEIVER)
     assert len(rows_of(work, Payments(NOW + 1, NOW + 3))) == 4

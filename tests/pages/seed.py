@@ -5,14 +5,16 @@ from typing import Final, NamedTuple
 
 from payres import ledger
 from payres.amounts import Asset
+from payres.events import webhooks
 from payres.interledger import balances
 from payres.operator import api_keys, assets, keys, peers, wallets
 from payres.operator.peers import NewPeer
 from payres.payments.settlement import end_remote
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store import clients, outgoing
+from payres.store import clients, events, outgoing
 from payres.store.packets import PacketRecord
 from payres.store.wallets import find_wallet
+from payres.store.webhooks import DeliveryRecord, put_delivery, set_state
 from payres.store.work import Work
 from payres.terms import Path, Terms
 from payres.testing.instance import Instance
@@ -46,6 +48,7 @@ def fill(instance: Instance) -> Seeded:
         assets.deposit_liquidity(work, "EUR", 2, "500.00")
         assets.set_rate(work, "EUR", "USD", "1.08")
         keys.add_key(work, "alice", jwk_from_public_bytes("key-of-alice", bytes(range(32))), "Phone <b>of Alice</b>")
+        _leave_undelivered(work, payment[1])
         record, _ = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
         return (*_give_up(work), record.id)
 
@@ -75,6 +78,17 @@ def _pay(instance: Instance) -> tuple[str, str, str]:
         return found.grant_id
 
     return incoming["id"].rpartition("/")[2], paid_id, instance.read(unit)
+
+
+def _leave_undelivered(work: Work, payment_id: str) -> None:
+    """A webhook that is gone, which did not take the events of a payment."""
+    webhook = webhooks.add_webhook(work, "https://hooks.example/" + "a-long-path/" * 5, [], False).webhook
+    paid = outgoing.find_outgoing(work, payment_id)
+    assert paid is not None
+    error = f"it answered 410 {HOSTILE}"
+    for event in events.events_of(work, payment_id, [paid.created_at]):
+        put_delivery(work, DeliveryRecord(event.sequence, webhook.id, "failed", 12, None, work.now, 410, error))
+    set_state(work, webhook.id, "disabled")
 
 
 def _give_up(work: Work) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from payres.clock import format_time
 from payres.operator.backups import Backup, record_backup
 from payres.operator.wallets import create_wallet, deposit
 from payres.pages.tables import Cell
@@ -37,7 +38,7 @@ def paths(seeded: Seeded) -> list[str]:
         *("/admin/wallets/savings%2Fof-a-wallet-with-a-long-path", "/admin/payments", "/admin/grants", "/admin/peers"),
         *(f"/admin/payments/{one}" for one in (seeded.incoming, seeded.outgoing, seeded.failed)),
         *("/admin/payments?state=sending", f"/admin/grants/{seeded.grant}", "/admin/peers/second", "/admin/api-keys"),
-        *("/admin/audit-log", "/admin/settings"),
+        *("/admin/audit-log", "/admin/settings", "/admin/exports"),
     ]
 
 
@@ -63,6 +64,16 @@ def test_story_of_an_incoming_payment_names_who_paid_and_has_the_metadata(ann: B
     assert "It was completed. It had received USD 25.00." in words
     assert f"Paid by {seeded.outgoing}" in words
     assert '"order": 17' in words
+
+
+def test_story_shows_what_became_of_events(ann: Browser, seeded: Seeded) -> None:
+    rows = _table(ann, f"/admin/payments/{seeded.outgoing}", "Events")
+    assert [(row["Event"], row["Delivery"], row["Attempts"]) for row in rows] == [
+        ("outgoing_payment.created", "failed", "12"),
+        ("outgoing_payment.completed", "failed", "12"),
+    ]
+    assert int(rows[1]["Sequence"]) == int(rows[0]["Sequence"]) + 1
+    assert rows[0]["Error"] == f"it answered 410 {TEXT}"
 
 
 def test_story_of_a_failed_payment_tells_of_its_packets(ann: Browser, seeded: Seeded) -> None:
@@ -118,8 +129,11 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
         assert part in words, part
     [_, dollars] = ann.rows("/admin")
     assert dollars == {"Asset": "USD", "In wallets": "14,340.67", "Liquidity": "1,000.00", "Fees": "0.00"}
-    payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1)))
-    assert ", 0 hours ago" in ann.words("/admin")
+    day = payres.read(lambda work: format_time(work.now)[:10])
+    payres.write(lambda work: record_backup(work, Backup(Path("/backups/1.db"), 1, 1, work.now)))
+    shown = ann.words("/admin")
+    assert f"Ledger last checked {day}, 0 minutes ago" in shown
+    assert f"Last backup {day}, 0 minutes ago" in shown
 
 
 def test_page_loads_again_by_itself_only_where_that_was_asked_for(ann: Browser, seeded: Seeded) -> None:
@@ -197,6 +211,26 @@ def test_pages_lead_to_older_and_newer_rows(ann: Browser, payres: Instance) -> N
     last = _link(ann, _link(ann, "/admin/wallets/paged/movements?first=2", "Older"), "Older")
     back = [row["Amount"] for row in ann.rows(_link(ann, last, "Newer"))]
     assert back == ["4.00", "3.00"]
+
+
+def test_forms_lead_to_files_of_everything_or_of_a_period(ann: Browser, seeded: Seeded) -> None:
+    for page, files in (
+        ("/admin/exports", ["/admin/exports/payments", "/admin/exports/ledger"]),
+        ("/admin/wallets/alice", ["/admin/wallets/alice/statement"]),
+    ):
+        assert re.findall(r'method="get" action="([^"]+)"', ann.get(page).text) == files
+    kinds = [row["kind"] for row in _csv(ann, "/admin/wallets/alice/statement")]
+    assert (kinds[0], kinds[-1]) == ("opening balance", "closing balance")
+    assert len(kinds) > 3
+    # As a form sends what was left empty, and a day.
+    asked = {"from": "2020-01-01", "to": "2020-02-01", "format": "jsonl", "wallet": ""}
+    answer = ann.get("/admin/exports/ledger", **asked)
+    assert (answer.status_code, answer.text) == (200, "")
+    assert answer.headers["content-disposition"] == 'attachment; filename="ledger.jsonl"'
+    answer = ann.get("/admin/exports/payments", wallet="nobody")
+    assert (answer.status_code, "There is no wallet nobody" in answer.text) == (404, True)
+    answer = ann.get("/admin/wallets/alice/statement", **{"from": "2020-02-01", "to": "2020-01-01"})
+    assert (answer.status_code, "from must be before to" in answer.text) == (400, True)
 
 
 def test_csv_has_the_rows_as_machines_read_them_and_no_formulas(ann: Browser, seeded: Seeded) -> None:

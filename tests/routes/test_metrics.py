@@ -3,13 +3,16 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from payres.clock import DAY, SECOND
 from payres.operator import audit
+from payres.store.status import note_check
 from payres.testing.instance import Instance, run_instance
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +67,14 @@ def test_metrics_are_for_this_machine(shared: Instance, stranger: httpx2.Client,
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
 
 
+def test_metrics_tell_when_the_ledger_was_last_checked(shared: Instance, stranger: httpx2.Client) -> None:
+    late = shared.read(lambda work: work.now) + 1000 * DAY
+    for checked_at in (late, late - DAY):  # whoever began later may end earlier
+        shared.write(partial(note_check, checked_at=checked_at))
+    shown = figures(stranger.get(f"{shared.base_url}/metrics"))
+    assert shown["payres_ledger_check_timestamp_seconds", labels()] == late / SECOND
+
+
 def test_metrics_with_a_token_are_for_who_has_it(tmp_path: Path, stranger: httpx2.Client) -> None:
     with run_instance(tmp_path / "payres.db", metrics_token="s3cret") as instance:
 
@@ -82,6 +93,7 @@ def named(text: str) -> set[str]:
 def families(shared: Instance) -> set[str]:
     """The names of all metrics, of which those with counters have other endings besides."""
     shared.write(lambda work: audit.record(work, "database.backup", "/backups/payres.db"))
+    shared.write(lambda work: note_check(work, work.now))
     answer = httpx2.get(f"{shared.base_url}/metrics")
     return set(re.findall(r"^# TYPE (\w+)", answer.text, re.M))
 

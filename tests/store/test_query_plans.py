@@ -38,7 +38,7 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.pages import PageQuery
-from payres.store.payments import PaymentFilter, PaymentRecord
+from payres.store.payments import PaymentFilter, PaymentRange, PaymentRecord
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
@@ -72,7 +72,13 @@ PAYMENT_PAGES: dict[str, Query] = {
         {"counterpart": "https://a.example", "state": "failed", "failure": "x", "direction": "outgoing"},
         {"state": "expired", "created_from": 1, "created_until": 2, "counterpart": 1},
     )
-} | {"payments.find_payment": lambda tx: payments.find_payment(tx, "1")}
+} | {
+    "payments.find_payment": lambda tx: payments.find_payment(tx, "1"),
+    "payments.payments_in_order": lambda tx: payments.payments_in_order(tx, PaymentRange("1", "2", 0, 9, None), 5),
+    "payments.payments_in_order, wallet_id": lambda tx: payments.payments_in_order(
+        tx, PaymentRange("1", "2", 0, 9, 1), 5
+    ),
+}
 
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
@@ -93,6 +99,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "events.events_after": lambda tx: events.events_after(tx, 1, 5),
+    "events.events_of": lambda tx: events.events_of(tx, "1", [1]),
     "incoming.expired_without_event": lambda tx: incoming.expired_without_event(tx, 1, 5),
     "incoming.set_expiry_event": lambda tx: incoming.set_expiry_event(tx, "1", 1),
     "peers.peer_with_account": lambda tx: peers.peer_with_account(tx, 1),

@@ -66,4 +66,4 @@ def test_plugin_serves_other_projects(pytester: pytest.Pytester) -> None:
             assert receiver["receivedAmount"]["value"] == "0"
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:schemathesis").assert_outcomes(passed=1)

@@ -1,0 +1,237 @@
+"""Exports over the operator's API: what they have, and readers that stop, go, or have no right any more."""
+
+import asyncio
+import csv
+import http.client
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from payres.cli import main
+from payres.http import streams
+from payres.http.protocol import HttpProtocol
+from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
+from payres.operator import wallets
+from payres.operator.api_keys import revoke_api_key
+from payres.operator.exports import BATCH_TRANSFERS, Export, Format, _Transfers
+from payres.store.work import Work
+from payres.testing.instance import Instance
+from tests.admin.conftest import BASE, NewProgram, Program
+from tests.helpers import TIMEOUT, usd, wait_until
+
+MANY = 110_000  # transfers of the wallet `rich`, of one cent each
+
+
+def make_many(work: Work) -> None:
+    wallets.create_wallet(work, "rich", "USD", 2, None, None)
+    wallets.deposit(work, "rich", "0.01")
+    debit, credit = work.execute(
+        "SELECT debit_account_id, credit_account_id FROM transfer ORDER BY id DESC LIMIT 1"
+    ).fetchone()
+    work.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)"
+        " INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, created_at)"
+        " SELECT ?, ?, 1, 'deposit', ? FROM n",
+        (MANY - 1, debit, credit, work.now),
+    )
+    work.execute("UPDATE account SET balance = balance - ? WHERE id = ?", (MANY - 1, debit))
+    work.execute("UPDATE account SET balance = balance + ? WHERE id = ?", (MANY - 1, credit))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _many(payres: Instance) -> None:
+    payres.write(make_many)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[Export]:
+    """Grows with each batch that an export of transfers reads."""
+    taken: list[Export] = []
+    batch = _Transfers._batch
+
+    def counted(export: Any, work: Work) -> tuple[int, int]:
+        taken.append(export)
+        return batch(export, work)
+
+    monkeypatch.setattr(_Transfers, "_batch", counted)
+    return taken
+
+
+@contextmanager
+def download(program: Program, path: str) -> Iterator[http.client.HTTPResponse]:
+    """An answer that is read no faster than the test does; little fits between the server and the test."""
+    parts = urlsplit(program.instance.base_url)
+    with closing(http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=TIMEOUT)) as connection:
+        connection.connect()
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        connection.request("GET", f"{BASE}{path}", headers={"Authorization": f"Bearer {program.key}"})
+        with connection.getresponse() as answer:
+            assert answer.status == 200
+            yield answer
+
+
+def connections(payres: Instance) -> list[HttpProtocol]:
+    return [one for one in [*payres._server.server_state.connections] if isinstance(one, HttpProtocol)]
+
+
+def stuck(payres: Instance) -> Callable[[], bool]:
+    """Says whether some client does not read what it has asked for."""
+    return lambda: any(one.flow.write_paused for one in connections(payres))
+
+
+def is_free(payres: Instance) -> bool:
+    """Whether no export holds a slot."""
+    return not payres.context.export_slots._levels
+
+
+def command(payres: Instance, *arguments: str) -> str:
+    settings = {"PAYRES_BASE_URL": payres.base_url, "PAYRES_DATABASE": payres.context.settings.database}
+    result = CliRunner().invoke(main, arguments, env=settings)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_exports_are_what_the_command_exports(payres: Instance, program: Program, form: Format) -> None:
+    payres.write(lambda work: wallets.deposit(work, "alice", "1.00"))
+    bill = payres.client.create_incoming_payment(payres.wallet("bob"))
+    payres.client.pay(payres.wallet("alice"), bill["id"], debitAmount=usd(70))
+    for path, arguments in (
+        ("/exports/payments", ("payments",)),
+        ("/exports/ledger?wallet=alice", ("ledger", "--wallet", "alice")),
+        ("/wallets/bob/statement?to=2100-01-01", ("statement", "--wallet", "bob", "--to", "2100-01-01")),
+    ):
+        answer = program.ask("GET", f"{path}{'&' if '?' in path else '?'}format={form}")
+        printed = command(payres, "export", *arguments, "--format", form)
+        if arguments[0] == "statement" and form == "csv":  # whose last line says when it was made
+            assert answer.text.splitlines()[:-1] == printed.splitlines()[:-1]
+        elif arguments[0] != "statement":
+            assert answer.text == printed
+        assert len(answer.text.splitlines()) > 1
+        assert (
+            answer.headers["content-type"].partition(";")[0] == {"csv": "text/csv", "jsonl": "application/jsonl"}[form]
+        )
+    name = answer.headers["content-disposition"]
+    assert name == f'attachment; filename="statement-bob.{form}"'
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "field"),
+    [
+        ("/exports/payments?from=2026-02-01&to=2026-01-01", 400, "from"),
+        ("/exports/ledger?from=yesterday", 400, "from"),
+        ("/exports/payments?format=xml", 400, "format"),
+        ("/exports/payments?first=10", 400, None),
+        ("/wallets/alice/statement?wallet=bob", 400, None),
+        ("/exports/ledger?wallet=nobody", 404, None),
+        ("/wallets/nobody/statement", 404, None),
+    ],
+)
+def test_what_cannot_be_exported_is_an_error_before_the_first_byte(
+    payres: Instance, program: Program, path: str, status: int, field: str | None
+) -> None:
+    answer = program.ask("GET", path)
+    assert answer.status_code == status, answer.text
+    if field is not None:
+        assert answer.json()["error"]["details"]["field"] == field
+    assert is_free(payres)
+
+
+def test_each_needs_its_scope(new_program: NewProgram) -> None:
+    reader = new_program("payments:read")
+    assert reader.ask("GET", "/exports/payments").status_code == 200
+    assert reader.ask("GET", "/exports/ledger").status_code == 403
+    assert reader.ask("GET", "/wallets/bob/statement").status_code == 403
+
+
+def test_head_reads_one_batch_and_ends(payres: Instance, program: Program, steps: list[Export]) -> None:
+    answer = program.ask("HEAD", "/exports/ledger")
+    assert (answer.status_code, answer.content, len(steps)) == (200, b"", 1)
+    wait_until(lambda: is_free(payres))
+
+
+def test_reader_that_stops_holds_nothing_up_and_gets_a_statement_that_adds_up(
+    payres: Instance, program: Program, steps: list[Export]
+) -> None:
+    before = program.get("/wallets/rich")["balance"]
+    with download(program, "/wallets/rich/statement") as answer:
+        wait_until(stuck(payres))
+        taken = len(steps)
+        assert taken < 2 * MANY // BATCH_TRANSFERS, "it is read no further than the client and the system take"
+        assert max(one.buffered_bytes() for one in connections(payres)) < 2 * streams.PIECE_BYTES
+        assert payres.context.database._examiner.waiting == 0
+        program.post("/wallets/rich/deposits", {"amount": "7.00"})
+        with closing(sqlite3.connect(payres.context.settings.database)) as other:
+            busy, *_ = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            assert busy == 0, "no snapshot is held"
+        assert len(steps) == taken, "nothing is read for it meanwhile"
+        opening, *lines, end = csv.reader(line.decode() for line in [*answer][1:])
+    assert (opening[1], opening[3]) == ("opening balance", "0.00")
+    assert (end[1], end[3], len(lines)) == ("closing balance", before, MANY)
+    assert sum(int(line[2].replace(".", "")) for line in lines) == int(before.replace(".", ""))
+    assert program.get("/wallets/rich")["balance"] != before
+    wait_until(lambda: is_free(payres))
+
+
+def test_reader_that_goes_ends_its_export(payres: Instance, program: Program, steps: list[Export]) -> None:
+    with download(program, "/exports/ledger"):
+        wait_until(stuck(payres))
+    wait_until(lambda: is_free(payres))
+    assert 2 * len(steps) < MANY // BATCH_TRANSFERS
+
+
+def test_exports_at_a_time_are_limited(payres: Instance, program: Program) -> None:
+    slots, others = payres.context.export_slots, MAX_EXPORTS - MAX_EXPORTS_OF_CALLER
+    with ExitStack() as taken:
+        for caller, count in ((f"api:{program.id}", MAX_EXPORTS_OF_CALLER), ("others", others)):
+            for _ in range(count):
+                assert slots.try_take(caller)
+                taken.callback(slots.release, caller)
+            if caller != "others":
+                assert slots.try_take("page:ann"), "those of others are not counted"
+                slots.release("page:ann")
+            answer = program.ask("GET", "/exports/payments")
+            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "too_many_requests")
+        assert not slots.try_take("page:ann")
+    assert program.ask("GET", "/exports/payments").status_code == 200
+
+
+def ends_early(payres: Instance, program: Program, end: Callable[[], object]) -> None:
+    with download(program, "/exports/ledger") as answer:
+        wait_until(stuck(payres))
+        end()
+        with pytest.raises(http.client.IncompleteRead):
+            answer.read()
+    wait_until(lambda: is_free(payres))
+
+
+def test_export_ends_with_its_key_and_nobody_takes_it_for_all(payres: Instance, new_program: NewProgram) -> None:
+    reader = new_program("ledger:read")
+    ends_early(payres, reader, lambda: payres.write(lambda work: revoke_api_key(work, reader.id)))
+
+
+def test_export_that_takes_too_long_is_cut_short(
+    payres: Instance, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeout, late = asyncio.timeout, list[asyncio.Timeout]()
+
+    def remembered(seconds: float | None) -> asyncio.Timeout:
+        made = timeout(seconds)
+        if seconds == EXPORT_SECONDS:
+            late.append(made)
+        return made
+
+    monkeypatch.setattr(asyncio, "timeout", remembered)
+
+    def pass_the_deadline() -> None:
+        loop = payres._server._loop
+        assert loop is not None
+        loop.call_soon_threadsafe(late[0].reschedule, loop.time())
+
+    ends_early(payres, program, pass_the_deadline)
