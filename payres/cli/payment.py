@@ -11,8 +11,10 @@ from payres.admin.wire import Payment, Refund
 from payres.cli.groups import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, with_session
+from payres.errors import InvalidReceiver
 from payres.operator import payments, refunds
 from payres.operator.payments import Wanted
+from payres.store.database_file import is_served
 from payres.store.pages import PageQuery
 from payres.store.payments import Direction, State, page_of_payments
 from payres.store.work import Work
@@ -96,8 +98,15 @@ async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
 
     session.database()
     session.require_writable()
-    async with open_refunds(session.settings) as remote:
-        return await remote.find_offer(wanted)
+    try:
+        async with open_refunds(session.settings) as remote:
+            return await remote.find_offer(wanted)
+    except InvalidReceiver as error:
+        if is_served(session.settings.database):
+            raise
+        raise click.ClickException(
+            f"{error}; no server is running here, whose keys the other server asks for"
+        ) from error
 
 
 def _line(one: Payment) -> str:

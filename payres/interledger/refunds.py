@@ -6,6 +6,7 @@ The unit that then makes the refund holds the money, in an outgoing payment that
 from functools import partial
 
 from payres import representations
+from payres.errors import WrongState
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger.quoting import RemoteQuotes, not_payable
@@ -52,5 +53,8 @@ def _plan(work: Work, wanted: Wanted) -> Plan | None:
     if find_made(work, wanted):
         return None
     found = plan(work, wanted)
+    if not found.receiver.active:
+        path = found.receiver.path
+        raise WrongState(f"The wallet {path} is inactive and pays no other server; activate it first", path=path)
     check_funds(work, found.receiver, found.amount)
     return found

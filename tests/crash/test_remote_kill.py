@@ -20,7 +20,7 @@ from payres.clock import SystemClock
 from payres.limits import MAX_UNREPEATED_OF_WALLET
 from payres.store.connections import connect_writer
 from tests.crash import serve_hurried
-from tests.crash.server import SERVE, Server
+from tests.crash.server import SERVE, CommandFailed, Server
 from tests.helpers import is_refused, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
 from tests.operator.test_refunds import pay_from_elsewhere
@@ -163,7 +163,7 @@ def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
         a, b = row = row_of(tmp_path, "ab", stack)
-        paid = receive_from_elsewhere(a)
+        paid, other = receive_from_elsewhere(a), receive_from_elsewhere(a)
         words = ("payment", "refund", paid, "--to", b.till, "--reference", "r-1")
         [made] = a.command(*words)["refunds"]
         a.kill()
@@ -174,12 +174,14 @@ def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path, monkey
             server.kill()
         [again] = a.command(*words)["refunds"]
         assert (again["id"], again["sent"]) == (made["id"], made["amount"]), "all of it counts until it has ended"
+        with pytest.raises(CommandFailed, match="no server is running here"):
+            a.command("payment", "refund", other, "--to", b.till, "--reference", "r-1")
         for server in row:
             server.start()
         refund.wait_until_ended()
         assert a.select("SELECT state, sent, delivered, fee FROM outgoing_payment") == [("completed", VALUE, VALUE, 0)]
         assert b.select("SELECT received FROM incoming_payment") == [(VALUE,)]
-        assert (a.balance("till"), b.balance("till")) == ((DEPOSIT, 0), (DEPOSIT + VALUE, 0))
+        assert (a.balance("till"), b.balance("till")) == ((DEPOSIT + VALUE, 0), (DEPOSIT + VALUE, 0))
         assert a.select("SELECT count(*) FROM event WHERE type = 'refund.completed'") == [(1,)]
         assert all(server.command("ledger", "check")["ok"] for server in row)
 

@@ -221,6 +221,9 @@ def test_refund_beyond_the_wallet_asks_no_other_server(three: Three, program: Pr
     paid, before = last_segment(receiver), b.read(lambda work: events.last_sequence(work))
     refused = error_of(ask(program, paid, to=b.wallet("bob"), reference="r-1"), 403, "insufficient_funds")
     assert refused["reason"] == "wallet"
+    a.write(lambda work: wallets.deactivate(work, "poor"))
+    error_of(ask(program, paid, to=b.wallet("bob"), amount="1.00", reference="r-1"), 409, "wrong_state")
+    a.write(lambda work: wallets.activate(work, "poor"))
     assert b.read(lambda work: events.last_sequence(work)) == before
     assert sent_back(program, paid, to=b.wallet("bob"), amount="2.00", reference="r-1")["state"] == "completed"
 
