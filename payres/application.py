@@ -13,15 +13,15 @@ from starlette.types import ASGIApp
 
 from payres.clock import Clock
 from payres.errors import Unavailable
-from payres.events.changes import Changes, EventPoller
+from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries
-from payres.events.purge import Purge
+from payres.events.purge import purge_events
 from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
-from payres.federation.takeover import Takeover
+from payres.federation.takeover import watch_base_url
 from payres.grants.sign_in import SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
@@ -111,7 +111,6 @@ async def open_refunds(settings: Settings) -> AsyncIterator[RemoteRefunds]:
 
 
 def _admin_routes() -> Sequence[Route]:
-    """The routes of the operator's API and pages."""
     from payres.admin.serving import admin_routes
     from payres.pages.serving import page_routes
 
@@ -146,7 +145,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     stack.push_async_callback(sender.aclose)
     if not around.settings.read_only:
         _start(Deliveries(database, changes, sender).run(), stack)
-        _start(EventPoller(database, changes).run(), stack)
+        _start(poll_events(database, changes), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,
@@ -199,8 +198,6 @@ async def _secret(around: World, database: Database, name: str) -> bytes:
 
 
 class _Node(NamedTuple):
-    """The parts of the Interledger node."""
-
     receivers: RemoteReceivers
     recovery: Recovery
     remote_quotes: RemoteQuotes
@@ -242,11 +239,11 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
     _start(IncomingExpiry(database).run(), stack)
-    _start(Purge(database).run(), stack)
+    _start(purge_events(database), stack)
     if not is_loopback(urlsplit(settings.base_url).hostname or ""):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
-        _start(Takeover(database, http, settings.base_url, record_takeover).run(), stack)
+        _start(watch_base_url(database, http, settings.base_url, record_takeover), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which stop too when it finds something
 
 

@@ -26,7 +26,7 @@ def payment() -> None:
     """ID is the last part of a payment's URL."""
 
 
-@payment.command("list")
+@payment.command("list", example="payres payment list --wallet alice --direction incoming --state completed")
 @click.option("--wallet", metavar="PATH", help="Only of this wallet.")
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
@@ -39,38 +39,35 @@ def payment() -> None:
 @limit_option
 @with_session
 def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any) -> None:
-    """List payments, newest first.
-
-    \b
-    Example: payres payment list --wallet alice --direction incoming --state completed
-    """
+    """List payments, newest first."""
 
     def unit(work: Work) -> list[Payment]:
         path = None if wallet is None else session.wallet_path(wallet)
         wanted = payments.payment_filter(work, Wanted(wallet=path, **options))
-        records, _ = page_of_payments(work, wanted, PageQuery(limit, None, "older"), work.now)
+        records, _ = page_of_payments(work, wanted, PageQuery(limit), work.now)
         return [stories.payment(work, record) for record in records]
 
     session.show_list("payments", session.read(unit), _line, "There are no such payments")
 
 
-@payment.command()
+@payment.command(example="payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("id")
 @with_session
 def show(session: Session, id: str) -> None:
     """Show a payment with its story.
 
-    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and the
-    events that told of it.
-
-    \b
-    Example: payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
+    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
     """
     found = session.read(lambda work: stories.story(work, payments.require_payment(work, id.rpartition("/")[2])))
     session.show(found, _text(found))
 
 
-@payment.command()
+@payment.command(
+    example=(
+        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17\n"
+        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --to https://x.example/ann --reference r-18"
+    )
+)
 @click.argument("id")
 @click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
 @click.option("--to", metavar="WALLET_ADDRESS", help="Where money that came from another server goes.")
@@ -82,10 +79,6 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
     It goes to the wallets here that had paid it, the last payer first. What came from another server goes to a wallet
     address, which you name with --to: the server, which must be running, sends it, and `payres payment show` has what
     became of it. Never more goes back than was received.
-
-    \b
-    Examples: payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17
-              payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --to https://x.example/ann --reference r-18
     """
     wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
     offer = None if to is None else asyncio.run(_find_offer(session, wanted))
