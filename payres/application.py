@@ -50,7 +50,7 @@ from payres.operator import operators
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
-from payres.payments.incoming_expiry import IncomingExpiry
+from payres.payments.incoming_expiry import report_expired
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -238,7 +238,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
-    _start(IncomingExpiry(database).run(), stack)
+    _start(report_expired(database), stack)
     _start(purge_events(database), stack)
     if not is_loopback(urlsplit(settings.base_url).hostname or ""):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one

@@ -73,6 +73,11 @@ def format_time(us: int) -> str:
     return _to_the_second(second) + _MILLISECONDS[rest // 1000]
 
 
+def format_time_if_any(us: int | None) -> str | None:
+    """The same, for a time that may not have come."""
+    return None if us is None else format_time(us)
+
+
 @lru_cache(maxsize=4096)
 def _to_the_second(second: int) -> str:
     # Cached because the times of a page are in few seconds; a hit takes a tenth of the time of formatting.

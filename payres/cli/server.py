@@ -19,6 +19,7 @@ import msgspec
 from payres import __version__, logs
 from payres.cli.groups import Command
 from payres.cli.session import Session, with_session
+from payres.clock import format_time_if_any
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
@@ -97,7 +98,7 @@ def _require_address(session: Session) -> None:
     if settings.base_url == local_url(settings.host, settings.port):
         return
     from payres.federation.http import Bounds, GuardedClient
-    from payres.federation.takeover import find_other, shown
+    from payres.federation.takeover import find_other
 
     restored_at = session.read(last_restore)
 
@@ -110,7 +111,9 @@ def _require_address(session: Session) -> None:
         return
     if other.is_later:
         session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
-    states = f"whose database was restored {_moment(other.restored_at)}, this one {_moment(shown(restored_at))}"
+    states = (
+        f"whose database was restored {_moment(other.restored_at)}, this one {_moment(format_time_if_any(restored_at))}"
+    )
     advice = (
         "It has taken this one's place, so leave this one stopped"
         if other.is_later

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import format_time
+from payres.clock import format_time_if_any
 from payres.errors import Unavailable
 from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
@@ -56,15 +56,10 @@ async def find_other(http: GuardedClient, base_url: str, restored_at: int | None
         said = msgspec.json.decode(response.body, type=_Answer).details
     except (FetchFailed, ValueError, RecursionError):
         return None
-    own = shown(restored_at)
+    own = format_time_if_any(restored_at)
     if said.read_only or said.restored_at == own:
         return None
     return OtherServer(said.restored_at, (said.restored_at or "") > (own or ""))
-
-
-def shown(restored_at: int | None) -> str | None:
-    """The moment of a restore as `/readyz` shows it."""
-    return None if restored_at is None else format_time(restored_at)
 
 
 # Writes down that another server has taken over, at this base URL, whose database was restored then.
