@@ -394,19 +394,27 @@ create table movement (
 ) strict, without rowid;
 create index movement_of_account on movement (account_id, id);
 
--- What of an incoming payment went back to the wallet here that had paid it with an outgoing payment. amount left the
--- receiver's wallet and returned came back to the payer's, each in its own asset. One reference may take several rows.
+-- What of an incoming payment goes back, in the asset of the receiver's wallet. To a wallet here that had paid it with an
+-- outgoing payment, it has gone: amount left the one wallet, and returned came back to the other, in the payer's asset.
+-- Money from another server goes to a wallet address that the operator named: the return payment is the outgoing payment
+-- that sends amount there, and says what of it was sent and has arrived. One reference may take several rows.
 create table refund (
   id text primary key,
   incoming_payment_id text not null references incoming_payment,
-  outgoing_payment_id text not null references outgoing_payment,
+  outgoing_payment_id text references outgoing_payment,
+  return_payment_id text unique references outgoing_payment,
+  wallet_address text,
   amount integer not null check (amount > 0),
-  returned integer not null check (returned > 0),
+  returned integer check (returned > 0),
   reference text not null,
   created_at integer not null,
-  unique (incoming_payment_id, reference, outgoing_payment_id)
+  unique (incoming_payment_id, reference, outgoing_payment_id),
+  check ((outgoing_payment_id is null) = (returned is null)),
+  check ((outgoing_payment_id is null) = (return_payment_id is not null)),
+  check ((return_payment_id is null) = (wallet_address is null))
 ) strict, without rowid;
 create index refund_of_outgoing_payment on refund (outgoing_payment_id);
+create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
 
 -- Keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
 -- last_used_at is written once a minute at most.

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
@@ -36,6 +37,7 @@ from payres.interledger.link import Link
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
+from payres.interledger.refunds import RemoteRefunds
 from payres.interledger.remote_payments import RemotePayments
 from payres.limits import (
     MAX_EXPORTS,
@@ -97,6 +99,17 @@ def create_app(
     return app
 
 
+@asynccontextmanager
+async def open_refunds(settings: Settings) -> AsyncIterator[RemoteRefunds]:
+    """Refunds to other servers for a command, which only reads the database of the server."""
+    around = world(msgspec.structs.replace(settings, read_only=True))
+    async with AsyncExitStack() as stack:
+        database = await _open_storage(around, stack)
+        identity = await _identity(around, database)
+        node = await _open_interledger(around, database, identity, RateLimits(settings, around.clock), stack)
+        yield RemoteRefunds(database, around.urls, node.receivers, node.remote_quotes)
+
+
 def _admin_routes() -> Sequence[Route]:
     from payres.admin.serving import admin_routes
     from payres.pages.serving import page_routes
@@ -123,11 +136,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     database = await _open_storage(around, stack)
     changes = Changes()
     database.notify(changes.notify)
-    identity = OwnIdentity(
-        around.urls.wallet(ROOT_WALLET_PATH),
-        await _secret(around, database, "client_key"),
-        around.clock,
-    )
+    identity = await _identity(around, database)
     http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
     node = await _open_interledger(around, database, identity, rate_limits, stack)
     if not around.settings.read_only:
@@ -148,6 +157,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         identity=identity,
         receivers=node.receivers,
         remote_quotes=node.remote_quotes,
+        remote_refunds=RemoteRefunds(database, around.urls, node.receivers, node.remote_quotes),
         remote_payments=node.remote_payments,
         connector=node.connector,
         credentials=node.credentials,
@@ -173,6 +183,11 @@ async def _open_storage(around: World, stack: AsyncExitStack) -> Database:
     stack.push_async_callback(database.close)
     await database.read(require_current)
     return database
+
+
+async def _identity(around: World, database: Database) -> OwnIdentity:
+    seed = await _secret(around, database, "client_key")
+    return OwnIdentity(around.urls.wallet(ROOT_WALLET_PATH), seed, around.clock)
 
 
 async def _secret(around: World, database: Database, name: str) -> bytes:

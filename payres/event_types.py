@@ -31,9 +31,11 @@ EVENT_TYPES: Final[Mapping[str, str]] = {
 
 
 class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
-    """As the client gets it, with the id of its grant, and why it failed."""
+    """As the client gets it, with the id of its grant, and why it failed. `refund_of` is the incoming payment of which
+    it sends a refund: such a payment has no grant."""
 
     grant: str | UnsetType = UNSET
+    refund_of: str | UnsetType = UNSET
     failure: str | UnsetType = UNSET
 
 
@@ -47,11 +49,16 @@ class GrantEvent(Resource, frozen=True, kw_only=True):
 
 
 class RefundEvent(Resource, frozen=True, kw_only=True):
-    """`amount` left the receiver's wallet, `returned` came back to the payer's, each in its own asset."""
+    """`amount` left the receiver's wallet, `returned` has arrived, each in its own asset.
+
+    Either the payer of `outgoing_payment` has it back, or `return_payment` sent it to `wallet_address`.
+    """
 
     id: str
     incoming_payment: str
-    outgoing_payment: str
+    outgoing_payment: str | UnsetType = UNSET
+    return_payment: str | UnsetType = UNSET
+    wallet_address: str | UnsetType = UNSET
     amount: Amount
     returned: Amount
     reference: str

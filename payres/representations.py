@@ -6,11 +6,12 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import Asset
 from payres.clock import format_time
-from payres.event_types import GrantEvent, OutgoingPaymentEvent
+from payres.event_types import GrantEvent, OutgoingPaymentEvent, RefundEvent
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.quotes import QuoteRecord
+from payres.store.refunds import RefundRecord
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPayment, OutgoingPayment, PaymentMethod, Quote
@@ -56,11 +57,32 @@ def outgoing_payment(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) 
     return OutgoingPayment(**_members(urls, wallet, payment))
 
 
-def outgoing_payment_event(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> OutgoingPaymentEvent:
+def outgoing_payment_event(
+    urls: Urls, wallet: WalletRecord, payment: OutgoingRecord, refund: RefundRecord | None
+) -> OutgoingPaymentEvent:
     return OutgoingPaymentEvent(
         **_members(urls, wallet, payment),
         grant=payment.grant_id or UNSET,
+        refund_of=UNSET if refund is None else urls.resource("incoming-payments", refund.incoming_payment_id),
         failure=payment.failure or UNSET,
+    )
+
+
+def refund_event(urls: Urls, refund: RefundRecord, asset: Asset, returned: Asset) -> RefundEvent:
+    """`asset` is that of the wallet which had received the money, `returned` of who gets it."""
+
+    def payment(payment_id: str | None) -> str | UnsetType:
+        return UNSET if payment_id is None else urls.resource("outgoing-payments", payment_id)
+
+    return RefundEvent(
+        id=refund.id,
+        incoming_payment=urls.resource("incoming-payments", refund.incoming_payment_id),
+        outgoing_payment=payment(refund.outgoing_payment_id),
+        return_payment=payment(refund.return_payment_id),
+        wallet_address=refund.wallet_address or UNSET,
+        amount=amount(refund.counted, asset),
+        returned=amount(refund.returned, returned),
+        reference=refund.reference,
     )
 
 

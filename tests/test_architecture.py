@@ -51,7 +51,7 @@ ROOMS: dict[str, set[str]] = {
     "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store"},
     "federation": VALUES | {"signatures", "store"},
     "events": VALUES | {"federation", "operator", "representations", "store"},
-    "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store"},
+    "interledger": VALUES | {"federation", "ledger", "operator", "payments", "representations", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
     "routes": VALUES
     | {

@@ -3,11 +3,11 @@
 from payres.admin import stories
 from payres.admin.paging import page_of
 from payres.admin.requests import NewRefund, PaymentQuery
+from payres.admin.serving import Call
 from payres.admin.stories import PaymentStory
 from payres.admin.wire import List, Page, Payment, Refund
 from payres.operator import payments
-from payres.operator.payments import Wanted
-from payres.operator.refunds import refund
+from payres.operator.refunds import Wanted, refund
 from payres.store.pages import PageQuery
 from payres.store.payments import page_of_payments
 from payres.store.work import Work
@@ -15,7 +15,7 @@ from payres.store.work import Work
 
 def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]:
     """List payments, incoming and outgoing, of all wallets or of one."""
-    wanted = Wanted(
+    wanted = payments.Wanted(
         wallet=query.wallet or None,
         direction=query.direction or None,
         state=query.state or None,
@@ -35,6 +35,10 @@ def show(work: Work, id: str) -> PaymentStory:
     return stories.story(work, payments.require_payment(work, id))
 
 
-def send_back(work: Work, id: str, body: NewRefund) -> List[Refund]:
-    """Send back what an incoming payment received from wallets here; a refund for each payment that it goes back to."""
-    return List(result=[stories.refund(work, made) for made in refund(work, id, body.reference, body.amount)])
+async def send_back(call: Call, id: str, body: NewRefund) -> List[Refund]:
+    """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address."""
+    wanted = Wanted(id, body.reference, body.amount, body.to)
+    offer = await call.context.remote_refunds.find_offer(wanted)
+    made = await call.write(lambda work: [stories.refund(work, one) for one in refund(work, wanted, offer)])
+    call.context.remote_payments.wake()
+    return List(result=made)

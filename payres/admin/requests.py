@@ -175,10 +175,13 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
 
 
 class NewRefund(Body, frozen=True, kw_only=True):
-    """All that is left when there is no amount. What has the reference already is not done again."""
+    """All that is left when there is no amount. What wallets here paid goes back to them, a refund for each payment.
+    What came from another server goes `to` a wallet address, and is `sending` until it has arrived there. What has the
+    reference already is not done again."""
 
     reference: Reference
     amount: Decimal | None = None
+    to: Text | None = None
 
 
 class EventQuery(Query, frozen=True, kw_only=True):

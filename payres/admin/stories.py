@@ -67,7 +67,7 @@ class PaymentStory(Resource, frozen=True, kw_only=True):
 def payment(work: Work, record: PaymentRecord) -> wire.Payment:
     wallet = wallets.wallet_by_id(work, record.wallet_address_id)
     found = _refunds(work, record)
-    sent_back = sum(one.amount if record.direction == "incoming" else one.returned for one in found)
+    sent_back = sum(one.counted if record.direction == "incoming" else one.returned for one in found)
     return wire.Payment(
         id=record.id,
         direction=record.direction,
@@ -82,6 +82,7 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
         asset_scale=wallet.asset_scale,
         receiver=record.receiver,
         grant=record.grant_id,
+        refund_of=_refund_of(work, record),
         failure=record.failure,
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
         created_at=format_time(record.created_at),
@@ -110,17 +111,24 @@ def story(work: Work, record: PaymentRecord) -> PaymentStory:
 
 
 def refund(work: Work, record: RefundRecord) -> wire.Refund:
-    payer, receiver = (_wallet_of(work, one) for one in (record.outgoing_payment_id, record.incoming_payment_id))
+    receiver = _wallet_of(work, record.incoming_payment_id)
+    payer = None if record.outgoing_payment_id is None else _wallet_of(work, record.outgoing_payment_id)
+    returned = _asset_returned(work, record) if payer is None else payer.asset
     return wire.Refund(
         id=record.id,
         incoming_payment=record.incoming_payment_id,
         outgoing_payment=record.outgoing_payment_id,
+        return_payment=record.return_payment_id,
         receiver=receiver.path,
-        payer=payer.path,
+        payer=None if payer is None else payer.path,
+        to=record.wallet_address,
+        state=record.state,
+        failure=record.failure,
         amount=format_decimal(record.amount, receiver.asset),
+        sent=format_decimal(record.counted, receiver.asset),
         asset_code=receiver.asset_code,
-        returned=format_decimal(record.returned, payer.asset),
-        returned_asset_code=payer.asset_code,
+        returned=format_decimal(record.returned, returned),
+        returned_asset_code=returned.code,
         reference=record.reference,
         created_at=format_time(record.created_at),
     )
@@ -167,7 +175,7 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
         moments |= {incoming.expiry_told_at(work, record.id), *(one.created_at for one in entries)}
     found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
     for one in _refunds(work, record):
-        found += events.events_of(work, one.id, [one.created_at])
+        found += [] if one.ended_at is None else events.events_of(work, one.id, [one.ended_at])
     return sorted(found, key=lambda event: event.sequence)
 
 
@@ -195,6 +203,22 @@ def _event(work: Work, event: EventRecord) -> PaymentEvent:
 def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:
     is_incoming = record.direction == "incoming"
     return (refunds.refunds_of_incoming if is_incoming else refunds.refunds_of_outgoing)(work, record.id)
+
+
+def _refund_of(work: Work, record: PaymentRecord) -> str | None:
+    """Payments of clients have a grant, so that only the server's own are looked up."""
+    if record.direction == "incoming" or record.grant_id is not None:
+        return None
+    found = refunds.refund_by_return_payment(work, record.id)
+    return None if found is None else found.incoming_payment_id
+
+
+def _asset_returned(work: Work, record: RefundRecord) -> Asset:
+    """What arrives at a wallet address that the operator named."""
+    found = outgoing.find_outgoing(work, record.return_payment_id or "")
+    if found is None:
+        raise RowMissing(f"payment {record.return_payment_id} does not exist")
+    return found.terms.asset
 
 
 def _wallet_of(work: Work, payment_id: str) -> WalletRecord:

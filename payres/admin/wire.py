@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 from payres.store.grants import State
 from payres.store.payments import Direction
 from payres.store.payments import State as PaymentState
+from payres.store.refunds import RefundState
 from payres.wire import Pagination, Resource
 
 T = TypeVar("T")
@@ -288,7 +289,8 @@ class Backup(Resource, frozen=True, kw_only=True):
 
 class Payment(Resource, frozen=True, kw_only=True):
     """`amount` is what an incoming payment wants, null for any, or what an outgoing one may debit; `moved` is what was
-    received, or sent. `refunded` left the wallet again, or came back to it. `grant` is an id."""
+    received, or sent. `refunded` left the wallet again or is about to, or came back to it. `refundOf` is the incoming
+    payment of which an outgoing one sends a refund to a wallet address. Both that and `grant` are ids."""
 
     id: str
     direction: Direction
@@ -303,6 +305,7 @@ class Payment(Resource, frozen=True, kw_only=True):
     asset_scale: int
     receiver: str | None
     grant: str | None
+    refund_of: str | None
     failure: str | None
     metadata: Raw | None
     created_at: str
@@ -337,14 +340,21 @@ class Packet(Resource, frozen=True, kw_only=True):
 
 
 class Refund(Resource, frozen=True, kw_only=True):
-    """`amount` left the receiver's wallet, `returned` came back to the payer's, each in its own asset."""
+    """`amount` leaves the wallet of the receiver, `returned` has come back, each in its own asset. It is that of
+    `outgoingPayment`, whose payer has it back, or is sent by `returnPayment` to the wallet address `to`; `sent` has
+    left the receiver's wallet for good, or is held there while the state is `sending`."""
 
     id: str
     incoming_payment: str
-    outgoing_payment: str
+    outgoing_payment: str | None
+    return_payment: str | None
     receiver: str
-    payer: str
+    payer: str | None
+    to: str | None
+    state: RefundState
+    failure: str | None
     amount: str
+    sent: str
     asset_code: str
     returned: str
     returned_asset_code: str

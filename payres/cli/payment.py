@@ -1,5 +1,6 @@
 """`payres payment`: payments in both directions, each with its story, and refunds."""
 
+import asyncio
 from typing import Any, get_args
 
 import click
@@ -10,11 +11,14 @@ from payres.admin.wire import Payment, Refund
 from payres.cli.groups import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, with_session
+from payres.errors import InvalidReceiver
 from payres.operator import payments, refunds
 from payres.operator.payments import Wanted
+from payres.store.database_file import is_served
 from payres.store.pages import PageQuery
 from payres.store.payments import Direction, State, page_of_payments
 from payres.store.work import Work
+from payres.terms import Offer
 
 
 @click.group(cls=Group)
@@ -59,23 +63,43 @@ def show(session: Session, id: str) -> None:
 
 
 @payment.command(
-    example="payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17"
+    example=(
+        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17\n"
+        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --to https://x.example/ann --reference r-18"
+    )
 )
 @click.argument("id")
 @click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
+@click.option("--to", metavar="WALLET_ADDRESS", help="Where money that came from another server goes.")
 @reference_option(required=True)
 @with_session
-def refund(session: Session, id: str, amount: str | None, reference: str) -> None:
+def refund(session: Session, id: str, amount: str | None, to: str | None, reference: str) -> None:
     """Send back what an incoming payment received.
 
-    It goes to the wallets here that had paid it, the last payer first. Never more goes back than was received.
+    It goes to the wallets here that had paid it, the last payer first. What came from another server goes to a wallet
+    address, which you name with --to: the server, which must be running, sends it, and `payres payment show` has what
+    became of it. Never more goes back than was received.
     """
-    made = session.write(
-        lambda work: [
-            stories.refund(work, one) for one in refunds.refund(work, id.rpartition("/")[2], reference, amount)
-        ]
-    )
+    wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
+    offer = None if to is None else asyncio.run(_find_offer(session, wanted))
+    made = session.write(lambda work: [stories.refund(work, one) for one in refunds.refund(work, wanted, offer)])
     session.show_list("refunds", made, _refund_line, "Nothing was sent back")
+
+
+async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
+    from payres.application import open_refunds  # only here, for it loads much
+
+    session.database()
+    session.require_writable()
+    try:
+        async with open_refunds(session.settings) as remote:
+            return await remote.find_offer(wanted)
+    except InvalidReceiver as error:
+        if is_served(session.settings.database):
+            raise
+        raise click.ClickException(
+            f"{error}; no server is running here, whose keys the other server asks for"
+        ) from error
 
 
 def _line(one: Payment) -> str:
@@ -99,6 +123,7 @@ def _text(story: PaymentStory) -> str:
     ]
     rows += [("ended", one.ended_at)] if one.ended_at else []
     rows += [("receiver", one.receiver)] if one.receiver else []
+    rows += [("refund of", one.refund_of)] if one.refund_of else []
     rows += [("delivered", f"{story.delivered.amount} {story.delivered.asset_code}")] if story.delivered else []
     rows += [("failure", one.failure)] if one.failure else []
     rows += [("grant", f"{story.grant.id}, {story.grant.state}, of {story.grant.client}")] if story.grant else []
@@ -120,8 +145,11 @@ def _event_line(event: PaymentEvent) -> str:
 
 
 def _refund_line(made: Refund) -> str:
-    returned = "" if made.asset_code == made.returned_asset_code else f" as {made.returned} {made.returned_asset_code}"
+    is_exact = made.asset_code == made.returned_asset_code and made.amount == made.returned
+    returned = "" if is_exact or made.state == "sending" else f" as {made.returned} {made.returned_asset_code}"
+    state = "" if made.to is None else f", {made.state}"
+    why = f": {made.sent} {made.asset_code} was sent; {made.failure}" if made.failure else ""
     return (
-        f"{made.created_at}  {made.amount} {made.asset_code} from {made.receiver} to {made.payer}{returned},"
-        f" {made.reference}"
+        f"{made.created_at}  {made.amount} {made.asset_code} from {made.receiver} to {made.payer or made.to}{returned},"
+        f" {made.reference}{state}{why}"
     )

@@ -49,9 +49,13 @@ class Session:
 
     def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its work is committed."""
+        self.require_writable()
+        return self._run(unit, "BEGIN IMMEDIATE", connect_writer)
+
+    def require_writable(self) -> None:
+        """Raises ClickException on a standby."""
         if self.settings.read_only:
             raise click.ClickException("read_only is on, so nothing is stored here: run this on the primary server")
-        return self._run(unit, "BEGIN IMMEDIATE", connect_writer)
 
     def create_database(self, first: Callable[[Work], object] | None = None) -> None:
         """Makes the database when there is none, and when the `first` unit for it, if there is one, does not fail."""

@@ -1,4 +1,4 @@
-"""Access tokens of other authorization servers, with which payres reads incoming payments on their resource servers."""
+"""Access tokens of other authorization servers, for incoming payments on their resource servers."""
 
 import re
 from typing import Annotated, Final, NamedTuple
@@ -15,7 +15,6 @@ from payres.federation.identity import OwnIdentity
 MAX_CACHED: Final = 256
 MARGIN = 5 * SECOND  # a token that expires within it is not used any more
 LONGEST = 3600 * SECOND  # how long a token is cached, whatever its server says
-ACCESS: Final = {"type": "incoming-payment", "actions": ["read-all"]}
 
 # It goes into a header as it is.
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
@@ -50,7 +49,7 @@ class _Cached(NamedTuple):
 
 
 class AccessTokens:
-    """Requests tokens that permit reading any incoming payment, and caches them while they are valid."""
+    """Requests tokens. Those that permit reading any incoming payment are cached while they are valid."""
 
     def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock) -> None:
         self._http = http
@@ -71,20 +70,28 @@ class AccessTokens:
         self._cached.pop(scope, None)
 
     async def request(self, scope: TokenScope) -> str:
-        """A new token, by a grant without interaction. Raises RemoteReceiverFailed, FetchFailed."""
+        """A new token for reading. Raises RemoteReceiverFailed, FetchFailed."""
+        asked_at = self._clock.now()
+        answer = await self._ask(scope, "read-all")
+        lifetime = LONGEST if answer.expires_in is None else min(answer.expires_in * SECOND, LONGEST)
+        self._cache(scope, _Cached(answer.value, asked_at + lifetime - MARGIN))
+        return answer.value
+
+    async def request_creation(self, scope: TokenScope) -> str:
+        """A token for creating an incoming payment, which is used once. Raises the same."""
+        return (await self._ask(scope, "create")).value
+
+    async def _ask(self, scope: TokenScope, action: str) -> _AccessToken:
+        """A token by a grant without interaction."""
         body = msgspec.json.encode(
             {
-                "access_token": {"access": [ACCESS]},
+                "access_token": {"access": [{"type": "incoming-payment", "actions": [action]}]},
                 "client": self._identity.wallet_address,
             }  # the form that all servers accept
         )
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        asked_at = self._clock.now()
         signed = self._identity.sign("POST", scope.auth_server, headers, body)
-        answer = _granted(scope, await self._http.request("POST", scope.auth_server, signed, body))
-        lifetime = LONGEST if answer.expires_in is None else min(answer.expires_in * SECOND, LONGEST)
-        self._cache(scope, _Cached(answer.value, asked_at + lifetime - MARGIN))
-        return answer.value
+        return _granted(scope, await self._http.request("POST", scope.auth_server, signed, body))
 
     def _cache(self, scope: TokenScope, token: _Cached) -> None:
         self._cached.pop(scope, None)  # so that the newest grant comes last
@@ -101,7 +108,7 @@ def _granted(scope: TokenScope, response: Response) -> _AccessToken:
         raise FetchFailed("bad_content", f"{scope.auth_server} did not answer with a grant response") from error
     if answer.access_token is None:
         if bytes(answer.interact):
-            sentence = f"{scope.auth_server} wants somebody's consent before the incoming payment can be read"
+            sentence = f"{scope.auth_server} wants somebody's consent before it permits that"
             raise RemoteReceiverFailed("refused", sentence, permanent=True)
         raise FetchFailed("bad_content", f"{scope.auth_server} answered without an access token")
     if not _TOKEN.fullmatch(answer.access_token.value):

@@ -1,11 +1,13 @@
 """Incoming payments on other servers: their amount and asset, and how they are paid over Interledger.
 
 Like any client, payres reads the public form first, which names the authorization server. With a token from there it
-reads the whole form, also of other incoming payments of that server.
+reads the whole form, also of other incoming payments of that server. What it sends back goes to one that it creates.
 """
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Set
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -19,6 +21,7 @@ from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
+from payres.federation.keys import fetch_wallet_address
 from payres.federation.targets import origin_of, parse_target
 from payres.settings import ILP_ADDRESS
 from payres.urls import canonical, is_http_url
@@ -70,7 +73,7 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteReceivers:
-    """Reads incoming payments on other servers as the client `identity`, each within `seconds`."""
+    """Reads and creates incoming payments on other servers as the client `identity`, each within `seconds`."""
 
     def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock, seconds: float = 10.0) -> None:
         self._http = http
@@ -100,12 +103,31 @@ class RemoteReceivers:
 
         `permanent` is false when the other server may only have a temporary fault.
         """
+        async with self._exchange(f"{url} could not be read"):
+            known = await self._read_as_before(url)
+            return _understood(url, known or await self._read(url, await self._find_scope(url)))
+
+    async def create(self, wallet_address: str) -> str:
+        """The URL of a new incoming payment of any amount into a wallet address. Raises RemoteReceiverFailed."""
+        async with self._exchange(f"{wallet_address} gave no incoming payment"):
+            wallet = await fetch_wallet_address(self._http, wallet_address)
+            url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
+            token = await self._tokens.request_creation(TokenScope(wallet.auth_server, origin_of(url)))
+            body = msgspec.json.encode({"walletAddress": wallet.id, "metadata": {"description": "Refund"}})
+            headers = {"Accept": "application/json", "Content-Type": "application/json"}
+            signed = self._identity.sign("POST", url, headers | {"Authorization": f"GNAP {token}"}, body)
+            response = await self._http.request("POST", url, signed, body)
+            _require_ok(url, response, missing=frozenset(), expected=201)
+            return _decode(url, response, _Created).id
+
+    @asynccontextmanager
+    async def _exchange(self, failure: str) -> AsyncIterator[None]:
+        """Limits the time of what it surrounds; `failure` begins the sentence for a timeout."""
         try:
             async with asyncio.timeout(self._seconds):
-                known = await self._read_as_before(url)
-                return _understood(url, known or await self._read(url, await self._find_scope(url)))
+                yield
         except TimeoutError as error:
-            sentence = f"{url} could not be read within {self._seconds:g} seconds"
+            sentence = f"{failure} within {self._seconds:g} seconds"
             raise RemoteReceiverFailed("unreachable", sentence, permanent=False) from error
         except FetchFailed as error:
             reason, permanent = _FAILURES.get(error.reason, ("unreachable", False))
@@ -153,6 +175,10 @@ class _Public(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     auth_server: _Text
 
 
+class _Created(msgspec.Struct, frozen=True):
+    id: _Text
+
+
 class _Private(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     id: _Text
     wallet_address: _Text
@@ -163,9 +189,9 @@ class _Private(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     methods: list[dict[str, Any]] = []
 
 
-def _require_ok(url: str, response: Response, missing: set[int]) -> None:
+def _require_ok(url: str, response: Response, missing: Set[int], expected: int = 200) -> None:
     status = response.status
-    if status == 200:
+    if status == expected:
         return
     sentence = f"{url} answered {status}"
     if status in missing:
@@ -175,7 +201,7 @@ def _require_ok(url: str, response: Response, missing: set[int]) -> None:
         raise RemoteReceiverFailed("refused", sentence, permanent=status == 403)
     if status in {408, 425, 429} or status >= 500:
         raise RemoteReceiverFailed("unreachable", sentence, permanent=False)
-    raise RemoteReceiverFailed("bad_content", f"{sentence} instead of 200", permanent=True)
+    raise RemoteReceiverFailed("bad_content", f"{sentence} instead of {expected}", permanent=True)
 
 
 def _decode(url: str, response: Response, kind: type[T]) -> T:

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
-from payres.errors import InvalidAmount, Unavailable
+from payres.errors import DomainError, InvalidAmount, Unavailable
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound
@@ -32,13 +32,15 @@ SLIPPAGE: Final = Fraction(1, 100)
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for an offer; `field` names the member with the receiver's URL, for errors."""
+    """The request for an offer; `field` names the member with the receiver's URL, for errors. What `is_free` costs no
+    fee."""
 
     wallet_address: str
     receiver: str
     field: str
     debit: Amount | None
     receive: Amount | None
+    is_free: bool = False
 
 
 class _Payer(msgspec.Struct, frozen=True):
@@ -95,15 +97,24 @@ class RemoteQuotes:
             )
         )
 
+    async def offer_for_refund(self, wallet_address: str, receiver: str, debit: Amount) -> Offer:
+        """The offer for a refund to a receiver on another server, without a fee.
+
+        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
+        """
+        return await self._offer(
+            _Wanted(
+                wallet_address=wallet_address, receiver=receiver, field="to", debit=debit, receive=None, is_free=True
+            )
+        )
+
     async def _offer(self, wanted: _Wanted) -> Offer:
         await self._database.read(lambda work: active_wallet(work, wanted.wallet_address))
         try:
             receiver = await self._receivers.fetch_open(canonical(wanted.receiver))
         except RemoteReceiverFailed as error:
-            if error.reason == "busy":
-                raise Unavailable(error.sentence) from error
-            raise unpayable(wanted.field, error.sentence, error.reason) from error
-        payer = await self._database.read(lambda work: self._payer(work, wanted.wallet_address, receiver.asset))
+            raise not_payable(wanted.field, error) from error
+        payer = await self._database.read(lambda work: self._payer(work, wanted, receiver.asset))
         rate = minimum_rate(payer.external, SLIPPAGE, Scales(payer.asset.scale, receiver.asset.scale))
         debit = value_in(wanted.debit, payer.asset, "debitAmount") if wanted.debit else None
         delivery = 0
@@ -121,14 +132,14 @@ class RemoteQuotes:
         await self._database.read(lambda work: self._check_exchange(work, payer, receiver, offer.terms))
         return offer
 
-    def _payer(self, work: Work, wallet_address: str, target: Asset) -> _Payer:
-        wallet = active_wallet(work, wallet_address)
+    def _payer(self, work: Work, wanted: _Wanted, target: Asset) -> _Payer:
+        wallet = active_wallet(work, wanted.wallet_address)
         asset = assets.asset_by_id(work, wallet.asset_id)
         return _Payer(
             wallet.id,
             asset.id,
             asset.asset,
-            Fee(asset.fee_fixed, asset.fee_basis_points),
+            Fee() if wanted.is_free else Fee(asset.fee_fixed, asset.fee_basis_points),
             rate_between(work, asset.code, target.code),
         )
 
@@ -158,6 +169,11 @@ class RemoteQuotes:
                 sentence = "The path was not probed: too many quotes are in progress; try again shortly"
                 raise Unavailable(sentence) from error
             raise
+
+
+def not_payable(field: str, error: RemoteReceiverFailed) -> DomainError:
+    """The error for a receiver on another server that cannot be read or created."""
+    return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
 
 
 def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:

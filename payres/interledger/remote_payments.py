@@ -40,6 +40,7 @@ LONGEST: Final = 7 * DAY  # after it a payment ends with what it has sent
 LONGEST_ATTEMPT: Final = 3600.0
 MAX_ATTEMPTS: Final = 5  # without anything arriving
 RETRY_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0  # after which payments that a `payres` command has made are found
 NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
 log = logging.getLogger("payres.remote_payments")
@@ -104,14 +105,15 @@ class RemotePayments:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _start(self) -> None:
-        """Starts a task for each payment in progress that has none. The first call takes up those that a crash
-        interrupted."""
+    async def _start(self) -> float:
+        """Starts a task for each payment in progress that has none; seconds until it looks again. The first call takes
+        up those that a crash interrupted."""
         found: Sequence[str] = [""]
         while found := await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=found[-1])):
             for payment_id in found:
                 if payment_id not in self._sending:
                     self._sending[payment_id] = asyncio.create_task(self._send(payment_id))
+        return POLL_SECONDS
 
     async def _send(self, payment_id: str) -> None:
         """Continues the payment until it has ended."""

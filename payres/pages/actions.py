@@ -1,7 +1,7 @@
 """Actions: a page that says what will happen, with the form that makes it happen."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ class Field(NamedTuple):
     label: str
     note: str
     required: bool
+    longest: int = 100
 
 
 class Summary(NamedTuple):
@@ -45,15 +46,17 @@ class Summary(NamedTuple):
 class Action(NamedTuple):
     """`choices` are what the form can send, each a button; or, with a `question`, one of several answers.
 
-    What moves money takes the password again.
+    What moves money takes the password again. `prepare` does what cannot be in one transaction; `do` gets its result as
+    a fourth argument.
     """
 
     describe: Callable[[Work, Segments], Summary]
-    do: Callable[[Work, Segments, Form], object]
+    do: Callable[..., object]
     choices: Mapping[str, str]
     fields: Sequence[Field] = ()
     moves_money: bool = False
     question: str = ""
+    prepare: Callable[[Visit, Form], Awaitable[object]] | None = None
 
 
 AMOUNT: Final = Field("amount", "Amount", "such as 100.00, in the wallet's asset", True)
@@ -81,7 +84,8 @@ async def _act(action: Action, visit: Visit, form: Form) -> Response:
             await check_password(visit.request, account, form.get("password", ""))
         if form.get("choice") not in action.choices:
             raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-        back = await visit.write(partial(_do, action=action, segments=visit.segments, form=form))
+        prepared = () if action.prepare is None else (await action.prepare(visit, form),)
+        back = await visit.write(lambda work: _do(work, action, visit.segments, form, prepared))
     except DomainError as error:
         found = observation_of(visit.request.scope).error = error_response(error)
         return await _render(action, visit, form, found.hint, found.status)
@@ -97,11 +101,11 @@ def _use(work: Work, form: Form) -> None:
         raise WrongState("This form was carried out before, and nothing was done again. To do more, send this new one")
 
 
-def _do(work: Work, action: Action, segments: Segments, form: Form) -> str:
+def _do(work: Work, action: Action, segments: Segments, form: Form, prepared: tuple[object, ...]) -> str:
     summary = action.describe(work, segments)
     if action.moves_money:
         _use(work, form)
-    action.do(work, segments, form)
+    action.do(work, segments, form, *prepared)
     return summary.back
 
 

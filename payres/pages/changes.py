@@ -3,18 +3,24 @@
 from typing import Final, Literal
 
 from payres.admin import api_keys, grants, payments, peers, representations, wallets
-from payres.admin.requests import KeyQuery, NewMovement, NewOutcome, NewRefund, WalletChange
+from payres.admin.requests import KeyQuery, NewMovement, NewOutcome, WalletChange
 from payres.admin.wire import Wallet
 from payres.errors import NotFound
+from payres.limits import MAX_URL_LENGTH
+from payres.operator.refunds import Wanted, refund
 from payres.operator.unresolved_packets import require_unresolved
 from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Summary, page_for, reference_of
 from payres.pages.grants import client_cell, left_cell, spent_cell
 from payres.pages.tables import Cell, linked, page_of
-from payres.pages.visit import Form
+from payres.pages.visit import Form, Visit
 from payres.store.api_keys import find_api_key
 from payres.store.work import Work
+from payres.terms import Offer
 
 BACK: Final = Field("amount", "Amount", "what is left if you leave it empty", False)
+TO: Final = Field(
+    "to", "Wallet address", "only for money that came from another server: where it shall go", False, MAX_URL_LENGTH
+)
 REASON: Final = Field(
     "reference", "Reference", "your own for it; under one reference, nothing is sent back twice", False
 )
@@ -140,14 +146,24 @@ def _describe_refund(work: Work, segments: Segments) -> Summary:
         ("Received", Cell(f"{payment.moved} {payment.asset_code}", "number")),
         ("Sent back", Cell(f"{payment.refunded} {payment.asset_code}", "number")),
     ]
-    will = ["The amount leaves the wallet and goes back to the wallets here that paid it, the last one first."]
+    will = [
+        "The amount leaves the wallet and goes back to the wallets here that paid it, the last one first.",
+        "What came from another server goes to the wallet address that you name: ask who paid for it.",
+    ]
     is_incoming = payment.direction == "incoming"
     return Summary("Refund a payment", facts, will if is_incoming else [], page_of("payments", payment.id))
 
 
-def _refund(work: Work, segments: Segments, form: Form) -> object:
-    body = NewRefund(reference=reference_of(form), amount=form.get("amount") or None)
-    return payments.send_back(work, segments["id"], body)
+def _wanted_refund(segments: Segments, form: Form) -> Wanted:
+    return Wanted(segments["id"], reference_of(form), form.get("amount") or None, form.get("to") or None)
+
+
+async def _find_offer(visit: Visit, form: Form) -> Offer | None:
+    return await visit.context.remote_refunds.find_offer(_wanted_refund(visit.segments, form))
+
+
+def _refund(work: Work, segments: Segments, form: Form, offer: Offer | None) -> object:
+    return refund(work, _wanted_refund(segments, form), offer)
 
 
 GRANT: Final = page_for(
@@ -209,5 +225,12 @@ PACKET: Final = page_for(
     )
 )
 REFUND: Final = page_for(
-    Action(_describe_refund, _refund, {"refund": "Send it back"}, (BACK, REASON), moves_money=True)
+    Action(
+        _describe_refund,
+        _refund,
+        {"refund": "Send it back"},
+        (BACK, TO, REASON),
+        moves_money=True,
+        prepare=_find_offer,
+    )
 )

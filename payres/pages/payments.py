@@ -93,6 +93,7 @@ def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
         ("Delivered", Cell(f"{delivered.asset_code} {delivered.amount}" if delivered else "")),
         ("Sent back" if is_incoming else "Came back", money(refunded)),
         ("Client", Cell(payment.client)),
+        ("Refund of", linked("payments", payment.refund_of, "code")),
         ("Grant", linked("grants", payment.grant, "code")),
         ("Receiver", Cell(payment.receiver or "", "code")),
         ("Failure", Cell(payment.failure or "")),

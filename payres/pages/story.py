@@ -73,6 +73,11 @@ def _begun(payment: Payment, urls: Urls) -> Moment:
             wallet,
             " to ",
             _receiver(payment.receiver or "", urls),
+            *(
+                ()
+                if payment.refund_of is None
+                else (", as a refund of ", _link("payments", payment.refund_of, "a payment"))
+            ),
             ".",
         )
     return _moment(payment.created_at, *said)
@@ -120,12 +125,22 @@ def _ended(story: PaymentStory) -> Iterator[Moment]:
 
 
 def _refund(payment: Payment, refund: Refund) -> Moment:
+    reference = f", under the reference {refund.reference}"
+    back = f"{refund.returned_asset_code} {refund.returned}"
+    if refund.return_payment is not None:
+        begun = f"{refund.asset_code} {refund.amount} was to be sent back to {refund.to} by "
+        sending = _link("payments", refund.return_payment, "a payment")
+        ended = f" {refund.failure}." if refund.failure else ""
+        is_sending = refund.state == "sending"
+        state = (
+            " It is on its way." if is_sending else f" {refund.asset_code} {refund.sent} was sent, and {back} arrived."
+        )
+        return _moment(refund.created_at, begun, sending, f"{reference}.{state}{ended}")
     if payment.direction == "incoming":
-        moved, preposition, other = f"{refund.asset_code} {refund.amount} was sent back", "to", refund.payer
+        moved, preposition, other = f"{refund.asset_code} {refund.amount} was sent back", "to", refund.payer or ""
     else:
-        moved, preposition, other = f"{refund.returned_asset_code} {refund.returned} came back", "from", refund.receiver
-    reference = f", under the reference {refund.reference}."
-    return _moment(refund.created_at, f"{moved} {preposition} ", _link("wallets", other, other), reference)
+        moved, preposition, other = f"{back} came back", "from", refund.receiver
+    return _moment(refund.created_at, f"{moved} {preposition} ", _link("wallets", other, other), f"{reference}.")
 
 
 def _link(section: str, name: str, text: str) -> Cell:

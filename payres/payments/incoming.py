@@ -37,9 +37,14 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[W
         expires_at=_expiry(work, asked.expires_at or None),
         completed_at=None,
     )
+    add(work, wallet, payment)
+    return wallet, payment
+
+
+def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> None:
+    """Inserts a new incoming payment, and tells of it."""
     incoming.insert_incoming(work, payment)
     _emit(work, "created", wallet, payment)
-    return wallet, payment
 
 
 def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingRecord:

@@ -41,41 +41,64 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     """
     wallet = active_wallet(work, asked.wallet_address)
     terms, receiver = _terms(work, wallet, caller, asked, offer)
-    _check_movable(terms)
+    check_movable(terms)
     limits = caller.limits(asked.wallet_address)
     window, before = check_limits(work, caller.grant_id, limits, terms)
     if terms.sends_all and limits is not None and limits.receive_amount:
         # Where the grant limits what is received, sending stops at what was quoted.
         terms = msgspec.structs.replace(terms, sends_all=False)
-    _check_funds(work, wallet, terms)
-    is_local = receiver is not None
-    payment = OutgoingRecord(
-        id=work.new_id(),
-        wallet_address_id=wallet.id,
-        client_id=caller.client_id,
+    check_funds(work, wallet, terms.debit)
+    payment = new_payment(work, wallet, caller.client_id, terms, receiver)
+    payment = msgspec.structs.replace(
+        payment,
         grant_id=caller.grant_id,
         window_start=window,
         quote_id=_quote_id(work, asked),
+        metadata=metadata_text(asked.metadata),
+    )
+    outgoing.insert_outgoing(work, payment)
+    spent = _count_spending(work, payment, before)
+    settle(work, wallet, payment, receiver)
+    return Created(wallet, payment, spent)
+
+
+def new_payment(
+    work: Work, wallet: WalletRecord, client_id: int, terms: Terms, receiver: LocalReceiver | None
+) -> OutgoingRecord:
+    """A payment of no grant, to be inserted and settled: completed for a receiver here, `sending` for a remote one."""
+    is_local = receiver is not None
+    return OutgoingRecord(
+        id=work.new_id(),
+        wallet_address_id=wallet.id,
+        client_id=client_id,
+        grant_id=None,
+        window_start=0,
+        quote_id=None,
         terms=terms,
         sent=terms.debit if is_local else 0,
         delivered=terms.receive if is_local else 0,
         state="completed" if is_local else "sending",
         failure=None,
-        metadata=metadata_text(asked.metadata),
+        metadata=None,
         created_at=work.now,
         ended_at=work.now if is_local else None,
     )
-    outgoing.insert_outgoing(work, payment)
-    spent = _count_spending(work, payment, before)
+
+
+def settle(work: Work, wallet: WalletRecord, payment: OutgoingRecord, receiver: LocalReceiver | None) -> None:
+    """Moves the money of a payment just inserted to the receiver here, or holds it; and tells of the payment.
+
+    Raises InsufficientFunds for want of liquidity, InvalidAmount.
+    """
+    terms = payment.terms
     try:
         if receiver is not None:
             pay_locally(work, wallet, payment, receiver.payment, receiver.wallet)
         else:
-            ledger.hold(work, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment.id)
+            ledger.hold(work, wallet.account_id, terms.debit, outgoing_payment_id=payment.id)
     except NotEnough as lack:  # of liquidity
         raise short_of_liquidity(terms.receive, terms.asset) from lack
-    emit(work, wallet, payment, "created", *(["completed"] if is_local else []))
-    return Created(wallet, payment, spent)
+    emit(work, wallet, payment, "created", *([] if receiver is None else ["completed"]))
 
 
 def _terms(
@@ -127,15 +150,16 @@ def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent
     return spent
 
 
-def _check_movable(terms: Terms) -> None:
+def check_movable(terms: Terms) -> None:
+    """Raises InvalidAmount for amounts that the ledger cannot move."""
     if max(terms.debit, terms.receive) > MAX_LEDGER:
         raise InvalidAmount(f"The ledger moves at most {MAX_LEDGER} minor units at once")
 
 
-def _check_funds(work: Work, wallet: WalletRecord, terms: Terms) -> None:
-    """Before anything is written, so that an error costs the units beside it nothing."""
+def check_funds(work: Work, wallet: WalletRecord, debit: int) -> None:
+    """Raises InsufficientFunds. Before anything is written, so that an error costs the units beside it nothing."""
     try:
-        ledger.check_free(work, wallet.account_id, terms.debit)
+        ledger.check_free(work, wallet.account_id, debit)
     except NotEnough as lack:
-        sentence = f"The wallet does not have the {terms.debit} that the payment needs"
-        raise InsufficientFunds(sentence, reason="wallet", needed=str(terms.debit)) from lack
+        sentence = f"The wallet does not have the {debit} that the payment needs"
+        raise InsufficientFunds(sentence, reason="wallet", needed=str(debit)) from lack

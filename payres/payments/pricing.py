@@ -41,14 +41,22 @@ class Receiver(Protocol):
 
 
 def local_terms(
-    work: Work, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None
+    work: Work,
+    wallet: WalletRecord,
+    receiver: LocalReceiver,
+    debit: Amount | None,
+    receive: Amount | None,
+    *,
+    is_free: bool = False,
 ) -> Terms:
     """The terms of sending `debit`, fee included, or of delivering `receive` or else what the receiver still wants.
+
+    What `is_free` costs no fee.
 
     Raises InvalidAmount, NoRate.
     """
     source = assets.asset_by_id(work, wallet.asset_id)
-    fee = Fee(source.fee_fixed, source.fee_basis_points)
+    fee = Fee() if is_free else Fee(source.fee_fixed, source.fee_basis_points)
     rate = rate_between(work, source.code, receiver.asset.code)
     scales = Scales(source.scale, receiver.asset.scale)
     try:

@@ -15,6 +15,7 @@ from payres.store.fail_stop import RowMissing
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.refunds import refund_by_return_payment
 from payres.store.units import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
@@ -45,9 +46,14 @@ def pay_locally(
 
 
 def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *kinds: str) -> None:
-    """Writes events of these kinds, such as `completed`, that show the payment as it is."""
-    shown = representations.outgoing_payment_event(work.urls, wallet, payment)
+    """Writes events of these kinds, such as `completed`, that show the payment as it is; and that of its refund when
+    it has arrived."""
+    refund = None if payment.grant_id else refund_by_return_payment(work, payment.id)
+    shown = representations.outgoing_payment_event(work.urls, wallet, payment, refund)
     work.emit([f"outgoing_payment.{kind}" for kind in kinds], payment.id, shown)
+    if refund is not None and "completed" in kinds:
+        arrived = representations.refund_event(work.urls, refund, wallet.asset, payment.terms.asset)
+        work.emit("refund.completed", refund.id, arrived)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:

@@ -15,6 +15,7 @@ from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.refunds import RemoteRefunds
 from payres.interledger.remote_payments import RemotePayments
 from payres.metrics import Metrics
 from payres.settings import Settings
@@ -36,6 +37,7 @@ class Context(msgspec.Struct, frozen=True):
     identity: OwnIdentity
     receivers: RemoteReceivers
     remote_quotes: RemoteQuotes
+    remote_refunds: RemoteRefunds
     remote_payments: RemotePayments
     connector: Connector
     credentials: CredentialSource

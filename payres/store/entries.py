@@ -1,7 +1,7 @@
 """SQL of what the ledger has recorded, as operators read it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +13,8 @@ from payres.store.work import Transaction
 
 
 class EntryRecord(msgspec.Struct, frozen=True):
-    """A row of `transfer` with the names of its two accounts, such as `wallet alice` and `liquidity USD 2`."""
+    """A row of `transfer` with the names of its two accounts, such as `wallet alice` and `liquidity USD 2`, and the
+    refund that it belongs to, also by a payment that sends one."""
 
     id: int
     kind: str
@@ -43,6 +44,10 @@ def account_name(account: str) -> str:
     )
 
 
+# SQL: the refund that transfer `t` belongs to, also by a payment that sends one.
+REFUND_OF_TRANSFER: Final = (
+    "coalesce(t.refund_id, (SELECT id FROM refund WHERE return_payment_id = t.outgoing_payment_id))"
+)
 ENTRIES = Table(
     EntryRecord,
     "transfer t JOIN account d ON d.id = t.debit_account_id JOIN account c ON c.id = t.credit_account_id"
@@ -52,6 +57,7 @@ ENTRIES = Table(
     asset_scale="s.scale",
     debit=account_name("d"),
     credit=account_name("c"),
+    refund_id=REFUND_OF_TRANSFER,
 )
 
 

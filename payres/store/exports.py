@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
-from payres.store.entries import ENTRIES, account_name
+from payres.store.entries import ENTRIES, REFUND_OF_TRANSFER, account_name
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -37,11 +37,11 @@ class TransferLine(msgspec.Struct, frozen=True):
 
 LINES = Table(
     TransferLine,
-    f"{ENTRIES.source} LEFT JOIN refund r ON r.id = t.refund_id"
+    f"{ENTRIES.source} LEFT JOIN refund r ON r.id = {REFUND_OF_TRANSFER}"
     " LEFT JOIN outgoing_payment o ON o.id = t.outgoing_payment_id"
     " LEFT JOIN wallet_address ow ON ow.id = o.wallet_address_id",
     prefix="t.",
-    kind="CASE WHEN t.refund_id IS NULL THEN t.kind ELSE 'refund' END",
+    kind="CASE WHEN r.id IS NULL THEN t.kind ELSE 'refund' END",
     asset_code="s.code",
     asset_scale="s.scale",
     debit=account_name("d"),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from payres.clock import DAY
+from payres.store.entries import REFUND_OF_TRANSFER
 from payres.store.work import Transaction
 
 _HALF = 1 << 32  # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves
@@ -45,7 +46,7 @@ def sums_by_day(tx: Transaction, first: int, last: int) -> Sequence[DaySum]:
             "SELECT t.created_at / ?, s.code, s.scale, sum(t.amount >> 32), sum(t.amount & 4294967295)"
             f" FROM transfer t JOIN account a ON a.id = t.{side}_account_id AND a.kind = 'wallet'"
             " JOIN asset s ON s.id = a.asset_id"
-            " WHERE t.id BETWEEN ? AND ? AND t.kind IN ('payment', 'exchange') AND t.refund_id IS NULL"
+            f" WHERE t.id BETWEEN ? AND ? AND t.kind IN ('payment', 'exchange') AND {REFUND_OF_TRANSFER} IS NULL"
             " GROUP BY 1, 2, 3",
             (DAY, first, last),
         )

@@ -16,11 +16,15 @@ from random import Random
 
 import pytest
 
+from payres.clock import SystemClock
 from payres.limits import MAX_UNREPEATED_OF_WALLET
+from payres.store.connections import connect_writer
 from tests.crash import serve_hurried
-from tests.crash.server import SERVE, Server
+from tests.crash.server import SERVE, CommandFailed, Server
 from tests.helpers import is_refused, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
+from tests.operator.test_refunds import pay_from_elsewhere
+from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
 COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
@@ -152,6 +156,43 @@ def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
     except BaseException as error:
         error.add_note(f"REMOTE_SEED={seed} draws the same moments again")
         raise
+
+
+def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just after the command has made it, and in the middle of its packets."""
+    monkeypatch.chdir(tmp_path)
+    with ExitStack() as stack:
+        a, b = row = row_of(tmp_path, "ab", stack)
+        paid, other = receive_from_elsewhere(a), receive_from_elsewhere(a)
+        words = ("payment", "refund", paid, "--to", b.till, "--reference", "r-1")
+        [made] = a.command(*words)["refunds"]
+        a.kill()
+        a.start()
+        refund = Payment(a, b)
+        refund.wait_until_fulfilled(PACKETS // 3)
+        for server in row:
+            server.kill()
+        [again] = a.command(*words)["refunds"]
+        assert (again["id"], again["sent"]) == (made["id"], made["amount"]), "all of it counts until it has ended"
+        with pytest.raises(CommandFailed, match="no server is running here"):
+            a.command("payment", "refund", other, "--to", b.till, "--reference", "r-1")
+        for server in row:
+            server.start()
+        refund.wait_until_ended()
+        assert a.select("SELECT state, sent, delivered, fee FROM outgoing_payment") == [("completed", VALUE, VALUE, 0)]
+        assert b.select("SELECT received FROM incoming_payment") == [(VALUE,)]
+        assert (a.balance("till"), b.balance("till")) == ((DEPOSIT + VALUE, 0), (DEPOSIT + VALUE, 0))
+        assert a.select("SELECT count(*) FROM event WHERE type = 'refund.completed'") == [(1,)]
+        assert all(server.command("ledger", "check")["ok"] for server in row)
+
+
+def receive_from_elsewhere(node: Node) -> str:
+    """The id of an incoming payment that money came into from outside."""
+    with closing(node.client()) as shop:
+        payment_id = str(shop.create_incoming_payment(node.till, usd(VALUE))["id"]).rpartition("/")[2]
+    with closing(connect_writer(str(node.database))) as connection:
+        pay_from_elsewhere(work_at(connection, SystemClock().now()), VALUE, "till", payment_id)
+    return payment_id
 
 
 def named(row: Sequence[Node], names: str) -> list[Node]:

@@ -194,10 +194,12 @@ def test_refund_has_an_event(instance: Instance, outbox: Outbox) -> None:
     made = bill(instance, 500)
     paid = pay(instance, made, 500)
     outbox.take()
-    [refund] = instance.write(lambda work: refunds.refund(work, last_segment(made["id"]), "return-1", "2.00"))
+    [refund] = instance.write(
+        lambda work: refunds.refund(work, refunds.Wanted(last_segment(made["id"]), "return-1", "2.00"))
+    )
     data = {"id": refund.id, "incomingPayment": made["id"], "outgoingPayment": paid["id"], "reference": "return-1"}
     assert outbox.take() == [("refund.completed", data | {"amount": usd(200), "returned": usd(200)})]
-    instance.write(lambda work: refunds.refund(work, last_segment(made["id"]), "return-1"))
+    instance.write(lambda work: refunds.refund(work, refunds.Wanted(last_segment(made["id"]), "return-1")))
     assert outbox.take() == [], "it was done before"
 
 

@@ -424,6 +424,46 @@ async def test_grant_must_give_a_token_at_once(
     assert len(site.requests) == 2
 
 
+def publish_wallet(site: Site, created: Answer, token: Answer = TOKEN) -> str:
+    """Puts a wallet address on a site, and what its server makes of a new incoming payment; its URL."""
+    wallet = {"id": f"{site.base}/bob", "assetCode": "EUR", "assetScale": 2}
+    servers = {"authServer": f"{site.base}/auth", "resourceServer": f"{site.base}/op/"}
+    site.pages |= {"GET /bob": Answer(wallet | servers), "POST /auth": token}
+    site.pages["POST /op/incoming-payments"] = created
+    return f"{site.base}/bob"
+
+
+async def test_incoming_payment_is_created_as_clients_do(receivers: RemoteReceivers, site: Site) -> None:
+    url = f"{site.base}/op/incoming-payments/1"
+    assert await receivers.create(publish_wallet(site, Answer({"id": url, "methods": []}, 201))) == url
+    _, grant, creation = site.requests
+    access = msgspec.json.decode(grant.body)["access_token"]["access"]
+    assert access == [{"type": "incoming-payment", "actions": ["create"]}]
+    body = {"walletAddress": f"{site.base}/bob", "metadata": {"description": "Refund"}}
+    assert (creation.headers["authorization"], msgspec.json.decode(creation.body)) == ("GNAP T1", body)
+    assert {'"authorization"', '"content-digest"'} <= set(creation.headers["signature-input"].replace("(", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("created", "token", "reason", "permanent"),
+    [
+        (Answer({}, 201), TOKEN, "bad_content", True),
+        (Answer({"id": "https://a.example/1"}, 200), TOKEN, "bad_content", True),
+        (Answer({}, 403), TOKEN, "refused", True),
+        (Answer({}, 503), TOKEN, "unreachable", False),
+        (Answer({}, 201), Answer({"interact": {"redirect": "https://a.example/"}}), "refused", True),
+        (Answer({}, 201), Answer({}, 401), "refused", False),
+    ],
+    ids=["no id", "not 201", "denied", "broken", "consent", "no grant"],
+)
+async def test_incoming_payment_that_is_not_created_says_why(
+    created: Answer, token: Answer, reason: str, permanent: bool, receivers: RemoteReceivers, site: Site
+) -> None:
+    with pytest.raises(RemoteReceiverFailed) as failed:
+        await receivers.create(publish_wallet(site, created, token))
+    assert (failed.value.reason, failed.value.permanent) == (reason, permanent)
+
+
 async def test_huge_answer_is_bad_content(receivers: RemoteReceivers, site: Site) -> None:
     url = publish(site, document(site, metadata={"long": "x" * 65536}))
     error = await failure(receivers, url, "bad_content", permanent=True)

@@ -159,7 +159,7 @@ def test_refund_is_one_and_names_its_payments(connection: Transaction) -> None:
     connection.execute("UPDATE outgoing_payment SET delivered = 100, sent = 110, state = 'completed', ended_at = 1")
     connection.execute("UPDATE incoming_payment SET received = 100")
     work = work_at(connection, NOW + DAY)
-    refunds.refund(work, "p1", "goods 1", "0.40")
+    refunds.refund(work, refunds.Wanted("p1", "goods 1", "0.40"))
     for path, amount in (("bob", "-0.40"), ("alice", "0.40")):
         line = rows_of(work, Statement(path, NOW + DAY, LATEST))[1]
         assert (line["kind"], line["amount"], line["payment"]) == ("refund", amount, "p1")

@@ -11,7 +11,7 @@ from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.grants.access import Caller
 from payres.operator import assets, invariants, wallets
-from payres.operator.refunds import refund
+from payres.operator.refunds import Wanted, refund
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
 from payres.store import accounts, clients, grants, incoming, outgoing
@@ -81,7 +81,7 @@ def keep_books(tx: Work) -> None:
     _complete(tx, _start(tx, alice, "1-completed"), alice, bob)
     _fail(tx, _start(tx, alice, "2-failed"))
     _start(tx, alice, "3-sending", "EUR", "2-euros")
-    refund(tx, "1-open", "returned", "0.40")
+    refund(tx, Wanted("1-open", "returned", "0.40"))
 
 
 def _start(

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from payres import ledger
-from payres.amounts import format_decimal
+from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
 from payres.operator import assets, invariants, wallets
-from payres.operator.refunds import refund
-from payres.payments.settlement import pay_locally
+from payres.operator.refunds import Wanted, refund
+from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
 from payres.store import accounts, clients, incoming, outgoing
 from payres.store.connections import connect_writer
 from payres.store.incoming import IncomingRecord
@@ -21,7 +23,7 @@ from payres.store.refunds import refunds_of_incoming
 from payres.store.units import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
-from payres.terms import Terms
+from payres.terms import Offer, Path, Terms
 from tests.helpers import examples
 from tests.works import work_at
 
@@ -93,7 +95,7 @@ def check_books(work: Work) -> None:
 
 def test_fee_stays_with_the_operator(tx: Work) -> None:
     pay(tx, "alice", 500, fee=20)
-    [made] = refund(tx, "bill", "r-1")
+    [made] = refund(tx, Wanted("bill", "r-1"))
     assert (made.amount, made.returned) == (500, 500)
     assert balance(tx, "alice") == "999.80"
     check_books(tx)
@@ -101,9 +103,9 @@ def test_fee_stays_with_the_operator(tx: Work) -> None:
 
 def test_exchange_is_undone_at_the_rate_of_the_payment_rounded_down(tx: Work) -> None:
     pay(tx, "emma", 300, debit=210, fee=10)
-    [third] = refund(tx, "bill", "r-1", "1.00")
+    [third] = refund(tx, Wanted("bill", "r-1", "1.00"))
     assert (third.amount, third.returned) == (100, 66)
-    [rest] = refund(tx, "bill", "r-2")
+    [rest] = refund(tx, Wanted("bill", "r-2"))
     assert (rest.amount, rest.returned) == (200, 133)
     assert (balance(tx, "emma"), balance(tx, "shop")) == ("999.89", "0.00")
     check_books(tx)
@@ -112,14 +114,14 @@ def test_exchange_is_undone_at_the_rate_of_the_payment_rounded_down(tx: Work) ->
 def test_refund_that_would_bring_nothing_is_refused(tx: Work) -> None:
     pay(tx, "emma", 300, debit=2)
     with pytest.raises(InvalidAmount, match="nothing would arrive"):
-        refund(tx, "bill", "r-1", "0.01")
+        refund(tx, Wanted("bill", "r-1", "0.01"))
 
 
 def test_refund_across_assets_needs_liquidity(tx: Work) -> None:
     pay(tx, "emma", 300, debit=300)
     assets.withdraw_liquidity(tx, "EUR", 2, "1002.00")
     with pytest.raises(InsufficientFunds) as refusal, savepoint(tx):
-        refund(tx, "bill", "r-1")
+        refund(tx, Wanted("bill", "r-1"))
     assert refusal.value.details["reason"] == "liquidity"
     assert not refunds_of_incoming(tx, "bill")
 
@@ -127,7 +129,7 @@ def test_refund_across_assets_needs_liquidity(tx: Work) -> None:
 def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
     wallets.deposit(tx, "shop", "5.00")
     pay(tx, "shop", 500)
-    refund(tx, "bill", "r-1")
+    refund(tx, Wanted("bill", "r-1"))
     assert balance(tx, "shop") == "5.00"
     check_books(tx)
 
@@ -136,29 +138,43 @@ def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
     pay(tx, "alice", 500)
     wallets.deactivate(tx, "alice")
     with pytest.raises(WrongState, match="inactive"):
-        refund(tx, "bill", "r-1")
+        refund(tx, Wanted("bill", "r-1"))
 
 
-def test_what_came_from_other_servers_does_not_go_back(tx: Work) -> None:
+def pay_from_elsewhere(work: Work, amount: int, path: str = "shop", payment_id: str = "bill") -> None:
+    """The incoming payment receives money that no payer here has sent."""
+    wallet = wallets.require_wallet(work, path)
+    outside = ledger.operator_account(work, wallet.asset_id, "external")
+    ledger.transfer(work, outside, wallet.account_id, amount, "payment", incoming_payment_id=payment_id)
+    incoming.add_received(work, payment_id, amount, None, None)
+
+
+def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
     pay(tx, "alice", 500)
-    shop = wallets.require_wallet(tx, "shop")
-    outside = ledger.operator_account(tx, shop.asset_id, "external")
-    ledger.transfer(tx, outside, shop.account_id, 200, "payment", incoming_payment_id="bill")
-    incoming.add_received(tx, "bill", 200, None, None)
+    pay_from_elsewhere(tx, 200)
     with pytest.raises(WrongState, match=r"2\.00 USD of this came from other servers"), savepoint(tx):
-        refund(tx, "bill", "r-1")
-    refund(tx, "bill", "r-2", "5.00")
+        refund(tx, Wanted("bill", "r-1"))
+    refund(tx, Wanted("bill", "r-2", "5.00"))
     assert balance(tx, "alice") == "1000.00"
     check_books(tx)
+
+
+@pytest.mark.parametrize("change", ["debit = 99", "wallet_address_id = 1"])
+def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: str) -> None:
+    pay_from_elsewhere(tx, 200)
+    [made] = refund(tx, Wanted("bill", "r-1", "1.00", ELSEWHERE), offer_of(100))
+    tx.execute(f"UPDATE outgoing_payment SET {change}")
+    [found] = [one for one in invariants.check(tx) if one.name == "refunded"]
+    assert found.breaches == [f"refund {made.id} is not what outgoing payment {made.return_payment_id} sends"]
 
 
 @pytest.mark.parametrize("reference", ["", "a\nb", "a" * 101])
 def test_reference_that_is_none_is_refused(tx: Work, reference: str) -> None:
     pay(tx, "alice", 500)
     with pytest.raises(InvalidRequest):
-        refund(tx, "bill", reference)
+        refund(tx, Wanted("bill", reference))
     with pytest.raises(NotFound):
-        refund(tx, "nothing", "r-1")
+        refund(tx, Wanted("nothing", "r-1"))
 
 
 PAID = st.lists(st.tuples(st.sampled_from(sorted(ASSETS)), st.integers(1, 5_000), st.integers(0, 9)), max_size=4)
@@ -179,10 +195,91 @@ def test_never_more_goes_back_than_came(
             wallets.withdraw(work, "shop", format_decimal(spent, wallets.require_wallet(work, "shop").asset))
         for reference, amount in asked:
             with suppress(DomainError), savepoint(work):
-                refund(work, "bill", reference, None if amount is None else f"{amount // 100}.{amount % 100:02}")
+                refund(
+                    work, Wanted("bill", reference, None if amount is None else f"{amount // 100}.{amount % 100:02}")
+                )
         made = refunds_of_incoming(work, "bill")
         assert sum(one.amount for one in made) <= sum(sent.values())
         for payment_id, receive in sent.items():
             assert sum(one.amount for one in made if one.outgoing_payment_id == payment_id) <= receive
         assert all(one.returned <= one.amount for one in made)
         check_books(work)
+
+
+class Books:
+    """An incoming payment that wallets here and another server have paid, and refunds of it in any order."""
+
+    def __init__(self, work: Work, paid: int, came: int) -> None:
+        self.work = work
+        keep_books(work)
+        self.paid, self.came = paid, came
+        if paid:
+            pay(work, "alice", paid)
+        if came:
+            pay_from_elsewhere(work, came)
+
+    def refund(self, reference: str, amount: int | None, to: str | None) -> None:
+        text = None if amount is None else f"{amount // 100}.{amount % 100:02}"
+        wanted = Wanted("bill", reference, text, to)
+        with suppress(DomainError), savepoint(self.work):
+            offer = None if to is None else offer_of(amount or max(self.came, 1))
+            refund(self.work, wanted, offer)
+
+    def end(self, share: Fraction, unknown: Fraction) -> None:
+        """Ends the oldest return payment with a share sent, and of the rest a share of which nobody knows."""
+        found = [one for one in refunds_of_incoming(self.work, "bill") if one.state == "sending"]
+        payment_id = found[0].return_payment_id if found else None
+        if payment_id is None:
+            return
+        sent = int(found[0].amount * share)
+        if sent:
+            shop = wallets.require_wallet(self.work, "shop")
+            outside = ledger.operator_account(self.work, shop.asset_id, "external")
+            ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "payment")
+            outgoing.add_sent(self.work, payment_id, sent, sent)
+        outgoing.set_unresolved(self.work, payment_id, int((found[0].amount - sent) * unknown), 0)
+        payment = outgoing.find_outgoing(self.work, payment_id)
+        assert payment is not None
+        end_remote(self.work, payment, None if has_sent_all(payment) else "no more was taken")
+
+    def check(self) -> None:
+        made = refunds_of_incoming(self.work, "bill")
+        back = [one.counted for one in made if one.outgoing_payment_id]
+        away = [one for one in made if one.return_payment_id]
+        assert sum(back) <= self.paid
+        assert sum(one.counted for one in away) <= self.came
+        sent = [outgoing.find_outgoing(self.work, one.return_payment_id or "") for one in away]
+        assert sum(one.sent + one.unresolved_debit for one in sent if one is not None) <= self.came
+        assert len({one.reference for one in away}) == len(away)
+        check_books(self.work)
+
+
+def offer_of(debit: int) -> Offer:
+    terms = Terms(
+        receiver="https://other.example/incoming-payments/1",
+        incoming_payment_id=None,
+        debit=debit,
+        fee=0,
+        receive=debit,
+        asset=Asset("USD", 2),
+        path=Path(Fraction(1), Fraction(1), MAX_LEDGER),
+        sends_all=True,
+    )
+    return Offer(terms, None)
+
+
+ELSEWHERE = "https://other.example/ann"
+SHARE = st.fractions(0, 1, max_denominator=7)
+REFUNDS = st.tuples(st.sampled_from("abcd"), st.none() | st.integers(1, 8_000), st.sampled_from([None, ELSEWHERE]))
+STEPS = st.lists(REFUNDS | st.tuples(SHARE, SHARE), min_size=1, max_size=8)
+
+
+@given(paid=st.integers(0, 5_000), came=st.integers(0, 5_000), steps=STEPS)
+@examples(40)
+def test_never_more_leaves_than_came_from_elsewhere(paid: int, came: int, steps: list[tuple[Any, ...]]) -> None:
+    """Whatever was sent when a payment that sends a refund ended, and whatever is asked for meanwhile."""
+    with closing(connect_writer(":memory:")) as connection:
+        books = Books(work_at(connection, NOW), paid, came)
+        for step in steps:
+            books.end(*step) if len(step) == 2 else books.refund(*step)
+        books.check()

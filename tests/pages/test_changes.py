@@ -5,8 +5,10 @@ import pytest
 from payres.events import webhooks
 from payres.operator import api_keys, keys
 from payres.signatures.jwk import jwk_from_public_bytes
+from payres.store.refunds import refunds_of_incoming
 from payres.store.work import Work
 from payres.testing.instance import Instance
+from tests.operator.test_refunds import pay_from_elsewhere
 from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.pages.seed import Seeded, fill
 
@@ -161,6 +163,23 @@ def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Br
     assert "USD 5.00 came back from bob, under the reference broken cup." in other
     assert ann.send(f"{path}/refund", choice="refund", password=PASSWORD).status_code == 303
     assert "Sent back USD 25.00" in ann.words(path)
+    payres.check_ledger()
+
+
+def test_payment_from_another_server_is_refunded_to_a_wallet_address(payres: Instance, ann: Browser) -> None:
+    bill = str(payres.client.create_incoming_payment(payres.wallet("bob"))["id"]).rpartition("/")[2]
+    payres.write(lambda work: pay_from_elsewhere(work, 700, "bob", bill))
+    path = f"/admin/payments/{bill}"
+    form = {"choice": "refund", "reference": "broken jug", "password": PASSWORD}
+    refused = ann.send(f"{path}/refund", to="alice", **form)
+    assert (refused.status_code, "to must be a wallet address" in words_of(refused)) == (400, True)
+    answer = ann.send(f"{path}/refund", to=payres.wallet("alice"), **form)
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    story = ann.words(path)
+    assert f"USD 7.00 was to be sent back to {payres.wallet('alice')} by a payment" in story
+    assert "USD 7.00 was sent, and USD 7.00 arrived." in story
+    sent = payres.read(lambda work: refunds_of_incoming(work, bill))[0].return_payment_id
+    assert f"Refund of {bill}" in ann.words(f"/admin/payments/{sent}")
     payres.check_ledger()
 
 
