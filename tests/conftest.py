@@ -1,5 +1,6 @@
 """What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -66,6 +67,16 @@ LONGEST = (
     "routes/test_waiting.py",
     "testing/test_instance.py",
 )
+
+
+def pytest_sessionstart() -> None:
+    """Collects no garbage among the tests: there is none, and looking for it takes as long as making them."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # after they have been shuffled
