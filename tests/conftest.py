@@ -1,5 +1,8 @@
 """What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
+import gc
+import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -66,6 +69,16 @@ LONGEST = (
     "routes/test_waiting.py",
     "testing/test_instance.py",
 )
+
+
+def pytest_sessionstart() -> None:
+    """Collects no garbage among the tests: there is none, and looking for it takes as long as making them."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # after they have been shuffled
@@ -145,6 +158,19 @@ def stranger() -> Iterator[httpx2.Client]:
     """Sends requests without a signature."""
     with httpx2.Client(timeout=TIMEOUT, verify=False) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """The headless shell, which needs a third of the processor time, or else the whole browser."""
+    programs = ("chromium-headless-shell", "chromium", "chromium-browser")
+    path = next(filter(None, map(shutil.which, programs)), None)
+    if path is None:
+        sentence = "there is no chromium-headless-shell or chromium on the PATH; install one to run the browser tests"
+        if os.environ.get("REQUIRE_BROWSER"):
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+    return path
 
 
 @pytest.fixture(scope="session")

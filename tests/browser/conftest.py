@@ -1,6 +1,4 @@
 import asyncio
-import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -55,17 +53,11 @@ def _response(status: str, body: str, headers: str = "") -> bytes:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def chromium() -> AsyncIterator[Browser]:
+async def chromium(chromium_path: str) -> AsyncIterator[Browser]:
     """One browser for all tests of a worker."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        sentence = "there is no chromium on the PATH; install it to run the browser tests"
-        if os.environ.get("REQUIRE_BROWSER"):
-            pytest.fail(sentence)
-        pytest.skip(sentence)
     expect.set_options(timeout=TIMEOUT_MS)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        browser = await playwright.chromium.launch(executable_path=chromium_path, args=list(ARGUMENTS))
         yield browser
         await browser.close()
 

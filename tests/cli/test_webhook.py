@@ -125,5 +125,4 @@ def test_server_that_runs_sends_what_commands_ask_for(
         wait_until(lambda: states() == ["delivered"])
         count = len(endpoint.received)
         assert run("webhook", "replay", received.event["id"]) == {"deliveries": 1}
-        endpoint.wait_for(count + 1)
-        assert endpoint.received[-1].body == received.body
+        wait_until(lambda: received.body in [one.body for one in endpoint.received[count:]])

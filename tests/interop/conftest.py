@@ -224,16 +224,10 @@ def owner_at_command_line(payres: Command) -> Decide:
 
 
 @pytest.fixture
-def owner_in_browser() -> Iterator[Decide]:
+def owner_in_browser(chromium_path: str) -> Iterator[Decide]:
     """The owner signs in on the consent page, in Chromium, and decides there."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        missing = "The consent page needs a browser, and there is no `chromium` on the PATH"
-        if os.environ.get("REQUIRE_BROWSER"):
-            pytest.fail(missing)
-        pytest.skip(missing)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=CHROMIUM_FLAGS)
 
         def decide(url: str, choice: str) -> None:
             page = browser.new_page()
