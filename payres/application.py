@@ -86,6 +86,8 @@ def create_app(
             app.state.readiness = Readiness(app.state.context.database)
             app.state.volume = DailyVolume()
             yield
+        if request_log is not None:
+            request_log.flush()
 
     app = _Application(lifespan=lifespan)
     app.state.rate_limits = rate_limits

@@ -15,6 +15,8 @@ import msgspec
 LogFormat = Literal["text", "json"]
 REQUESTS: Final = "payres.requests"
 STANDARD_ERROR: Final = 2
+FLUSH_SECONDS: Final = 0.05  # that a line waits for others
+MAX_LINES: Final = 256  # that wait together
 
 
 def configure(log_format: LogFormat) -> None:
@@ -52,7 +54,8 @@ class JsonFormatter(TextFormatter):
 
 
 class RequestLog:
-    """One line for each request. The lines of one turn of the event loop are written together.
+    """One line for each request. Those of a moment are written together: to write each at once takes longer than to
+    read a resource.
 
     The server waits for nobody who reads them: lines for which a pipe has no room are dropped and counted.
     """
@@ -70,10 +73,13 @@ class RequestLog:
     ) -> None:
         """Writes a line, which ends with what else is known of the request."""
         if not self._lines:
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         self._lines.append(self._line(method, path, status, code, round(seconds * 1000, 1), more))
+        if len(self._lines) == MAX_LINES:
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Writes the lines so far."""
         lines, self._lines = self._lines, []
         while lines:
             if self._dropped and self._has_room():

@@ -24,12 +24,12 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 
 def written(log: RequestLog, *lines: Line) -> None:
-    """Writes lines in one turn of the event loop."""
+    """Writes lines that come at one time."""
 
     async def write() -> None:
         for line in lines:
             log.write(*line)
-        await asyncio.sleep(0)
+        log.flush()
 
     asyncio.run(write())
 

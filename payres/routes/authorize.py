@@ -54,14 +54,8 @@ async def authorize_reading(
     if token is None:
         raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
-
-    def permitted(work: Work, holder: TokenHolder) -> T | DomainError:
-        try:
-            return read(work, permit(holder, kind, action))
-        except DomainError as error:
-            return error
-
-    unit = partial(_find_holder, token=token, kids=unverified.keyids, and_read=permitted)
+    and_read = partial(_read_permitted, kind=kind, action=action, read=read)
+    unit = partial(_find_holder, token=token, kids=unverified.keyids, and_read=and_read)
     holder, keys, outcome = await context.database.read(unit)
     observation_of(request.scope).grant = holder.grant_id
     try:
@@ -127,6 +121,16 @@ def _find_holder(
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
     return holder, clients.find_keys(work, _client_of(holder), kids), and_read(work, holder)
+
+
+def _read_permitted(
+    work: Work, holder: TokenHolder, kind: AccessType, action: Action, read: Callable[[Work, Caller], T]
+) -> T | DomainError:
+    """What `read` finds for the holder of a token, or the error that it gets if it is authorized."""
+    try:
+        return read(work, permit(holder, kind, action))
+    except DomainError as error:
+        return error
 
 
 def _as_it_is(_: Work, caller: Caller) -> Caller:

@@ -40,6 +40,10 @@ WHERE id = ?3 AND (floor IS NULL OR balance - held - floor >= ?2 - ?1)
   AND balance + ?1 BETWEEN -?4 AND ?4 AND held + ?2 BETWEEN 0 AND ?4
 RETURNING {ACCOUNTS.columns}
 """
+_INSERT_TRANSFER = """
+INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, hold_id, outgoing_payment_id,
+  incoming_payment_id, packet_id, refund_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 HOLDS = Table(HoldRecord, "hold")
 
 
@@ -94,20 +98,10 @@ def insert_transfer(
     packet_id: str | None = None,
     refund_id: str | None = None,
 ) -> int:
-    return insert_row(
-        tx,
-        "transfer",
-        debit_account_id=debit_account_id,
-        credit_account_id=credit_account_id,
-        amount=amount,
-        kind=kind,
-        hold_id=hold_id,
-        outgoing_payment_id=outgoing_payment_id,
-        incoming_payment_id=incoming_payment_id,
-        packet_id=packet_id,
-        refund_id=refund_id,
-        created_at=now,
-    )
+    causes = outgoing_payment_id, incoming_payment_id, packet_id, refund_id
+    cursor = tx.execute(_INSERT_TRANSFER, (debit_account_id, credit_account_id, amount, kind, hold_id, *causes, now))
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
 
 
 def insert_hold(
