@@ -12,15 +12,15 @@ from starlette.types import ASGIApp
 
 from payres.clock import Clock
 from payres.errors import Unavailable
-from payres.events.changes import Changes, EventPoller
+from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries
-from payres.events.purge import Purge
+from payres.events.purge import purge_events
 from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
-from payres.federation.takeover import Takeover
+from payres.federation.takeover import watch_base_url
 from payres.grants.sign_in import SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
@@ -48,7 +48,7 @@ from payres.operator import operators
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
-from payres.payments.incoming_expiry import IncomingExpiry
+from payres.payments.incoming_expiry import report_expired
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -98,7 +98,6 @@ def create_app(
 
 
 def _admin_routes() -> Sequence[Route]:
-    """The routes of the operator's API and pages."""
     from payres.admin.serving import admin_routes
     from payres.pages.serving import page_routes
 
@@ -137,7 +136,7 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     stack.push_async_callback(sender.aclose)
     if not around.settings.read_only:
         _start(Deliveries(database, changes, sender).run(), stack)
-        _start(EventPoller(database, changes).run(), stack)
+        _start(poll_events(database, changes), stack)
     return Context(
         settings=around.settings,
         urls=around.urls,
@@ -184,8 +183,6 @@ async def _secret(around: World, database: Database, name: str) -> bytes:
 
 
 class _Node(NamedTuple):
-    """The parts of the Interledger node."""
-
     receivers: RemoteReceivers
     recovery: Recovery
     remote_quotes: RemoteQuotes
@@ -226,12 +223,12 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)
     await _settle_interrupted(database)
-    _start(IncomingExpiry(database).run(), stack)
-    _start(Purge(database).run(), stack)
+    _start(report_expired(database), stack)
+    _start(purge_events(database), stack)
     if not is_loopback(urlsplit(settings.base_url).hostname or ""):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
-        _start(Takeover(database, http, settings.base_url, record_takeover).run(), stack)
+        _start(watch_base_url(database, http, settings.base_url, record_takeover), stack)
     _start(BackgroundCheck(database).run(), stack)  # after the workers, which stop too when it finds something
 
 

@@ -39,7 +39,6 @@ class SystemClock:
     """The clock of the machine."""
 
     def now(self) -> int:
-        """The present moment by the machine's clock."""
         return time.time_ns() // 1000
 
 
@@ -58,7 +57,6 @@ class MovableClock:
         self._offset = first if frozen else first - origin
 
     def now(self) -> int:
-        """The present moment by this clock."""
         return self._offset if self._frozen else self._source.now() + self._offset
 
     def advance(self, seconds: float) -> None:
@@ -73,6 +71,11 @@ def format_time(us: int) -> str:
     """
     second, rest = divmod(us, SECOND)
     return _to_the_second(second) + _MILLISECONDS[rest // 1000]
+
+
+def format_time_if_any(us: int | None) -> str | None:
+    """The same, for a time that may not have come."""
+    return None if us is None else format_time(us)
 
 
 @lru_cache(maxsize=4096)

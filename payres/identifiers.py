@@ -29,7 +29,6 @@ class SystemIdentifiers:
         return str(uuid_utils.uuid7())
 
     def secret(self) -> str:
-        """An unguessable URL-safe text of 256 random bits."""
         return secrets.token_urlsafe(TOKEN_BYTES)
 
 

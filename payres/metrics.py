@@ -21,7 +21,6 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Counts one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
@@ -39,7 +38,6 @@ class Metrics:
         self.transaction_seconds = Histogram(SECONDS)  # of the writer, COMMIT included
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts a request that was answered."""
         found = self.requests.get((route, method, status))
         if found is None:
             found = self.requests[route, method, status] = Histogram(SECONDS)

@@ -50,7 +50,7 @@ def test_movable_clock_keeps_its_distance_from_the_source() -> None:
     assert clock.now() == 7 * SECOND + 7
 
 
-def test_frozen_clock_moves_only_when_told() -> None:
+def test_frozen_clock_moves_only_when_asked_to() -> None:
     source = SteppedClock(1_000)
     clock = MovableClock(0, frozen=True, source=source)
     source.time += 7

@@ -62,7 +62,7 @@ ELSEWHERE = {
         "MAX_WRONG_PASSWORDS_PER_WALLET": "test_guesses_from_everywhere_are_limited_for_a_wallet",
         "MAX_WRONG_PASSWORDS_PER_ADDRESS": "test_guesses_for_all_wallets_are_limited_for_an_address",
         "PASSWORDS_AT_ONCE": "test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once",
-        "PASSWORDS_WAITING": "test_sign_ins_beyond_the_queue_are_told_to_come_back_and_not_counted",
+        "PASSWORDS_WAITING": "test_sign_ins_beyond_the_queue_are_refused_and_not_counted",
     },
     "tests/routes/test_consent.py": {
         "KNOWN_BROWSER_DAYS": "test_browser_is_known_for_a_year_from_its_last_sign_in",

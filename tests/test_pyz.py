@@ -174,7 +174,9 @@ def test_demonstrates_and_explains(packed: Packed, tmp_path: Path) -> None:
         ({"GLIBC": (2, 999)}, "with glibc 2.999 or later, "),
     ],
 )
-def test_wrong_python_or_machine_is_told_in_one_sentence(other: dict[str, object], wanted: str, tmp_path: Path) -> None:
+def test_wrong_python_or_machine_is_reported_in_one_sentence(
+    other: dict[str, object], wanted: str, tmp_path: Path
+) -> None:
     (tmp_path / "packages").mkdir()
     pack(tmp_path / "packages", tmp_path / "payres.pyz", BUILT_FOR | other)
     message = failure([*BARE, str(tmp_path / "payres.pyz")], SHIV_ROOT=str(tmp_path / "cache"))
@@ -185,7 +187,7 @@ def test_wrong_python_or_machine_is_told_in_one_sentence(other: dict[str, object
     assert not (tmp_path / "cache").exists()
 
 
-def test_folder_that_cannot_be_written_is_told_in_one_sentence(pyz: Path, tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_is_reported_in_one_sentence(pyz: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = failure([*BARE, str(pyz), "--version"], SHIV_ROOT=str(tmp_path / "file"))
     assert message.startswith(f"Error: payres cannot unpack itself into {tmp_path / 'file'} (")

@@ -3,9 +3,8 @@
 import msgspec
 
 from payres.admin import wire
-from payres.admin.representations import maybe_time
 from payres.amounts import Asset, format_decimal
-from payres.clock import format_time
+from payres.clock import format_time, format_time_if_any
 from payres.operator import grants as rules
 from payres.store import clients, grants, wallets
 from payres.store.grants import GrantRecord, InteractionRecord
@@ -27,7 +26,7 @@ def grant(work: Work, record: GrantRecord) -> wire.Grant:
         interaction=None if interaction is None else _consent(work, interaction),
         spending=None if spending is None else _spending(spending),
         created_at=format_time(record.created_at),
-        ended_at=maybe_time(record.ended_at),
+        ended_at=format_time_if_any(record.ended_at),
     )
 
 
@@ -36,7 +35,7 @@ def _consent(work: Work, found: InteractionRecord) -> wire.Consent:
         redirect=f"{work.urls.resource('interact', found.id)}/{found.nonce}",
         finish=found.finish_uri,
         expires_at=format_time(found.expires_at),
-        decided_at=maybe_time(found.decided_at),
+        decided_at=format_time_if_any(found.decided_at),
     )
 
 

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from payres import ledger
 from payres.admin import wire
 from payres.amounts import Asset, format_decimal
-from payres.clock import format_time
+from payres.clock import format_time, format_time_if_any
 from payres.operator import peers as peer_rules
 from payres.store import accounts, packets, peers
 from payres.store.api_keys import ApiKeyRecord
@@ -27,11 +27,6 @@ if TYPE_CHECKING:  # they load slowly, and few commands need them
     from payres.operator.unresolved_packets import UnresolvedPacket
 
 
-def maybe_time(us: int | None) -> str | None:
-    """A time that may not have come."""
-    return None if us is None else format_time(us)
-
-
 def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:
     is_over = record.expires_at is not None and work.now >= record.expires_at
     return wire.ApiKey(
@@ -40,9 +35,9 @@ def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:
         scopes=msgspec.json.decode(record.scopes),
         state="revoked" if record.revoked_at is not None else "expired" if is_over else "valid",
         created_at=format_time(record.created_at),
-        expires_at=maybe_time(record.expires_at),
-        revoked_at=maybe_time(record.revoked_at),
-        last_used_at=maybe_time(record.last_used_at),
+        expires_at=format_time_if_any(record.expires_at),
+        revoked_at=format_time_if_any(record.revoked_at),
+        last_used_at=format_time_if_any(record.last_used_at),
     )
 
 
@@ -139,7 +134,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
         packets_sent=record.packets_sent,
         repeats_answers=bool(record.repeats_answers),
         last_error=record.last_error,
-        last_error_at=maybe_time(record.last_error_at),
+        last_error_at=format_time_if_any(record.last_error_at),
         created_at=format_time(record.created_at),
     )
 
@@ -169,7 +164,7 @@ def wallet_key(work: Work, owner: WalletRecord, record: KeyRecord) -> wire.Walle
         name=record.name,
         jwk=wire.PublicKey(kid=record.kid, x=record.x),
         created_at=format_time(record.created_at),
-        revoked_at=maybe_time(record.revoked_at),
+        revoked_at=format_time_if_any(record.revoked_at),
     )
 
 

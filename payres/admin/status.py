@@ -1,8 +1,8 @@
 """How the server and its money stand: files, balances, the last 24 hours, peers, webhooks, the last backup."""
 
 from payres import __version__
-from payres.admin.representations import maybe_time
 from payres.amounts import Asset, format_decimal
+from payres.clock import format_time_if_any
 from payres.operator.status import read_last_day, read_status
 from payres.store.work import Work
 from payres.wire import Resource
@@ -98,7 +98,7 @@ def read(work: Work, *, is_running: bool) -> Status:
         last_day=PaymentCounts(incoming_payments=day.incoming, outgoing_payments=day.outgoing, failed=day.failed),
         sending=found.sending,
         peers=[
-            PeerStatus(name=one.name, last_error=one.last_error, last_error_at=maybe_time(one.last_error_at))
+            PeerStatus(name=one.name, last_error=one.last_error, last_error_at=format_time_if_any(one.last_error_at))
             for one in found.peers
         ],
         unresolved_packets=found.unresolved_packets,
@@ -106,9 +106,9 @@ def read(work: Work, *, is_running: bool) -> Status:
             active=sum(one.active for one in found.webhooks),
             disabled=sum(not one.active for one in found.webhooks),
             failed=found.failed_deliveries,
-            oldest_pending_at=maybe_time(found.oldest_pending_at),
+            oldest_pending_at=format_time_if_any(found.oldest_pending_at),
         ),
-        last_backup_at=maybe_time(found.last_backup_at),
-        last_check_at=maybe_time(found.last_check_at),
-        followed_at=maybe_time(found.followed_at),
+        last_backup_at=format_time_if_any(found.last_backup_at),
+        last_check_at=format_time_if_any(found.last_check_at),
+        followed_at=format_time_if_any(found.followed_at),
     )

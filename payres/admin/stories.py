@@ -6,9 +6,8 @@ from typing import Final
 from msgspec import Raw
 
 from payres.admin import granted, representations, wire
-from payres.admin.representations import maybe_time
 from payres.amounts import Asset, format_decimal
-from payres.clock import format_time
+from payres.clock import format_time, format_time_if_any
 from payres.events.webhooks import deliveries_of
 from payres.store import clients, events, grants, incoming, outgoing, packets, quotes, refunds, wallets
 from payres.store.entries import EntryRecord, page_of_entries
@@ -86,8 +85,8 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
         failure=record.failure,
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
         created_at=format_time(record.created_at),
-        ended_at=maybe_time(record.ended_at),
-        expires_at=maybe_time(record.expires_at),
+        ended_at=format_time_if_any(record.ended_at),
+        expires_at=format_time_if_any(record.expires_at),
     )
 
 
@@ -183,8 +182,8 @@ def _event(work: Work, event: EventRecord) -> PaymentEvent:
                 webhook=one.webhook_id,
                 state=one.state,
                 attempts=one.attempts,
-                next_attempt_at=maybe_time(one.next_at),
-                last_attempt_at=maybe_time(one.last_attempt_at),
+                next_attempt_at=format_time_if_any(one.next_at),
+                last_attempt_at=format_time_if_any(one.last_attempt_at),
                 last_status=one.last_status,
                 last_error=one.last_error,
             )

@@ -17,7 +17,7 @@ def admin() -> None:
     """The pages are at /admin; docs/admin-pages.md is about them."""
 
 
-@admin.command()
+@admin.command(example="payres admin link --name ann")
 @click.option("--name", default="admin", show_default=True, help="Who it is for, as the audit log names them.")
 @click.option("--read-only", is_flag=True, help="They may look at everything and change nothing.")
 @with_session
@@ -26,9 +26,6 @@ def link(session: Session, name: str, read_only: bool) -> None:
 
     It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody
     out.
-
-    \b
-    Example: payres admin link --name ann
     """
     made = session.write(lambda work: operators.make_link(work, name, read_only=read_only))
     settings = session.settings

@@ -3,6 +3,7 @@
 import click
 import msgspec
 
+from payres.admin import api_keys as endpoints
 from payres.admin import representations
 from payres.admin.wire import ApiKey, CreatedApiKey
 from payres.cli.groups import Group
@@ -18,7 +19,7 @@ def api_key() -> None:
     """A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do."""
 
 
-@api_key.command()
+@api_key.command(example='payres api-key create "Order book" --scope payments:read --scope wallets:read')
 @click.argument("name")
 @click.option(
     "--scope",
@@ -32,11 +33,7 @@ def api_key() -> None:
 @click.option("--expires", type=Time(), metavar="TIME", help="When it ends, such as 2027-01-31; never when left out.")
 @with_session
 def create(session: Session, name: str, scopes: tuple[str, ...], expires: int | None) -> None:
-    """Create a key and print it once.
-
-    \b
-    Example: payres api-key create "Order book" --scope payments:read --scope wallets:read
-    """
+    """Create a key and print it once."""
 
     def unit(work: Work) -> CreatedApiKey:
         record, text = api_keys.create_api_key(work, name, scopes, expires)
@@ -46,30 +43,23 @@ def create(session: Session, name: str, scopes: tuple[str, ...], expires: int | 
     session.show(created, created.key)
 
 
-@api_key.command("list")
+@api_key.command("list", example="payres api-key list")
 @with_session
 def list_all(session: Session) -> None:
     """List keys, newest first.
 
     Each with its scopes and when it was last used.
-
-    \b
-    Example: payres api-key list
     """
     found = session.read(lambda work: [representations.api_key(work, one) for one in list_api_keys(work)])
     session.show_list("apiKeys", found, _line, "There are no API keys yet; `payres api-key create` makes one")
 
 
-@api_key.command()
+@api_key.command(example="payres api-key revoke 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("id")
 @with_session
 def revoke(session: Session, id: str) -> None:
-    """End a key at once. ID is the one in `payres api-key list`, or the part of the key between its underscores.
-
-    \b
-    Example: payres api-key revoke 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
-    """
-    revoked = session.write(lambda work: representations.api_key(work, api_keys.revoke_api_key(work, id)))
+    """End a key at once. ID is the one in `payres api-key list`, or the part of the key between its underscores."""
+    revoked = session.write(lambda work: endpoints.revoke(work, id))
     session.show(
         revoked, labelled(("API key", revoked.id), ("name", revoked.name), ("revoked", revoked.revoked_at or "(no)"))
     )

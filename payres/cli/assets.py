@@ -5,13 +5,14 @@ from typing import Any
 
 import click
 
+from payres.admin import assets as endpoints
 from payres.admin import representations
-from payres.admin.wire import Asset, Rate, RemovedRate
+from payres.admin.requests import NewRate
+from payres.admin.wire import Asset, Rate
 from payres.cli.groups import Group
 from payres.cli.options import reference_option
 from payres.cli.session import Session, with_session
 from payres.operator import assets
-from payres.store import assets as asset_store
 from payres.store.work import Work
 
 
@@ -25,17 +26,14 @@ def asset() -> None:
     pass
 
 
-@asset.command("list")
+@asset.command("list", example="payres asset list")
 @with_session
 def list_assets(session: Session) -> None:
     """List the assets that accounts are kept in.
 
     Liquidity pays receivers in the asset when the sender pays in another; fees is what was collected for sending.
-
-    \b
-    Example: payres asset list
     """
-    found = session.read(lambda work: [representations.asset(work, record) for record in asset_store.list_assets(work)])
+    found = session.read(endpoints.list_all).result
     session.show_list("assets", found, _line, "There are no assets yet; the first wallet makes one")
 
 
@@ -46,7 +44,7 @@ def liquidity() -> None:
     """
 
 
-@liquidity.command("deposit")
+@liquidity.command("deposit", example="payres liquidity deposit EUR 2 1000.00")
 @asset_arguments
 @click.argument("amount")
 @reference_option()
@@ -55,9 +53,6 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str, refe
     """Put money into the liquidity of an asset.
 
     CODE and SCALE name the asset (USD 2 counts cents), AMOUNT is a decimal in its units.
-
-    \b
-    Example: payres liquidity deposit EUR 2 1000.00
     """
 
     def unit(work: Work) -> None:
@@ -67,7 +62,7 @@ def deposit_liquidity(session: Session, code: str, scale: int, amount: str, refe
     _change(session, code, scale, unit)
 
 
-@liquidity.command("withdraw")
+@liquidity.command("withdraw", example="payres liquidity withdraw EUR 2 250.00")
 @asset_arguments
 @click.argument("amount")
 @reference_option()
@@ -76,9 +71,6 @@ def withdraw_liquidity(session: Session, code: str, scale: int, amount: str, ref
     """Take money out of the liquidity of an asset.
 
     What is held for payments in progress stays.
-
-    \b
-    Example: payres liquidity withdraw EUR 2 250.00
     """
     _change(session, code, scale, lambda work: assets.withdraw_liquidity(work, code, scale, amount, reference))
 
@@ -88,47 +80,32 @@ def rate() -> None:
     pass
 
 
-@rate.command("set")
+@rate.command("set", example="payres rate set USD EUR 0.92")
 @click.argument("base")
 @click.argument("counter")
 @click.argument("rate")
 @with_session
 def set_rate(session: Session, base: str, counter: str, rate: str) -> None:
-    """Set how many units of COUNTER one unit of BASE buys. The way back is the inverse, unless you set it too.
-
-    \b
-    Example: payres rate set USD EUR 0.92
-    """
-
-    def unit(work: Work) -> Rate:
-        return representations.rate(work, assets.set_rate(work, base, counter, rate))
-
-    session.show(session.write(unit), f"1 {base} buys {rate} {counter}")
+    """Set how many units of COUNTER one unit of BASE buys. The way back is the inverse, unless you set it too."""
+    shown = session.write(lambda work: endpoints.set_rate(work, base, counter, NewRate(rate=rate)))
+    session.show(shown, f"1 {base} buys {rate} {counter}")
 
 
-@rate.command("remove")
+@rate.command("remove", example="payres rate remove USD EUR")
 @click.argument("base")
 @click.argument("counter")
 @with_session
 def remove_rate(session: Session, base: str, counter: str) -> None:
-    """Remove a rate. The rates service, if there is one, sets the next rate.
-
-    \b
-    Example: payres rate remove USD EUR
-    """
-    session.write(lambda work: assets.remove_rate(work, base, counter))
-    session.show(RemovedRate(base=base, counter=counter), f"The rate from {base} to {counter} is removed")
+    """Remove a rate. The rates service, if there is one, sets the next rate."""
+    removed = session.write(lambda work: endpoints.remove_rate(work, base, counter))
+    session.show(removed, f"The rate from {base} to {counter} is removed")
 
 
-@rate.command("list")
+@rate.command("list", example="payres rate list")
 @with_session
 def list_rates(session: Session) -> None:
-    """List exchange rates with their source and end.
-
-    \b
-    Example: payres rate list
-    """
-    found = session.read(lambda work: [representations.rate(work, record) for record in asset_store.list_rates(work)])
+    """List exchange rates with their source and end."""
+    found = session.read(endpoints.list_rates).result
     session.show_list("rates", found, _rate_line, "No rates are set; see `payres rate set`")
 
 
@@ -137,7 +114,7 @@ def fee() -> None:
     pass
 
 
-@fee.command("set")
+@fee.command("set", example="payres fee set USD 2 --fixed 0.10 --basis-points 50")
 @asset_arguments
 @click.option("--fixed", default="0", metavar="AMOUNT", show_default=True, help="For each payment, in units.")
 @click.option("--basis-points", default=0, type=int, metavar="N", show_default=True, help="50 is 0.5 % of the amount.")
@@ -146,9 +123,6 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
     """Set what sending from wallets of an asset costs.
 
     The share of the amount is rounded up. New quotes use the new fee.
-
-    \b
-    Example: payres fee set USD 2 --fixed 0.10 --basis-points 50
     """
 
     def unit(work: Work) -> None:
@@ -158,17 +132,13 @@ def set_fee(session: Session, code: str, scale: int, fixed: str, basis_points: i
     _change(session, code, scale, unit)
 
 
-@fee.command("withdraw")
+@fee.command("withdraw", example="payres fee withdraw USD 2 12.50")
 @asset_arguments
 @click.argument("amount")
 @reference_option()
 @with_session
 def withdraw_fees(session: Session, code: str, scale: int, amount: str, reference: str | None) -> None:
-    """Take collected fees out.
-
-    \b
-    Example: payres fee withdraw USD 2 12.50
-    """
+    """Take collected fees out."""
     _change(session, code, scale, lambda work: assets.withdraw_fees(work, code, scale, amount, reference))
 
 

@@ -3,12 +3,11 @@
 import click
 import msgspec
 
-from payres.admin import representations
+from payres.admin import audit as endpoints
 from payres.admin.wire import AuditEntry
 from payres.cli.groups import Group
 from payres.cli.options import limit_option
 from payres.cli.session import Session, with_session
-from payres.store.audit import page_of_audit
 from payres.store.pages import PageQuery
 
 
@@ -17,18 +16,13 @@ def audit() -> None:
     pass
 
 
-@audit.command("list")
+@audit.command("list", example="payres audit list --limit 10")
 @limit_option
 @with_session
 def list_all(session: Session, limit: int) -> None:
-    """List what was changed and by whom, newest first.
-
-    \b
-    Example: payres audit list --limit 10
-    """
-    records, _ = session.read(lambda work: page_of_audit(work, PageQuery(limit, None, "older")))
-    entries = list(map(representations.audit_entry, records))
-    session.show_list("entries", entries, _line, "Nothing has been changed yet")
+    """List what was changed and by whom, newest first."""
+    found = session.read(lambda work: endpoints.list_page(work, PageQuery(limit))).result
+    session.show_list("entries", found, _line, "Nothing has been changed yet")
 
 
 def _line(entry: AuditEntry) -> str:

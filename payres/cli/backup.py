@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from payres.admin import representations
+from payres.cli.groups import Command
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, with_session
 from payres.encoding import format_size
@@ -16,7 +17,7 @@ from payres.operator import backups
 from payres.store.work import Work
 
 
-@click.command()
+@click.command(cls=Command, example="payres backup /mnt/backups")
 @click.argument("destination", metavar="DEST", type=click.Path())
 @click.option("--force", is_flag=True, help="Replace DEST when it exists.")
 @with_session
@@ -24,9 +25,6 @@ def backup(session: Session, destination: str, force: bool) -> None:
     """The copy is one file with mode 0600. It gets its name when it is complete, synced to the disk and verified as by
     `payres ledger check`. When DEST is a directory, the file in it is named by the time. The copy has secrets: protect
     it like the database.
-
-    \b
-    Example: payres backup /mnt/backups
     """
     database = Path(session.database())
     if destination.endswith(os.sep) and not Path(destination).is_dir():
@@ -41,15 +39,12 @@ def backup(session: Session, destination: str, force: bool) -> None:
     )
 
 
-@click.command()
+@click.command(cls=Command, example="payres restore /mnt/backups/payres-20260131T093000Z.db")
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @with_session
 def restore(session: Session, source: Path) -> None:
     """Stop the server first, and every program that has the database open. SOURCE is not changed: a copy of it is
     verified, migrated if an older payres made it, and put in place of the database. The old database is kept beside it.
-
-    \b
-    Example: payres restore /mnt/backups/payres-20260131T093000Z.db
     """
     database = Path(session.settings.database)
 

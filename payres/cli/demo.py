@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from payres.admin import representations
+from payres.cli.groups import Command
 from payres.cli.session import Resource
 from payres.grants.passwords import verify_password
 from payres.operator import wallets
@@ -16,13 +17,10 @@ ASSET, SCALE = "USD", 2
 BALANCES = {"alice": "1000.00", "bob": None}
 
 
-@click.command()
+@click.command(cls=Command, example="payres demo")
 def demo() -> None:
     """A shop requests money for one wallet, the owner of another consents and pays. No settings and no database are
     read.
-
-    \b
-    Example: payres demo
     """
     from payres.demo import demonstrate  # loads slowly, with a client and a server
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from payres.cli.groups import Command
 from payres.cli.session import Session, with_session
 from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
@@ -29,14 +30,11 @@ CERTIFICATE_DAYS: Final = 14
 STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
 
 
-@click.command()
+@click.command(cls=Command, example="payres doctor")
 @with_session
 def doctor(session: Session) -> None:
     """It checks the files, the money and the links in the database, the server on this machine, and its public address
     as clients see it: TLS, redirects, the clock. The exit code is 1 when something should be fixed.
-
-    \b
-    Example: payres doctor
     """
     findings = [*session.read(examine), *_clock(), *_server(session)]
     if not session.is_standby and is_served(session.settings.database):

@@ -5,6 +5,7 @@ from typing import IO
 
 import click
 
+from payres.cli.groups import Command
 from payres.cli.key import KeyInput, read_key
 from payres.cli.options import Time
 from payres.cli.session import Resource, Session, with_session
@@ -24,25 +25,21 @@ from payres.store.work import Work
 
 # The headers that affect a signature, besides those that it covers.
 RELEVANT = {
-    *(
-        "host",
-        "authorization",
-        "content-type",
-        "content-length",
-        "content-encoding",
-        "content-digest",
-        "digest",
-        "date",
-    ),
-    "forwarded",
+    *("host", "authorization", "content-type", "content-length", "content-encoding", "content-digest", "digest"),
+    *("date", "forwarded", "signature-input", "signature"),
 }
-SIGNED = {"signature-input", "signature"}
 # Opened when it is read, so that a misspelt second file does not leave the first one open.
 INPUT = click.File("rb", lazy=True)
 MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    example=(
+        "payres explain request.txt --wallet alice\n"
+        "payres explain request.txt --jwk public.jwk --at 2026-01-31T09:30:00Z"
+    ),
+)
 @click.argument("file", type=INPUT, default="-")
 @click.option(
     "--jwk",
@@ -68,10 +65,6 @@ def explain(
     """FILE is a raw HTTP/1.1 request; - or nothing is standard input. Every rule is applied, also after one that fails.
     Of the usual mistakes it names those without which the signature or the digest would be right. The output shows the
     whole request, with access tokens. The exit code is 0 for an accepted request and 1 for a rejected one.
-
-    \b
-    Examples: payres explain request.txt --wallet alice
-              payres explain request.txt --jwk public.jwk --at 2026-01-31T09:30:00Z
     """
     if any(key is not None and key.name == file.name == "-" for key in (jwk, pem)):
         raise click.UsageError("The request and the key cannot both come from standard input")
@@ -173,7 +166,7 @@ def _steps(session: Session, found: Explanation, now: int) -> Iterator[tuple[str
 
 def _headers(found: Explanation) -> list[tuple[str, str]]:
     """The headers that were signed, and those that affect the signature."""
-    relevant = RELEVANT | SIGNED | set(found.components or ())
+    relevant = RELEVANT.union(found.components or ())
     named = [(name.decode("ascii"), value) for name, value in found.message.headers]
     return [
         (name, printable(_text(value))) for name, value in named if name in relevant or name.startswith("x-forwarded-")

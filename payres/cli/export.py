@@ -35,35 +35,27 @@ def export() -> None:
     """The rows go to standard output, in constant memory."""
 
 
-@export.command()
+@export.command(example="payres export payments --from 2026-01-01 --to 2026-02-01 > january.csv")
 @click.option("--wallet", metavar="PATH", help="Of this wallet only.")
 @_options
 @with_session
 def payments(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
-    """Export incoming and outgoing payments, oldest first.
-
-    \b
-    Example: payres export payments --from 2026-01-01 --to 2026-02-01 > january.csv
-    """
+    """Export incoming and outgoing payments, oldest first."""
     _check_times(since, until)
     _write(session, exports.Payments(since, until, wallet and session.wallet_path(wallet)), form)
 
 
-@export.command()
+@export.command(example="payres export ledger --format jsonl > ledger.jsonl")
 @click.option("--wallet", metavar="PATH", help="Of the account of this wallet only.")
 @_options
 @with_session
 def ledger(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
-    """Export every transfer of the ledger, oldest first.
-
-    \b
-    Example: payres export ledger --format jsonl > ledger.jsonl
-    """
+    """Export every transfer of the ledger, oldest first."""
     _check_times(since, until)
     _write(session, exports.Ledger(since, until, wallet and session.wallet_path(wallet)), form)
 
 
-@export.command()
+@export.command(example="payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01")
 @click.option("--wallet", metavar="PATH", required=True, help="The wallet.")
 @_options
 @with_session
@@ -71,9 +63,6 @@ def statement(session: Session, wallet: str, since: int, until: int, form: Forma
     """Export what went into a wallet and out of it.
 
     Each line has the balance after it. The first is the opening balance, the last the closing one.
-
-    \b
-    Example: payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01
     """
     _check_times(since, until)
     _write(session, exports.Statement(session.wallet_path(wallet), since, until), form)

@@ -3,9 +3,12 @@
 from typing import get_args
 
 import click
+from msgspec import UNSET
 
 from payres.admin import granted
-from payres.admin.wire import Grant, GrantDecision, GrantSpending
+from payres.admin import grants as endpoints
+from payres.admin.requests import GrantQuery, NewDecision
+from payres.admin.wire import Grant, GrantSpending
 from payres.amounts import Asset, format_decimal
 from payres.cli.groups import Group
 from payres.cli.options import limit_option
@@ -13,7 +16,7 @@ from payres.cli.session import Resource, Session, labelled, with_session
 from payres.errors import InvalidRequest
 from payres.grants import consent
 from payres.operator import grants
-from payres.store.grants import GrantRecord, State, page_of_grants
+from payres.store.grants import GrantRecord, State
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 from payres.urls import canonical
@@ -24,87 +27,59 @@ def grant() -> None:
     """REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`)."""
 
 
-@grant.command("list")
+@grant.command("list", example="payres grant list --state pending")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only grants in this state.")
 @limit_option
 @with_session
 def list_all(session: Session, state: State | None, limit: int) -> None:
-    """List grants, newest first, with owners and amounts.
-
-    \b
-    Example: payres grant list --state pending
-    """
-
-    def unit(work: Work) -> list[Grant]:
-        records, _ = page_of_grants(work, state, PageQuery(limit, None, "older"), work.now)
-        return [granted.grant(work, one) for one in records]
-
-    found = session.read(unit)
+    """List grants, newest first, with owners and amounts."""
+    page, query = PageQuery(limit), GrantQuery(state=state or UNSET)
+    found = session.read(lambda work: endpoints.list_page(work, page, query)).result
     session.show_list("grants", found, _line, "There are no grants")
 
 
-@grant.command()
+@grant.command(example="payres grant show http://127.0.0.1:8080/interact/0198.../7mC...")
 @click.argument("ref")
 @with_session
 def show(session: Session, ref: str) -> None:
-    """Show a grant: who asks, for what, and where it stands.
-
-    \b
-    Example: payres grant show http://127.0.0.1:8080/interact/0198.../7mC...
-    """
+    """Show a grant: who asks, for what, and where it stands."""
     found = session.read(lambda work: granted.grant(work, _find(work, ref)))
     session.show(found, _text(found))
 
 
-@grant.command()
+@grant.command(example="payres grant approve 0198c0de-...")
 @click.argument("ref")
 @with_session
 def approve(session: Session, ref: str) -> None:
     """Consent to a grant in the owner's name.
 
     Prints the finish URL that the owner's browser would go to, which informs the client.
-
-    \b
-    Example: payres grant approve 0198c0de-...
     """
     _decide(session, ref, approve=True)
 
 
-@grant.command()
+@grant.command(example="payres grant deny 0198c0de-...")
 @click.argument("ref")
 @with_session
 def deny(session: Session, ref: str) -> None:
     """Refuse a grant in the owner's name.
 
     Prints the finish URL that the owner's browser would go to, which informs the client.
-
-    \b
-    Example: payres grant deny 0198c0de-...
     """
     _decide(session, ref, approve=False)
 
 
-@grant.command()
+@grant.command(example="payres grant revoke 0198c0de-...")
 @click.argument("ref")
 @with_session
 def revoke(session: Session, ref: str) -> None:
-    """End a grant and all its tokens at once. What was paid stays paid.
-
-    \b
-    Example: payres grant revoke 0198c0de-...
-    """
-    revoked = session.write(lambda work: granted.grant(work, grants.revoke(work, _find(work, ref).id)))
+    """End a grant and all its tokens at once. What was paid stays paid."""
+    revoked = session.write(lambda work: endpoints.revoke(work, _find(work, ref).id))
     session.show(revoked, _text(revoked))
 
 
 def _decide(session: Session, ref: str, approve: bool) -> None:
-    def unit(work: Work) -> GrantDecision:
-        record = _find(work, ref)
-        decision = grants.decide(work, record.id, approve=approve)
-        grant = granted.grant(work, grants.require_grant(work, record.id))
-        return GrantDecision(grant=grant, redirect=decision.redirect)
-
-    decision = session.write(unit)
+    decision = session.write(lambda work: endpoints.decide(work, _find(work, ref).id, NewDecision(approve=approve)))
     word = "approved" if approve else "denied"
     redirect = decision.redirect or "(none: the client gave no finish URI and will ask for itself)"
     session.show(decision, f"{word}\nredirect  {redirect}")

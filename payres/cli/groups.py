@@ -1,7 +1,9 @@
-"""Groups of commands, which suggest a command for a mistyped one, but never one that removes or decides something."""
+"""Commands with examples, and groups that suggest a command for a mistyped one, but never one that removes or decides
+something."""
 
 from difflib import get_close_matches
-from typing import Final
+from inspect import cleandoc
+from typing import Any, Final
 
 import click
 
@@ -10,8 +12,20 @@ NEVER_SUGGESTED: Final = frozenset(
 )
 
 
+class Command(click.Command):
+    """A command whose help ends with an example, or with one on each line."""
+
+    def __init__(self, *args: Any, example: str, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        label = "Examples: " if "\npayres" in example else "Example: "
+        lines = example.replace("\n", "\n" + " " * len(label))
+        self.help = f"{cleandoc(self.help or '')}\n\n\b\n{label}{lines}"
+
+
 class Group(click.Group):
     """A group that suggests the command most like one that does not exist."""
+
+    command_class = Command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

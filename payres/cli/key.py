@@ -59,7 +59,13 @@ def key() -> None:
     """
 
 
-@key.command()
+@key.command(
+    example=(
+        "payres key add alice --jwk public.jwk\n"
+        'payres key add alice --jwk eyJraWQiOiIuLi4 --name "My browser"\n'
+        "payres key add alice --pem public.pem --kid my-app"
+    )
+)
 @click.argument("path")
 @click.option("--jwk", type=KeyInput("rb"), metavar="FILE", help="A public JWK, - for stdin; or its JSON or base64.")
 @click.option("--pem", type=click.File("rb"), metavar="FILE", help="A public or private Ed25519 key in PEM.")
@@ -72,17 +78,12 @@ def add(
     """Store a client's public key with its wallet.
 
     Of a private key in PEM only the public half is stored. If the key exists, only its name changes, if one is given.
-
-    \b
-    Examples: payres key add alice --jwk public.jwk
-              payres key add alice --jwk eyJraWQiOiIuLi4 --name "My browser"
-              payres key add alice --pem public.pem --kid my-app
     """
     public = read_key(jwk, pem, kid)
     _change(session, path, lambda work, wallet: keys.add_key(work, wallet, public, name))
 
 
-@key.command()
+@key.command(example="payres key generate alice --out private.pem --kid my-app")
 @click.argument("path")
 @click.option("--out", required=True, metavar="FILE", help="Where the private key goes; never an existing file.")
 @click.option("--kid", metavar="KID", help="The key id; one is made up when left out.")
@@ -92,9 +93,6 @@ def generate(session: Session, path: str, out: str, kid: str | None, name: str |
     """Make a key pair and store the public half.
 
     The private half is written as PEM, for its owner's eyes only (mode 0600).
-
-    \b
-    Example: payres key generate alice --out private.pem --kid my-app
     """
     private = generate_private_key()
     kid = kid or session.world.identifiers.resource()
@@ -111,16 +109,12 @@ def generate(session: Session, path: str, out: str, kid: str | None, name: str |
     _change(session, path, unit, privateKey=out)
 
 
-@key.command("list")
+@key.command("list", example="payres key list alice")
 @click.argument("path")
 @click.option("--revoked", is_flag=True, help="Revoked keys too.")
 @with_session
 def list_all(session: Session, path: str, revoked: bool) -> None:
-    """List the public keys of a wallet.
-
-    \b
-    Example: payres key list alice
-    """
+    """List the public keys of a wallet."""
 
     def unit(work: Work) -> list[WalletKey]:
         wallet = require_wallet(work, session.wallet_path(path))
@@ -137,7 +131,7 @@ def list_all(session: Session, path: str, revoked: bool) -> None:
     )
 
 
-@key.command()
+@key.command(example="payres key revoke alice my-app")
 @click.argument("path")
 @click.argument("kid")
 @with_session
@@ -145,9 +139,6 @@ def revoke(session: Session, path: str, kid: str) -> None:
     """End a key at once.
 
     The next request that is signed with it is rejected.
-
-    \b
-    Example: payres key revoke alice my-app
     """
     _change(session, path, lambda work, wallet: keys.revoke_key(work, wallet, kid))
 

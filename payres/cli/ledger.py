@@ -16,16 +16,13 @@ def ledger() -> None:
     pass
 
 
-@ledger.command()
+@ledger.command(example="payres ledger check")
 @with_session
 def check(session: Session) -> None:
     """Check every invariant of the ledger.
 
     Reads one snapshot of the database while the server goes on serving. The exit code is 1 when an invariant is
     broken, and the first broken one is named.
-
-    \b
-    Example: payres ledger check
     """
     at, findings = session.read(lambda work: (work.now, invariants.check(work)))
     broken = invariants.first_broken(findings)

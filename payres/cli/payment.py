@@ -22,7 +22,7 @@ def payment() -> None:
     """ID is the last part of a payment's URL."""
 
 
-@payment.command("list")
+@payment.command("list", example="payres payment list --wallet alice --direction incoming --state completed")
 @click.option("--wallet", metavar="PATH", help="Only of this wallet.")
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
@@ -35,38 +35,32 @@ def payment() -> None:
 @limit_option
 @with_session
 def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any) -> None:
-    """List payments, newest first.
-
-    \b
-    Example: payres payment list --wallet alice --direction incoming --state completed
-    """
+    """List payments, newest first."""
 
     def unit(work: Work) -> list[Payment]:
         path = None if wallet is None else session.wallet_path(wallet)
         wanted = payments.payment_filter(work, Wanted(wallet=path, **options))
-        records, _ = page_of_payments(work, wanted, PageQuery(limit, None, "older"), work.now)
+        records, _ = page_of_payments(work, wanted, PageQuery(limit), work.now)
         return [stories.payment(work, record) for record in records]
 
     session.show_list("payments", session.read(unit), _line, "There are no such payments")
 
 
-@payment.command()
+@payment.command(example="payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("id")
 @with_session
 def show(session: Session, id: str) -> None:
     """Show a payment with its story.
 
-    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and the
-    events that told of it.
-
-    \b
-    Example: payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
+    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
     """
     found = session.read(lambda work: stories.story(work, payments.require_payment(work, id.rpartition("/")[2])))
     session.show(found, _text(found))
 
 
-@payment.command()
+@payment.command(
+    example="payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17"
+)
 @click.argument("id")
 @click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
 @reference_option(required=True)
@@ -75,9 +69,6 @@ def refund(session: Session, id: str, amount: str | None, reference: str) -> Non
     """Send back what an incoming payment received.
 
     It goes to the wallets here that had paid it, the last payer first. Never more goes back than was received.
-
-    \b
-    Example: payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17
     """
     made = session.write(
         lambda work: [

@@ -5,17 +5,14 @@ from typing import Any
 
 import click
 
-from payres.admin import representations
+from payres.admin import peers as endpoints
+from payres.admin.requests import NewOutcome, NewPeer, PeerChange
 from payres.admin.wire import Peer
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.cli.groups import Group
 from payres.cli.options import reference_option, secret_option
 from payres.cli.session import Session, labelled, with_session
-from payres.operator import assets, movements, peers, unresolved_packets
-from payres.operator.peers import NewPeer, PeerChange
-from payres.store import assets as asset_store
-from payres.store import peers as peer_store
-from payres.store.peers import PeerRecord
+from payres.operator import assets, peers
 from payres.store.work import Work
 
 
@@ -28,7 +25,13 @@ def peer() -> None:
     """
 
 
-@peer.command()
+@peer.command(
+    example=(
+        "payres peer add first-bank --ilp-address test.first-bank --asset USD --scale 2 \\\n"
+        "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
+        "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000"
+    )
+)
 @click.argument("name")
 @click.option("--ilp-address", required=True, metavar="ADDRESS", help="The peer's address, such as test.first-bank.")
 @click.option("--asset", "asset_code", required=True, metavar="CODE", help="The currency between the two, such as USD.")
@@ -47,15 +50,10 @@ def peer() -> None:
 )
 @click.option("--route", "routes", multiple=True, metavar="PREFIX", help="More addresses reached through it. Repeat.")
 @with_session
-def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
+def add(session: Session, /, **agreed: Any) -> None:
     """Add a peer, from the next packet on.
 
     Both sides keep the link in one currency. Each shows the other a token: what is outgoing here is incoming there.
-
-    \b
-    Example: payres peer add first-bank --ilp-address test.first-bank --asset USD --scale 2 \\
-               --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\
-               --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000
     """
     for missing in ("outgoing", "incoming"):
         if agreed[f"{missing}_token"] is None:
@@ -63,17 +61,15 @@ def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
                 f"Give the {missing} token with --{missing}-token-file FILE or --{missing}-token TOKEN"
             )
 
-    def unit(work: Work) -> PeerRecord:
+    def unit(work: Work) -> Peer:
         session.warn(assets.other_scale_warning(work, agreed["asset_code"], agreed["asset_scale"]))
-        asset = assets.open_asset(work, agreed["asset_code"], agreed["asset_scale"])
-        limit = movements.require_amount(credit_limit, asset, least=0)
-        return peers.add_peer(work, NewPeer(credit_limit=limit, **agreed))
+        return endpoints.add(work, NewPeer(**agreed))
 
-    _change(session, agreed["name"], unit)
+    _change(session, unit)
     _warn_of_plain_http(session, agreed["url"])
 
 
-@peer.command()
+@peer.command(example="payres peer change first-bank --credit-limit 2500.00 --route g")
 @click.argument("name")
 @click.option("--url", metavar="URL", help="Where the peer takes packets now.")
 @secret_option("outgoing-token", "TOKEN", "What we show the peer from now on.")
@@ -83,60 +79,43 @@ def add(session: Session, /, credit_limit: str, **agreed: Any) -> None:
 @click.option("--route", "add_routes", multiple=True, metavar="PREFIX", help="One more route. Repeat.")
 @click.option("--no-route", "remove_routes", multiple=True, metavar="PREFIX", help="One route less. Repeat.")
 @with_session
-def change(session: Session, /, name: str, credit_limit: str | None, **changes: Any) -> None:
+def change(session: Session, /, name: str, **changes: Any) -> None:
     """Change what was agreed with a peer, from the next packet on.
 
     What is not named does not change. The asset and the address of a peer cannot be changed: remove the peer and add it
     again.
-
-    \b
-    Example: payres peer change first-bank --credit-limit 2500.00 --route g
     """
-    if credit_limit is None and all(value in (None, ()) for value in changes.values()):
+    if all(value in (None, ()) for value in changes.values()):
         raise click.UsageError("Name what is to change, such as --credit-limit 2500.00")
-
-    def unit(work: Work) -> PeerRecord:
-        asset = asset_store.asset_by_id(work, peers.require_peer(work, name).asset_id)
-        limit = None if credit_limit is None else movements.require_amount(credit_limit, asset, least=0)
-        return peers.change_peer(work, name, PeerChange(credit_limit=limit, **changes))
-
-    _change(session, name, unit)
+    _change(session, lambda work: endpoints.change(work, name, PeerChange(**changes)))
     _warn_of_plain_http(session, changes["url"])
 
 
-@peer.command("list")
+@peer.command("list", example="payres peer list")
 @with_session
 def list_all(session: Session) -> None:
-    """List all peers with who owes whom.
-
-    \b
-    Example: payres peer list
-    """
-    found = session.read(lambda work: [representations.peer(work, record) for record in peer_store.list_peers(work)])
+    """List all peers with who owes whom."""
     session.show_list(
         "peers",
-        found,
+        session.read(endpoints.list_all).result,
         lambda peer: f"{peer.name}  {peer.ilp_address}  {peer.asset_code}: {peer.standing}",
         "There are no peers yet; `payres peer add` adds one",
     )
 
 
-@peer.command()
+@peer.command(example="payres peer show first-bank")
 @click.argument("name")
 @with_session
 def show(session: Session, name: str) -> None:
     """Show a peer: who owes whom, its routes, its limits.
 
     What went wrong last with it is there too. Tokens are never shown.
-
-    \b
-    Example: payres peer show first-bank
     """
-    found = session.read(lambda work: representations.peer(work, peers.require_peer(work, name)))
+    found = session.read(lambda work: endpoints.show(work, name))
     session.show(found, _text(found))
 
 
-@peer.command()
+@peer.command(example="payres peer deposit first-bank 100.00")
 @click.argument("name")
 @click.argument("amount")
 @reference_option()
@@ -145,14 +124,11 @@ def deposit(session: Session, name: str, amount: str, reference: str | None) -> 
     """Record what the peer paid us outside of payres.
 
     It then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
-
-    \b
-    Example: payres peer deposit first-bank 100.00
     """
-    _change(session, name, lambda work: peers.deposit(work, name, amount, reference))
+    _move(session, name, lambda work: peers.deposit(work, name, amount, reference))
 
 
-@peer.command()
+@peer.command(example="payres peer withdraw first-bank 100.00")
 @click.argument("name")
 @click.argument("amount")
 @reference_option()
@@ -162,14 +138,11 @@ def withdraw(session: Session, name: str, amount: str, reference: str | None) ->
 
     We then owe it less, or it owes us more, which its credit limit bounds. AMOUNT is a decimal in units of the
     currency.
-
-    \b
-    Example: payres peer withdraw first-bank 100.00
     """
-    _change(session, name, lambda work: peers.withdraw(work, name, amount, reference))
+    _move(session, name, lambda work: peers.withdraw(work, name, amount, reference))
 
 
-@peer.command()
+@peer.command(example="payres peer doubts first-bank")
 @click.argument("name")
 @with_session
 def doubts(session: Session, name: str) -> None:
@@ -177,16 +150,10 @@ def doubts(session: Session, name: str) -> None:
 
     The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
     back. `payres peer resolve` records what the peer can show.
-
-    \b
-    Example: payres peer doubts first-bank
     """
-    found = session.read(
-        lambda work: list(map(representations.unresolved_packet, unresolved_packets.list_unresolved(work, name)))
-    )
     session.show_list(
         "packets",
-        found,
+        session.read(lambda work: endpoints.list_unresolved(work, name)).result,
         lambda one: (
             f"{one.id}  {one.expired_at}  {one.amount} {one.asset_code}  payment {one.payment} from {one.wallet}"
         ),
@@ -194,7 +161,7 @@ def doubts(session: Session, name: str) -> None:
     )
 
 
-@peer.command()
+@peer.command(example="payres peer resolve 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --delivered")
 @click.argument("packet")
 @click.option("--delivered", is_flag=True, help="It arrived: the peer is owed its amount.")
 @click.option("--returned", is_flag=True, help="It did not arrive: nothing is owed.")
@@ -204,51 +171,40 @@ def resolve(session: Session, packet: str, delivered: bool, returned: bool) -> N
 
     PACKET is its id in `payres peer doubts`. The payer has the money back, so what was delivered is owed to the peer
     out of your liquidity.
-
-    \b
-    Example: payres peer resolve 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --delivered
     """
     if delivered == returned:
         raise click.UsageError("Say what became of it, with either --delivered or --returned")
-    resolved = session.write(
-        lambda work: representations.resolved_packet(
-            unresolved_packets.resolve(work, packet, delivered=delivered), delivered=delivered
-        )
-    )
+    outcome = NewOutcome(outcome="delivered" if delivered else "returned")
+    resolved = session.write(lambda work: endpoints.resolve(work, packet, outcome))
     session.show(
         resolved, f"Packet {packet} with {resolved.amount} {resolved.asset_code} is recorded as {resolved.outcome}"
     )
 
 
-@peer.command()
+@peer.command(example="payres peer remove first-bank")
 @click.argument("name")
 @with_session
 def remove(session: Session, name: str) -> None:
     """End the peering with a peer. Settle with it first.
 
     It is refused while packets are in flight or something is owed. The history stays in the ledger.
-
-    \b
-    Example: payres peer remove first-bank
     """
-
-    def unit(work: Work) -> Peer:
-        shown = representations.peer(work, peers.require_peer(work, name))
-        peers.remove_peer(work, name)
-        return shown
-
-    session.show(session.write(unit), f"The peer {name} is removed")
+    session.show(session.write(lambda work: endpoints.remove(work, name)), f"The peer {name} is removed")
 
 
-def _change(session: Session, name: str, unit: Callable[[Work], object]) -> None:
+def _move(session: Session, name: str, unit: Callable[[Work], object]) -> None:
     """Runs the unit and prints the peer as it is then."""
 
-    def changed(work: Work) -> Peer:
+    def moved(work: Work) -> Peer:
         unit(work)
-        return representations.peer(work, peers.require_peer(work, name))
+        return endpoints.show(work, name)
 
-    shown = session.write(changed)
-    session.show(shown, _text(shown))
+    _change(session, moved)
+
+
+def _change(session: Session, unit: Callable[[Work], Peer]) -> None:
+    changed = session.write(unit)
+    session.show(changed, _text(changed))
 
 
 def _text(peer: Peer) -> str:

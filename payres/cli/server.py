@@ -17,7 +17,9 @@ import click
 import msgspec
 
 from payres import __version__, logs
+from payres.cli.groups import Command
 from payres.cli.session import Session, with_session
+from payres.clock import format_time_if_any
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
@@ -34,14 +36,10 @@ if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
 CONFIG = "payres.toml"
 
 
-@click.command()
+@click.command(cls=Command, example="payres init --database shop.db")
 @with_session
 def init(session: Session) -> None:
-    """Safe to repeat: what is there stays as it is.
-
-    \b
-    Example: payres init --database shop.db
-    """
+    """Safe to repeat: what is there stays as it is."""
     database = session.settings.database
     is_new = not Path(database).exists()
     session.create_database()
@@ -55,7 +53,7 @@ def init(session: Session) -> None:
     session.show(resource, "\n".join(lines))
 
 
-@click.command()
+@click.command(cls=Command, example="payres serve --port 8080 --demo")
 @click.option("--host", metavar="HOST", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="The port; 0 finds one.  [default: 8080]")
 @click.option("--base-url", metavar="URL", help="The public origin, when it is not http://HOST:PORT.")
@@ -66,9 +64,6 @@ def init(session: Session) -> None:
 def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
     """It stops on SIGTERM or Ctrl-C, after finishing the requests in progress; Ctrl-C again cuts them. It does not
     start when another payres takes payments at the base URL, with a later or earlier state of the database.
-
-    \b
-    Example: payres serve --port 8080 --demo
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
@@ -103,7 +98,7 @@ def _require_address(session: Session) -> None:
     if settings.base_url == local_url(settings.host, settings.port):
         return
     from payres.federation.http import Bounds, GuardedClient
-    from payres.federation.takeover import find_other, shown
+    from payres.federation.takeover import find_other
 
     restored_at = session.read(last_restore)
 
@@ -116,7 +111,9 @@ def _require_address(session: Session) -> None:
         return
     if other.is_later:
         session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
-    states = f"whose database was restored {_moment(other.restored_at)}, this one {_moment(shown(restored_at))}"
+    states = (
+        f"whose database was restored {_moment(other.restored_at)}, this one {_moment(format_time_if_any(restored_at))}"
+    )
     advice = (
         "It has taken this one's place, so leave this one stopped"
         if other.is_later

@@ -67,6 +67,8 @@ class Session:
 
     def note(self, unit: Callable[[Work], object]) -> None:
         """Stores what is good to have, unless another program is writing, or nothing can be stored."""
+        if self.is_standby:
+            return
         with suppress(click.ClickException), self._connection(self.database()) as connection:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN IMMEDIATE")

@@ -6,21 +6,19 @@ from functools import partial
 import click
 
 from payres.admin.status import Balance, PeerStatus, Status, read
+from payres.cli.groups import Command
 from payres.cli.session import Session, labelled, with_session
 from payres.encoding import format_size
 from payres.store.database_file import is_served
 
 
-@click.command()
+@click.command(cls=Command, example="payres status")
 @with_session
 def status(session: Session) -> None:
     """It reads the database, and says whether a server has it; it asks no server.
 
     Balances are those of all wallets, of the liquidity and of the collected fees, by asset. `payres doctor` looks for
     what is wrong.
-
-    \b
-    Example: payres status
     """
     found = session.read(partial(read, is_running=is_served(session.database())))
     session.show(found, _text(found))

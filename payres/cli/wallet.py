@@ -29,7 +29,7 @@ def wallet() -> None:
     """
 
 
-@wallet.command()
+@wallet.command(example="payres wallet create alice --asset USD --scale 2 --name Alice")
 @click.argument("path")
 @click.option("--asset", required=True, metavar="CODE", help="The currency, such as USD.")
 @click.option("--scale", required=True, type=click.IntRange(0, 255), help="Its number of decimals: 2 for cents.")
@@ -46,11 +46,7 @@ def wallet() -> None:
 def create(
     session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None, is_new: bool
 ) -> None:
-    """Open a wallet and print its wallet address.
-
-    \b
-    Example: payres wallet create alice --asset USD --scale 2 --name Alice
-    """
+    """Open a wallet and print its wallet address."""
 
     def unit(work: Work) -> Wallet:
         session.warn(other_scale_warning(work, asset, scale))
@@ -65,14 +61,10 @@ def create(
     session.show(opened, opened.wallet_address)
 
 
-@wallet.command("list")
+@wallet.command("list", example="payres wallet list")
 @with_session
 def list_all(session: Session) -> None:
-    """List all wallets with their balances.
-
-    \b
-    Example: payres wallet list
-    """
+    """List all wallets with their balances."""
     found = session.read(
         lambda work: [representations.wallet(work, record) for record in wallet_store.list_wallets(work)]
     )
@@ -84,106 +76,78 @@ def list_all(session: Session) -> None:
     )
 
 
-@wallet.command()
+@wallet.command(example="payres wallet show alice")
 @click.argument("path")
 @with_session
 def show(session: Session, path: str) -> None:
-    """Show a wallet: its address, its balance, its state.
-
-    \b
-    Example: payres wallet show alice
-    """
+    """Show a wallet: its address, its balance, its state."""
     found = session.read(
         lambda work: representations.wallet(work, wallets.require_wallet(work, session.wallet_path(path)))
     )
     session.show(found, _text(found))
 
 
-@wallet.command()
+@wallet.command(example="payres wallet deposit alice 100.00 --reference invoice-17")
 @click.argument("path")
 @click.argument("amount")
 @reference_option()
 @with_session
 def deposit(session: Session, path: str, amount: str, reference: str | None) -> None:
-    """Put money into a wallet. AMOUNT is a decimal in units of its currency.
-
-    \b
-    Example: payres wallet deposit alice 100.00 --reference invoice-17
-    """
+    """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
     _move(session, path, partial(wallets.deposit, text=amount, reference=reference))
 
 
-@wallet.command()
+@wallet.command(example="payres wallet withdraw alice 100.00 --reference invoice-17")
 @click.argument("path")
 @click.argument("amount")
 @reference_option()
 @with_session
 def withdraw(session: Session, path: str, amount: str, reference: str | None) -> None:
-    """Take money out of a wallet. AMOUNT is a decimal in units of its currency.
-
-    \b
-    Example: payres wallet withdraw alice 100.00 --reference invoice-17
-    """
+    """Take money out of a wallet. AMOUNT is a decimal in units of its currency."""
     _move(session, path, partial(wallets.withdraw, text=amount, reference=reference))
 
 
-@wallet.command()
+@wallet.command(example="payres wallet movements alice")
 @click.argument("path")
 @limit_option
 @with_session
 def movements(session: Session, path: str, limit: int) -> None:
-    """List deposits and withdrawals of a wallet, newest first.
-
-    \b
-    Example: payres wallet movements alice
-    """
+    """List deposits and withdrawals of a wallet, newest first."""
 
     def unit(work: Work) -> list[Movement]:
         found = wallets.require_wallet(work, session.wallet_path(path))
-        records, _ = page_of_movements(work, found.account_id, PageQuery(limit, None, "older"))
+        records, _ = page_of_movements(work, found.account_id, PageQuery(limit))
         return [representations.movement(record, found.asset) for record in records]
 
     session.show_list("movements", session.read(unit), _movement_line, "Nothing was deposited or withdrawn yet")
 
 
-@wallet.command()
+@wallet.command(example="payres wallet deactivate alice")
 @click.argument("path")
 @with_session
 def deactivate(session: Session, path: str) -> None:
-    """Deactivate a wallet address. Its money and history stay.
-
-    \b
-    Example: payres wallet deactivate alice
-    """
+    """Deactivate a wallet address. Its money and history stay."""
     _change(session, path, wallets.deactivate)
 
 
-@wallet.command()
+@wallet.command(example="payres wallet activate alice")
 @click.argument("path")
 @with_session
 def activate(session: Session, path: str) -> None:
-    """Activate a wallet address again.
-
-    \b
-    Example: payres wallet activate alice
-    """
+    """Activate a wallet address again."""
     _change(session, path, wallets.activate)
 
 
-@wallet.command()
+@wallet.command(example='payres wallet rename alice "Alice Smith"')
 @click.argument("path")
 @click.argument("name")
 @with_session
 def rename(session: Session, path: str, name: str) -> None:
-    """Change the public name of a wallet. An empty NAME takes it away; the wallet address stays.
-
-    \b
-    Example: payres wallet rename alice "Alice Smith"
-    """
+    """Change the public name of a wallet. An empty NAME takes it away; the wallet address stays."""
     _change(session, path, partial(wallets.rename, public_name=name or None))
 
 
-@wallet.command()
+@wallet.command(example="payres wallet password alice")
 @click.argument("path")
 @secret_option(
     "password", None, file_help="A file whose first line is the new password, - for stdin; asked for when left out."
@@ -193,24 +157,16 @@ def rename(session: Session, path: str, name: str) -> None:
 )
 @with_session
 def password(session: Session, path: str, password: str | None, forget_browsers: bool) -> None:
-    """Give a wallet's owner a new password. Browsers that are signed in must sign in again.
-
-    \b
-    Example: payres wallet password alice
-    """
+    """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
     hashed = hash_password(_ask_for_password() if password is None else password)
     _change(session, path, partial(wallets.set_password, password_hash=hashed, forget_browsers=forget_browsers))
 
 
-@wallet.command()
+@wallet.command(example="payres wallet unlock alice")
 @click.argument("path")
 @with_session
 def unlock(session: Session, path: str) -> None:
-    """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once.
-
-    \b
-    Example: payres wallet unlock alice
-    """
+    """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
     _change(session, path, wallets.unlock)
 
 

@@ -23,7 +23,7 @@ def webhook() -> None:
     """ID is what `payres webhook add` printed. docs/events.md has the events, and how to verify their signatures."""
 
 
-@webhook.command()
+@webhook.command(example="payres webhook add https://shop.example/payres --events 'incoming_payment.*'")
 @click.argument("url")
 @click.option("--events", "patterns", multiple=True, metavar="NAMES", help="Only these, such as 'incoming_payment.*'.")
 @click.option("--private", "is_private", is_flag=True, help="It is on this machine or in your network; http will do.")
@@ -32,26 +32,19 @@ def add(session: Session, url: str, patterns: tuple[str, ...], is_private: bool)
     """Send events from now on to a URL. Prints the secret for verifying signatures once.
 
     NAMES are events, or the beginning of some with a * behind it, with commas between; the option may be repeated.
-
-    \b
-    Example: payres webhook add https://shop.example/payres --events 'incoming_payment.*'
     """
     _show_added(session, lambda work: webhooks.add_webhook(work, url, patterns, is_private))
 
 
-@webhook.command("list")
+@webhook.command("list", example="payres webhook list")
 @with_session
 def list_all(session: Session) -> None:
-    """List webhooks, each with its latest attempt.
-
-    \b
-    Example: payres webhook list
-    """
+    """List webhooks, each with its latest attempt."""
     found = session.read(lambda work: [webhook_view(work, one) for one in store.list_webhooks(work)])
     session.show_list("webhooks", found, _line, "There are no webhooks; `payres webhook add` adds one")
 
 
-@webhook.command()
+@webhook.command(example="payres webhook test 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def test(session: Session, webhook_id: str) -> None:
@@ -59,9 +52,6 @@ def test(session: Session, webhook_id: str) -> None:
 
     It is the event webhook.test; the command fails unless the answer is a success. A webhook that was disabled,
     because its endpoint answered 410, goes on if the endpoint takes the test.
-
-    \b
-    Example: payres webhook test 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
     """
 
     def unit(work: Work) -> tuple[EventRecord, Target]:
@@ -79,17 +69,13 @@ def test(session: Session, webhook_id: str) -> None:
         raise click.ClickException(f"{target.webhook.url} did not take the event: {attempt.error}")
 
 
-@webhook.command()
+@webhook.command(example="payres webhook deliveries --state failed")
 @click.argument("webhook_id", metavar="[ID]", required=False)
 @click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
 @limit_option
 @with_session
 def deliveries(session: Session, webhook_id: str | None, state: str | None, limit: int) -> None:
-    """List events that were not taken at once, or are sent again. What was taken the first time is not listed.
-
-    \b
-    Example: payres webhook deliveries --state failed
-    """
+    """List events that were not taken at once, or are sent again. What was taken the first time is not listed."""
 
     def unit(work: Work) -> list[DeliveryView]:
         of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
@@ -98,7 +84,12 @@ def deliveries(session: Session, webhook_id: str | None, state: str | None, limi
     session.show_list("deliveries", session.read(unit), _delivery_line, "There are no such deliveries")
 
 
-@webhook.command()
+@webhook.command(
+    example=(
+        "payres webhook replay evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11\n"
+        "payres webhook replay --failed --since 2026-11-20T00:00:00Z"
+    )
+)
 @click.argument("event", required=False)
 @click.option("--webhook", "webhook_id", metavar="ID", help="To this webhook only.")
 @click.option("--failed", is_flag=True, help="All that has failed for good.")
@@ -108,10 +99,6 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
     """Send an event again, or all that has failed. EVENT is its id, evt_...
 
     An event goes to each webhook that wants it, also where it was taken before.
-
-    \b
-    Examples: payres webhook replay evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
-              payres webhook replay --failed --since 2026-11-20T00:00:00Z
     """
     if (event is None) != failed or (since is not None and not failed):
         raise click.UsageError("Name either an event or --failed, and --since only with --failed")
@@ -122,29 +109,22 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
     session.show({"deliveries": count}, f"Due again: {count}. The server sends them within seconds")
 
 
-@webhook.command()
+@webhook.command(example="payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def rotate(session: Session, webhook_id: str) -> None:
     """Make a new secret, and print it once. The old one signs too for 24 hours.
 
     A secret that an earlier rotation replaced no longer signs.
-
-    \b
-    Example: payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
     """
     _show_added(session, lambda work: webhooks.rotate_secret(work, webhook_id))
 
 
-@webhook.command()
+@webhook.command(example="payres webhook remove 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("webhook_id", metavar="ID")
 @with_session
 def remove(session: Session, webhook_id: str) -> None:
-    """Remove a webhook and its deliveries.
-
-    \b
-    Example: payres webhook remove 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11
-    """
+    """Remove a webhook and its deliveries."""
 
     def unit(work: Work) -> WebhookView:
         removed = webhook_view(work, webhooks.require_webhook(work, webhook_id))

@@ -1,7 +1,7 @@
 """Wakes those who wait for a change: requests for a payment, and whoever wants new events.
 
-The database notifies `Changes` after each commit of this process, so nobody polls for that. `EventPoller` finds the
-events that `payres` commands write.
+The database notifies `Changes` after each commit of this process, so nobody polls for that. `poll_events` finds
+the events that `payres` commands write.
 """
 
 import asyncio
@@ -47,23 +47,17 @@ class Changes:
                 del self._watchers[key]
 
 
-class EventPoller:
-    """Looks for new events once a second while somebody waits for them. `run` until cancelled."""
+async def poll_events(database: Database, changes: Changes) -> None:
+    """Looks for new events once a second while somebody waits for them, until the database is in fail-stop."""
+    seen = 0
 
-    def __init__(self, database: Database, changes: Changes) -> None:
-        self._database = database
-        self._changes = changes
-        self._seen = 0
-
-    async def run(self) -> None:
-        """Ends when the database is in fail-stop."""
-        await Worker("the search for new events", self._database, self.poll, RETRY_SECONDS).run()
-
-    async def poll(self) -> float:
-        """Wakes those who wait if there are new events; seconds until the next poll."""
-        if self._changes.is_watched(EVENTS):
-            last = await self._database.read(events.last_sequence)
-            if last != self._seen:
-                self._seen = last
-                self._changes.notify((EVENTS,))
+    async def poll() -> float:
+        nonlocal seen
+        if changes.is_watched(EVENTS):
+            last = await database.read(events.last_sequence)
+            if last != seen:
+                seen = last
+                changes.notify((EVENTS,))
         return POLL_SECONDS
+
+    await Worker("the search for new events", database, poll, RETRY_SECONDS).run()

@@ -7,7 +7,7 @@ the same for any number of webhooks. A crash between an answer and its row sends
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from secrets import SystemRandom
@@ -87,15 +87,12 @@ class _Queue:
 
 
 class Deliveries:
-    """Sends events to webhooks. `run` until cancelled. `chance` gives random numbers from 0 to 1 for the jitter."""
+    """Sends events to webhooks. `run` until cancelled."""
 
-    def __init__(
-        self, database: Database, changes: Changes, sender: Sender, chance: Callable[[], float] = CHANCE.random
-    ) -> None:
+    def __init__(self, database: Database, changes: Changes, sender: Sender) -> None:
         self._database = database
         self._changes = changes
         self._sender = sender
-        self._chance = chance
         self._queues: dict[str, _Queue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -163,7 +160,7 @@ class Deliveries:
                     )
                 )
 
-            chance = self._chance()
+            chance = CHANCE.random()
             await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
             lateness = await _lateness()
             if lateness > BUSY_LATENESS:

@@ -81,7 +81,6 @@ class Sender:
         return Attempt(now, answer.status, f"It was answered with {answer.status}", wait)
 
     async def aclose(self) -> None:
-        """Closes the connections."""
         for client in self._clients.values():
             await client.aclose()
 

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from payres.clock import format_time
+from payres.clock import format_time, format_time_if_any
 from payres.events.webhooks import wants
 from payres.store import events, webhooks
 from payres.store.events import EventRecord
@@ -76,7 +76,7 @@ def webhook_view(work: Work, webhook: WebhookRecord, secret: str | UnsetType = U
         state=webhook.state,
         created_at=format_time(webhook.created_at),
         behind=sum(wants(webhook, one) for one in events.events_after(work, webhook.cursor, MOST_COUNTED)),
-        last_attempt_at=_time(webhook.last_attempt_at),
+        last_attempt_at=format_time_if_any(webhook.last_attempt_at),
         last_status=webhook.last_status,
         last_error=webhook.last_error,
         secret=secret,
@@ -90,8 +90,8 @@ def delivery_view(delivery: DeliveryRecord, event: EventRecord) -> DeliveryView:
         webhook=delivery.webhook_id,
         state=delivery.state,
         attempts=delivery.attempts,
-        next_attempt_at=_time(delivery.next_at),
-        last_attempt_at=_time(delivery.last_attempt_at),
+        next_attempt_at=format_time_if_any(delivery.next_at),
+        last_attempt_at=format_time_if_any(delivery.last_attempt_at),
         last_status=delivery.last_status,
         last_error=delivery.last_error,
     )
@@ -107,7 +107,3 @@ def list_deliveries(work: Work, webhook: WebhookRecord | None, state: str | None
     ]
     newest = sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:most]
     return [delivery_view(one, events.event_at(work, one.sequence)) for one in newest]
-
-
-def _time(time: int | None) -> str | None:
-    return None if time is None else format_time(time)

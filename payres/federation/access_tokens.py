@@ -64,7 +64,6 @@ class AccessTokens:
         return cached.value if cached is not None and self._clock.now() < cached.usable_until else None
 
     def newest_scope(self, origin: str) -> TokenScope | None:
-        """The scope of the newest token for a resource server."""
         return next((scope for scope in reversed(self._cached) if scope.origin == origin), None)
 
     def drop(self, scope: TokenScope) -> None:

@@ -63,7 +63,6 @@ class Connection(asyncio.Protocol):
                 self.close()
 
     def close(self) -> None:
-        """Closes the connection at once."""
         self.reusable = False
         self._transport.abort()
 

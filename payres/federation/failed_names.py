@@ -19,12 +19,10 @@ class FailedNames:
         return name in self._until and self._clock() < self._until[name]
 
     def add(self, name: Hashable) -> None:
-        """Records that the name has failed now."""
         self._until.pop(name, None)  # so that the first is always the oldest
         self._until[name] = self._clock() + self._seconds
         if len(self._until) > MAX_FAILED_NAMES:
             del self._until[next(iter(self._until))]
 
     def discard(self, name: Hashable) -> None:
-        """Records that the name works."""
         self._until.pop(name, None)

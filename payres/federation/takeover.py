@@ -6,11 +6,12 @@ says on `/readyz` when its own was restored, and asks at the base URL, which onl
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from payres.clock import format_time
+from payres.clock import format_time_if_any
 from payres.errors import Unavailable
 from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
@@ -55,44 +56,32 @@ async def find_other(http: GuardedClient, base_url: str, restored_at: int | None
         said = msgspec.json.decode(response.body, type=_Answer).details
     except (FetchFailed, ValueError, RecursionError):
         return None
-    own = shown(restored_at)
+    own = format_time_if_any(restored_at)
     if said.read_only or said.restored_at == own:
         return None
     return OtherServer(said.restored_at, (said.restored_at or "") > (own or ""))
-
-
-def shown(restored_at: int | None) -> str | None:
-    """The moment of a restore as `/readyz` shows it."""
-    return None if restored_at is None else format_time(restored_at)
 
 
 # Writes down that another server has taken over, at this base URL, whose database was restored then.
 Record = Callable[[Work, str, str | None], None]
 
 
-class Takeover:
-    """Stops all writing once another server has taken this one's place. `run` until cancelled.
+async def watch_base_url(database: Database, http: GuardedClient, base_url: str, record: Record) -> None:
+    """Looks for another server again and again, until the database is in fail-stop."""
+    step = partial(look_once, database, http, base_url, record)
+    await Worker("the look for a server in this one's place", database, step, PAUSE_SECONDS).run()
+
+
+async def look_once(database: Database, http: GuardedClient, base_url: str, record: Record) -> float:
+    """Stops all writing if another server has taken this one's place; seconds until the next look.
 
     What `record` writes keeps this one from starting again.
     """
-
-    def __init__(self, database: Database, http: GuardedClient, base_url: str, record: Record) -> None:
-        self._database = database
-        self._http = http
-        self._base_url = base_url
-        self._record = record
-
-    async def run(self) -> None:
-        """Ends when the database is in fail-stop."""
-        await Worker("the look for a server in this one's place", self._database, self.look, PAUSE_SECONDS).run()
-
-    async def look(self) -> float:
-        """Asks once; seconds until the next time."""
-        other = await find_other(self._http, self._base_url, await self._database.read(status.last_restore))
-        if other is not None and other.is_later:
-            restored_at = other.restored_at
-            with suppress(Unavailable):  # what cannot be stored now is found again at the next start
-                await self._database.write(lambda work: self._record(work, self._base_url, restored_at))
-            sentence = f"{self._base_url} is now another server's, whose database was restored at {restored_at}"
-            self._database.fail_stop(Superseded(sentence))
-        return PAUSE_SECONDS
+    other = await find_other(http, base_url, await database.read(status.last_restore))
+    if other is not None and other.is_later:
+        restored_at = other.restored_at
+        with suppress(Unavailable):  # what cannot be stored now is found again at the next start
+            await database.write(lambda work: record(work, base_url, restored_at))
+        sentence = f"{base_url} is now another server's, whose database was restored at {restored_at}"
+        database.fail_stop(Superseded(sentence))
+    return PAUSE_SECONDS

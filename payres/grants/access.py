@@ -114,5 +114,4 @@ def encode_access(items: list[Access]) -> str:
 
 @lru_cache(maxsize=1024)
 def granted_access(access: str) -> tuple[Access, ...]:
-    """The access items in a stored JSON text."""
     return msgspec.json.decode(access, type=tuple[Access, ...])

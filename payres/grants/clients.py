@@ -78,7 +78,6 @@ def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
 
 
 def is_known(work: Work, client: Client | ClientRecord) -> bool:
-    """Whether the client is stored."""
     return isinstance(client, ClientRecord) or clients.find_client(work, client.identity) is not None
 
 
@@ -106,13 +105,11 @@ def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: i
 
 @lru_cache(maxsize=1024)
 def cached_jwk(text: str) -> JWK:
-    """The key in a stored JSON text."""
     return parse_jwk(text)
 
 
 @lru_cache(maxsize=1024)
 def local_jwk(kid: str, x: str) -> JWK:
-    """A key of our own tables as a JWK."""
     return JWK(kid=kid, x=x)
 
 

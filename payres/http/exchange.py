@@ -59,7 +59,7 @@ class Exchange(RequestResponseCycle):
             return False
         lines.append(b"\r\n")
         head = b"".join(lines)
-        if head.count(b"\n") != len(lines):
+        if not head.count(b"\n") == head.count(b"\r") == len(lines):
             raise ValueError("a header of the answer has a line break")
         self._head, self.expected_content_length, self.chunked_encoding = head, length, False
         self.response_started = True

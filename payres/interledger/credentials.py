@@ -7,7 +7,6 @@ derived from the token, as the common STREAM receivers do it.
 import binascii
 import hmac
 import os
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -47,15 +46,12 @@ class Opened(msgspec.Struct, frozen=True):
 class CredentialSource:
     """Derives credentials from the server's 32-byte secret and its ILP address."""
 
-    def __init__(
-        self, server_secret: bytes, ilp_address: str, random_bytes: Callable[[int], bytes] = os.urandom
-    ) -> None:
+    def __init__(self, server_secret: bytes, ilp_address: str) -> None:
         assert len(server_secret) == 32
         self._token_cipher = AESGCM(_hmac(server_secret, b"ilp_stream_connection_token"))
         self._secrets = HmacKey(_hmac(server_secret, b"ilp_stream_shared_secret"))
         self._ivs = HmacKey(_hmac(server_secret, b"payres_token_iv"))
         self._ilp_address = ilp_address
-        self._random_bytes = random_bytes
         # All packets of a payment have the same address, and decrypting it costs as much as answering a packet.
         self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
 
@@ -69,7 +65,7 @@ class CredentialSource:
 
     def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
         """Credentials that pay the wallet itself. They are new at each call and never expire."""
-        return self._credentials(_token_text(f"{WALLET}{wallet_id}", asset), self._random_bytes(IV_BYTES))
+        return self._credentials(_token_text(f"{WALLET}{wallet_id}", asset), os.urandom(IV_BYTES))
 
     def open(self, ilp_address: str) -> Opened | None:
         """What an address made by this source says; None for any other address. Segments may follow the token."""

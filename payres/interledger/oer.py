@@ -4,11 +4,11 @@ Integers are big-endian, and what varies in length follows its length. Every val
 error, except for leading zeros of a number.
 """
 
-from datetime import date
 from functools import lru_cache
+from struct import Struct
 from typing import Final
 
-from payres.clock import DAY, EARLIEST, EPOCH_ORDINAL, HOUR, LATEST, MINUTE, SECOND
+from payres.clock import SECOND, format_time, parse_time
 
 MAX_UINT64: Final = 2**64 - 1
 TIMESTAMP_BYTES: Final = 17
@@ -17,6 +17,8 @@ MILLISECOND: Final = 1000
 _SHORT_LENGTHS = tuple(bytes((length,)) for length in range(128))
 _SMALL_NUMBERS = tuple(bytes((1, number)) for number in range(256))
 _MILLISECONDS = tuple(b"%03d" % millisecond for millisecond in range(1000))
+_PUNCTUATION = dict.fromkeys(map(ord, "-T:"))  # what RFC 3339 has between the digits
+_DIGITS = Struct("4s2s2s2s2s2s")
 
 
 class CodecError(ValueError):
@@ -168,21 +170,15 @@ def parse_timestamp(data: bytes) -> int:
 
 @lru_cache(maxsize=1024)
 def _to_the_second(second: int) -> bytes:
-    if not EARLIEST <= second * SECOND <= LATEST:
-        raise ValueError(f"the time {second} s since 1970 is outside the years 1 to 9999")
-    days, of_day = divmod(second, 86400)
-    day = date.fromordinal(days + EPOCH_ORDINAL)
-    clock = (of_day // 3600, of_day // 60 % 60, of_day % 60)
-    return b"%04d%02d%02d%02d%02d%02d" % (day.year, day.month, day.day, *clock)
+    return format_time(second * SECOND)[:19].translate(_PUNCTUATION).encode()
 
 
 @lru_cache(maxsize=1024)
 def _from_the_second(digits: bytes) -> int:
-    hour, minute, second = int(digits[8:10]), int(digits[10:12]), int(digits[12:14])
+    year, month, day, hour, minute, second = _DIGITS.unpack(digits)
     try:
-        day = date(int(digits[:4]), int(digits[4:6]), int(digits[6:8])).toordinal() - EPOCH_ORDINAL
-    except ValueError:
-        raise CodecError(f"there is no day {digits[:8].decode()}") from None
-    if hour > 23 or minute > 59 or second > 59:
-        raise CodecError(f"there is no time of day {digits[8:].decode()}")
-    return day * DAY + hour * HOUR + minute * MINUTE + second * SECOND
+        if second == b"60":
+            raise ValueError("there are no leap seconds")
+        return parse_time((b"%b-%b-%bT%b:%b:%bZ" % (year, month, day, hour, minute, second)).decode())
+    except ValueError as error:
+        raise CodecError(f"{digits.decode()} is no time: {error}") from None

@@ -115,7 +115,6 @@ def authenticate(work: Work, text: str) -> ApiKey:
 
 
 def note_use(work: Work, key: ApiKey) -> None:
-    """Stores that the key was used now."""
     api_keys.note_use(work, key.id, work.now)
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, LATEST, format_time
+from payres.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
 from payres.operator.times import require_time
@@ -241,5 +241,5 @@ class Payments:
             "failure": one.failure,
             "metadata": one.metadata,
             "createdAt": format_time(one.created_at),
-            "endedAt": None if ended_at is None else format_time(ended_at),
+            "endedAt": format_time_if_any(ended_at),
         }

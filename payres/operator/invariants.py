@@ -134,7 +134,6 @@ def scans(tx: Transaction) -> Sequence[Scan]:
 
 
 def ledger_scans() -> Sequence[Scan]:
-    """A scan for each invariant of the money."""
     return [BalancesScan() if invariant is BALANCES else Scan(invariant) for invariant in LEDGER_INVARIANTS]
 
 

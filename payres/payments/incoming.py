@@ -15,7 +15,7 @@ from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest, metadata_text, value_in
 
-# Microseconds between two events that tell of a part: packets come by the hundred.
+# Microseconds between two events about parts of a payment: packets come by the hundred.
 PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
 
 

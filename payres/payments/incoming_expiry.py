@@ -13,18 +13,15 @@ RETRY_SECONDS: Final = 5
 BATCH: Final = 64
 
 
-class IncomingExpiry:
-    """Writes the event of each expired payment once, also of those that expired while the server was down."""
+async def report_expired(database: Database) -> None:
+    """Writes the event of each expired payment once, also of those that expired while the server was down.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    Ends when the database is in fail-stop.
+    """
 
-    async def run(self) -> None:
-        """Ends when the database is in fail-stop."""
-        await Worker("the search for expired payments", self._database, self.write_events, RETRY_SECONDS).run()
-
-    async def write_events(self) -> int:
-        """Writes the events of all payments that have expired by now; seconds until the next check."""
-        while await self._database.read(lambda work: incoming.expired_without_event(work, work.now, 1)):
-            await self._database.write(partial(expire_due, most=BATCH))
+    async def write_events() -> int:
+        while await database.read(lambda work: incoming.expired_without_event(work, work.now, 1)):
+            await database.write(partial(expire_due, most=BATCH))
         return CHECK_SECONDS
+
+    await Worker("the search for expired payments", database, write_events, RETRY_SECONDS).run()

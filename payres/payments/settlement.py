@@ -175,7 +175,7 @@ def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
 
 
 def _end(work: Work, payment: OutgoingRecord, sent: int, delivered: int, failure: str | None) -> None:
-    """Ends a payment in flight, and tells of it."""
+    """Ends a payment in flight, and emits the event."""
     outgoing.end_outgoing(work, payment.id, sent, delivered, failure, work.now)
     state = "completed" if failure is None else "failed"
     ended = msgspec.structs.replace(payment, sent=sent, delivered=delivered, state=state, failure=failure)

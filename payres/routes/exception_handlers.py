@@ -18,7 +18,7 @@ log = logging.getLogger("payres.routes")
 def render_error(request: Request, error: DomainError) -> Response:
     """The answer for a domain error. Every 401 says where to ask for a grant, save those to peers. Specification 5.
 
-    A request from an address that guesses is told that, and nothing else, unless it has proven who sent it.
+    A request from an address that guesses gets that answer, and no other, unless it has proven who sent it.
     """
     limits = rate_limits_of(request)
     found = error_response(limits.address_error(request.scope) or error)

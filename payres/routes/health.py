@@ -8,7 +8,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.clock import format_time
+from payres.clock import format_time_if_any
 from payres.errors import DomainError
 from payres.http.responses import json_response
 from payres.limits import MIN_FREE_BYTES
@@ -38,15 +38,11 @@ async def readyz(request: Request) -> Response:
     context = context_of(request)
     shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
     with suppress(DomainError):
-        shown["restoredAt"] = _time(await context.database.read(last_restore))
+        shown["restoredAt"] = format_time_if_any(await context.database.read(last_restore))
     if context.settings.read_only:
-        shown |= {"readOnly": True, "changedAt": _time(changed_at(context.database.path))}
+        shown |= {"readOnly": True, "changedAt": format_time_if_any(changed_at(context.database.path))}
     details = {"details": shown}
     return _unavailable(problem, **details) if problem else json_response({"status": "ok"} | details)
-
-
-def _time(us: int | None) -> str | None:
-    return None if us is None else format_time(us)
 
 
 class Readiness:

@@ -96,37 +96,43 @@ class Explanation:
     def _apply_rules(self, policy: Policy, now: int, label: str, lacks_token: bool) -> None:
         """Apply every rule, also after one that fails. Later rules use what earlier ones found."""
         message, fields, rule = self.message, header_fields(self.message.headers), self._rule
-        found = rule("headers", _read_headers, fields, label)
+        found = rule("headers", "Signature-Input and Signature can be read", _signed_input, fields, label)
         if found is None:
             return
-        count, self.entry, text = found
+        count, entry, text = found
+        self.entry = entry
         if count > 1:
-            self.remarks.append(f"There are {count} signatures; examined here is {self.entry.label}.")
-        self.signature = rule("signature", _read_signature, text)
-        self.components = rule("components", _read_components, self.entry)
-        rule("coverage", _check_coverage, message, fields, self.components)
-        self.parameters = rule("parameters", _read_parameters, self.entry)
+            self.remarks.append(f"There are {count} signatures; examined here is {entry.label}.")
+        self.signature = rule("signature", "the signature has 64 bytes", signature_bytes, text)
+        all_can = "all components are of a kind that can be covered"
+        self.components = rule("components", all_can, covered_components, entry.components)
+        rule("coverage", None, _check_coverage, message, fields, self.components)
+        as_needed = "keyid, created and the others are as they should be"
+        self.parameters = rule("parameters", as_needed, read_parameters, entry.parameters)
         if self.parameters is not None and self.parameters.nonce is not None:
             self.remarks.append("The signature has a nonce. Whether it was used before, the server alone knows.")
-        rule("freshness", _check_freshness, self.parameters, policy, now)
-        rule("digest", _check_digest, message, fields, self.components or ())
+        rule("freshness", None, _check_freshness, self.parameters, policy, now)
+        rule("digest", None, _check_digest, message, fields, self.components or ())
         self.rules.append(_token_rule(fields, lacks_token))
-        self.base = rule("base", _build_base, message, fields, self.components, self.entry)
-        self.key = rule("key", _find_key, self.keys, self.parameters)
-        signed = None if self.base is None else Signed(message, self.components or (), self.entry)
-        rule("verification", _check_signature, signed, self.signature, self.key)
+        self.base = rule("base", "it is shown below", signature_base, message, self.components, entry.text, fields)
+        self.key = rule("key", "keyid names a valid key", _find_key, self.keys, self.parameters)
+        signed = None if self.base is None else Signed(message, self.components or (), entry)
+        rule("verification", None, _check_signature, signed, self.signature, self.key)
 
-    def _rule(self, name: str, rule: Callable[..., tuple[T, str]], *arguments: object) -> T | None:
-        """Add a rule and return what it finds: None if it does not hold, or one of its arguments could not be read."""
+    def _rule(self, name: str, kept: str | None, rule: Callable[..., T], *arguments: object) -> T | None:
+        """Add a rule and return what it finds: None if it does not hold, or one of its arguments could not be read.
+
+        `kept` is the sentence for a rule that holds, None when that is what it finds.
+        """
         if any(argument is None for argument in arguments):
             self.rules.append(Rule(name, None, "could not be checked"))
             return None
         try:
-            found, sentence = rule(*arguments)
+            found = rule(*arguments)
         except SignatureError as error:
             self.rules.append(Rule(name, False, str(error)))
             return None
-        self.rules.append(Rule(name, True, sentence))
+        self.rules.append(Rule(name, True, kept or str(found)))
         return found
 
     def _find_causes(self, policy: Policy, now: int) -> None:
@@ -172,47 +178,35 @@ def _judge(message: Message, keys: Sequence[KnownKey], policy: Policy, now: int)
     return Verdict(None, f"The signature {found.label} is one by the key {found.keyid}.", found.label)
 
 
-# The rules. Each returns what it finds, with a sentence, and raises SignatureError if it does not hold.
+# The rules that are not functions of the verifier. They raise SignatureError; checks return what was found, in words.
 
 
-def _read_headers(fields: Fields, label: str) -> tuple[tuple[int, SignatureInput, str], str]:
+def _signed_input(fields: Fields, label: str) -> tuple[int, SignatureInput, str]:
+    """How many signatures there are, and the one with this label or else the first."""
     signed = signed_inputs(fields)
     entry, text = next((one for one in signed if one[0].label == label), signed[0])
-    return (len(signed), entry, text), f"Signature-Input and Signature can be read, with the label {entry.label}"
+    return len(signed), entry, text
 
 
-def _read_signature(text: str) -> tuple[bytes, str]:
-    return signature_bytes(text), "the signature has 64 bytes"
-
-
-def _read_components(entry: SignatureInput) -> tuple[tuple[str, ...], str]:
-    components = covered_components(entry.components)
-    return components, f"{len(components)} components, all of a kind that can be covered"
-
-
-def _check_coverage(message: Message, fields: Fields, components: tuple[str, ...]) -> tuple[None, str]:
+def _check_coverage(message: Message, fields: Fields, components: tuple[str, ...]) -> str:
     required = required_components(message, fields)
     missing = [name for name in required if name not in components]
     if missing:
         raise SignatureError(Reason.MISSING_COMPONENT, f"not covered: {', '.join(missing)}, which must be")
-    return None, f"covers what it must: {', '.join(required)}"
+    return f"covers what it must: {', '.join(required)}"
 
 
-def _read_parameters(entry: SignatureInput) -> tuple[Parameters, str]:
-    return read_parameters(entry.parameters), "keyid, created and the others are as they should be"
-
-
-def _check_freshness(parameters: Parameters, policy: Policy, now: int) -> tuple[None, str]:
+def _check_freshness(parameters: Parameters, policy: Policy, now: int) -> str:
     check_freshness(parameters, policy, now)
     age = now // SECOND - parameters.created
     when = f"{age} s ago" if age >= 0 else f"{-age} s ahead"
-    return None, f"created {_moment(parameters.created)}, {when}; at most {policy.max_age_seconds} s are allowed"
+    return f"created {_moment(parameters.created)}, {when}; at most {policy.max_age_seconds} s are allowed"
 
 
-def _check_digest(message: Message, fields: Fields, components: tuple[str, ...]) -> tuple[None, str]:
+def _check_digest(message: Message, fields: Fields, components: tuple[str, ...]) -> str:
     body = message.body
     if not body and "content-digest" not in components:
-        return None, "there is no body, and no Content-Digest is needed"
+        return "there is no body, and no Content-Digest is needed"
     if b"content-digest" not in fields:
         raise SignatureError(Reason.MISSING_DIGEST, f"no Content-Digest; this body's is {content_digest(body)}")
     sent = message.header("content-digest")
@@ -220,7 +214,7 @@ def _check_digest(message: Message, fields: Fields, components: tuple[str, ...])
     if problem is not None:
         algorithm = next((name for name in ALGORITHMS if sent.lower().startswith(name)), "sha-512")
         raise SignatureError(problem, f"sent was {sent[:200]}, and this body has {content_digest(body, algorithm)}")
-    return None, f"Content-Digest matches the {len(body)} bytes of the body"
+    return f"Content-Digest matches the {len(body)} bytes of the body"
 
 
 def _token_rule(fields: Fields, lacks_token: bool) -> Rule:
@@ -236,27 +230,20 @@ def _token_rule(fields: Fields, lacks_token: bool) -> Rule:
     return Rule("token", not lacks_token, f"there is no Authorization header, {needs}")
 
 
-def _build_base(
-    message: Message, fields: Fields, components: tuple[str, ...], entry: SignatureInput
-) -> tuple[bytes, str]:
-    base = signature_base(message, components, entry.text, fields)
-    return base, f"{len(base)} bytes in {base.count(10) + 1} lines, shown below"
-
-
-def _find_key(keys: Sequence[KnownKey], parameters: Parameters) -> tuple[KnownKey, str]:
+def _find_key(keys: Sequence[KnownKey], parameters: Parameters) -> KnownKey:
     named = sorted((key for key in keys if key.jwk.kid == parameters.keyid), key=lambda key: key.unusable is not None)
     if named and named[0].unusable is None:
-        return named[0], f"keyid names {parameters.keyid}"
+        return named[0]
     valid = ", ".join(key.jwk.kid for key in keys if key.unusable is None) or "none"
     why = f"it {named[0].unusable}" if named else f"valid keys: {valid}"
     raise SignatureError(Reason.UNKNOWN_KEY, f"there is no valid key {shown(parameters.keyid)}; {why}")
 
 
-def _check_signature(signed: Signed, signature: bytes, key: KnownKey) -> tuple[None, str]:
+def _check_signature(signed: Signed, signature: bytes, key: KnownKey) -> str:
     kid = key.jwk.kid
     if not signed.has_signature(signature, key.jwk):
         raise SignatureError(Reason.SIGNATURE_MISMATCH, f"the signature is not one by {kid} over this base")
-    return None, f"the signature is one by {kid} over this base"
+    return f"the signature is one by {kid} over this base"
 
 
 # The causes.

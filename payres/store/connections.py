@@ -72,7 +72,7 @@ def _connect(path: str, prepare: Callable[[sqlite3.Connection], object], is_uri:
         uri=is_uri,
     )
     try:
-        connection.execute("PRAGMA cache_size = -4096")  # 4 MiB for each connection
+        connection.execute("PRAGMA cache_size = -2048")  # 2 MiB for each connection; the system caches the file too
         connection.execute("PRAGMA temp_store = MEMORY")
         prepare(connection)
     except BaseException:

@@ -41,7 +41,6 @@ def events_after(tx: Transaction, sequence: int, limit: int) -> Sequence[EventRe
 
 
 def find_event(tx: Transaction, text: str) -> EventRecord | None:
-    """The event with this id."""
     event = EVENTS.find(tx, "WHERE sequence = ?", sequence_of(text))
     return event if event is not None and event.id == text else None
 

@@ -132,7 +132,6 @@ def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
 
 
 def set_purge_at(tx: Transaction, grant_id: str, time: int) -> None:
-    """Sets when the grant may be purged."""
     tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ?', (time, grant_id))
 
 

@@ -16,8 +16,8 @@ class PageQuery(msgspec.Struct, frozen=True):
     """Which page: `count` items `older` or `newer` than the cursor, the newest ones when there is none."""
 
     count: int
-    cursor: str | None
-    towards: Literal["older", "newer"]
+    cursor: str | None = None
+    towards: Literal["older", "newer"] = "older"
 
 
 class PageBounds(msgspec.Struct, frozen=True):

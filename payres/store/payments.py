@@ -39,7 +39,6 @@ class PaymentRecord(msgspec.Struct, frozen=True):
     expires_at: int | None
 
     def state_at(self, now: int) -> State:
-        """The state at a time."""
         if self.state == "open":
             return "expired" if self.expires_at is not None and now >= self.expires_at else "pending"
         return cast("State", self.state)

@@ -11,11 +11,9 @@ from payres.store.work import Transaction
 NONCE_BYTES = 12
 
 
-def ensure_secret(tx: Transaction, name: str, length: int = 32) -> bytes:
-    """The named secret: random bytes from the first call on. Needs a writing transaction."""
-    tx.execute(
-        "INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(length))
-    )
+def ensure_secret(tx: Transaction, name: str) -> bytes:
+    """The named secret: 32 random bytes from the first call on. Needs a writing transaction."""
+    tx.execute("INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(32)))
     return _secret(tx, name)
 
 

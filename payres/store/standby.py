@@ -40,7 +40,7 @@ class StandbyLane(Lane):
         try:
             return await super().run_together(batch)
         except (UnusableDatabase, sqlite3.Error) as error:
-            log.error("the standby's database cannot be read: %s", error)  # noqa: TRY400
+            log.error("the standby's database cannot be read: %s", error)
             return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in batch]
 
 

@@ -83,7 +83,7 @@ def run_units(
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
-        log.error("no transaction could begin: %s", error)  # noqa: TRY400
+        log.error("no transaction could begin: %s", error)
         raise damage(error) or NotBegun() from error
 
     def run() -> list[Any]:
@@ -113,7 +113,7 @@ def _committed(
         roll_back(connection)
         if found := damage(error):
             raise found from error
-        log.error("a commit of %d units failed and nothing of it was kept: %s", units, error)  # noqa: TRY400
+        log.error("a commit of %d units failed and nothing of it was kept: %s", units, error)
         _overwrite(connection)
         return [Raised(Unavailable(NOT_STORED)) for _ in range(units)]
     return outcomes
@@ -131,7 +131,7 @@ def _overwrite(connection: sqlite3.Connection) -> None:
         touch(connection)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
-        log.error("and the commit to overwrite it failed: %s", error)  # noqa: TRY400
+        log.error("and the commit to overwrite it failed: %s", error)
         roll_back(connection)
 
 
@@ -177,7 +177,7 @@ def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, around: Wor
         connection.execute("COMMIT")
     except Exception as error:
         roll_back(connection)
-        log.error("%d reads failed: %s", len(units), error)  # noqa: TRY400
+        log.error("%d reads failed: %s", len(units), error)
         if cause := damage(error):
             return [Raised(cause)] * len(units)
         return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in units]

@@ -58,7 +58,7 @@ class Work:
     """One open transaction, which runs statements, and what a rule may ask for: the time, new ids, URLs, settings.
 
     It is made when the unit runs, so `now` (microseconds UTC) is the one time of all that the unit decides. `actor` is
-    who acts, as the audit log names it. `changed` names what waits for a change may be about: it is told of once the
+    who acts, as the audit log names it. `changed` gets the keys that `events.changes` wakes once the
     unit is committed.
     """
 
@@ -80,7 +80,7 @@ class Work:
         self.changed = [] if changed is None else changed
 
     def emit(self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct) -> None:
-        """Writes an event, or several with the same data, into the outbox: it is there if what it tells of is.
+        """Writes an event, or several with the same data, into the outbox, in the transaction of the change.
 
         Each kind is one of EVENT_TYPES, `subject` the id of what it is about.
         """

@@ -63,15 +63,12 @@ class Client:
         return self._http.send(request)
 
     def get(self, url: str, token: str | None = None) -> httpx2.Response:
-        """A signed GET."""
         return self.request("GET", url, token=token)
 
     def post(self, url: str, body: Any = None, token: str | None = None) -> httpx2.Response:
-        """A signed POST."""
         return self.request("POST", url, body, token)
 
     def delete(self, url: str, token: str | None = None) -> httpx2.Response:
-        """A signed DELETE."""
         return self.request("DELETE", url, token=token)
 
     def request_grant(self, *access: Json, **members: Any) -> httpx2.Response:
@@ -126,7 +123,6 @@ class Client:
         )
 
     def close(self) -> None:
-        """Closes the connections."""
         self._http.close()
 
 

@@ -129,7 +129,6 @@ class Instance:
         return self._server.call(self.context.database.read(unit))
 
     def close(self) -> None:
-        """Closes the clients' connections."""
         for client in self._clients:
             client.close()
 

@@ -148,11 +148,11 @@ INVENTORY: dict[str, list[str]] = {
     "locking an owner out": [
         "attacks/test_owners.py::test_owner_locked_out_of_a_browser_that_is_known",
         "attacks/test_owners.py::test_owner_locked_out_of_a_new_browser_until_the_operator_helps",
-        "grants/test_sign_in.py::test_guesses_of_strangers_do_not_lock_a_known_browser_out",
+        "grants/test_sign_in.py::test_guesses_from_other_browsers_do_not_lock_a_known_browser_out",
     ],
     "floods of sign-ins": [
         "grants/test_sign_in.py::test_known_browsers_go_before_all_others_that_wait",
-        "grants/test_sign_in.py::test_sign_ins_beyond_the_queue_are_told_to_come_back_and_not_counted",
+        "grants/test_sign_in.py::test_sign_ins_beyond_the_queue_are_refused_and_not_counted",
         "grants/test_sign_in.py::test_one_wallet_never_has_all_the_slots",
     ],
     "stolen password": ["attacks/test_owners.py::test_browser_of_a_thief_after_a_new_password"],
@@ -167,7 +167,7 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_consent.py::test_pages_escape_what_a_client_chose",
         "grants/test_wording.py::test_visible_name_keeps_what_can_be_seen",
     ],
-    # Requests that the server makes for a stranger
+    # Requests that the server makes for an unauthenticated client
     "SSRF through the client": [
         "attacks/test_ssrf.py::test_ssrf_to_loopback",
         "attacks/test_ssrf.py::test_ssrf_to_the_metadata_of_a_cloud",
@@ -419,18 +419,18 @@ INVENTORY: dict[str, list[str]] = {
         "http/test_timing.py::test_bytes_that_drip_do_not_prolong_the_time",
         "http/test_timing.py::test_connections_are_limited",
     ],
-    "floods of lines in the log": ["cli/test_server.py::test_serve_logs_nothing_that_strangers_send"],
+    "floods of lines in the log": ["cli/test_server.py::test_serve_logs_nothing_that_clients_send"],
     "floods of what is kept": [
-        "store/test_grants.py::test_what_strangers_ask_for_is_bounded",
+        "store/test_grants.py::test_grant_requests_of_unauthenticated_clients_are_bounded",
         "store/test_grants.py::test_what_one_client_asks_for_is_bounded",
         "store/test_grants.py::test_of_rotated_tokens_the_newest_are_remembered",
-        "store/test_quotes.py::test_what_strangers_have_quoted_is_bounded",
+        "store/test_quotes.py::test_quotes_of_unauthenticated_clients_are_bounded",
         "attacks/test_kept_floods.py::test_kept_metadata_has_a_limit",
         "attacks/test_kept_floods.py::test_kept_of_a_request_under_a_key_is_what_tells_it_from_others",
         "attacks/test_kept_floods.py::test_kept_of_a_key_are_its_public_members",
         "payments/test_idempotency.py::test_what_is_stored_of_a_request_does_not_grow_with_it",
-        "http/test_rate_limits.py::test_what_a_stranger_creates_counts_for_its_address",
-        "http/test_rate_limits.py::test_strangers_that_create_at_once_are_counted_too",
+        "http/test_rate_limits.py::test_what_an_unauthenticated_client_creates_counts_for_its_address",
+        "http/test_rate_limits.py::test_unauthenticated_clients_that_create_at_once_are_counted_too",
     ],
     "large pages that nobody reads": ["attacks/test_kept_floods.py::test_page_of_the_largest_payments_is_short"],
     "floods of requests": [

@@ -140,7 +140,7 @@ TEXT = ("content-type", "text/plain")
         ("GET", "/interact/1/2", ("accept", "text/html"), None),
     ],
 )
-def test_media_type_that_the_server_does_not_take_is_told(
+def test_media_type_that_the_server_does_not_take_is_named(
     payres: Command, files: Path, method: str, target: str, header: tuple[str, str], reason: str | None
 ) -> None:
     body = b"{}" if method == "POST" else b""
@@ -151,7 +151,7 @@ def test_media_type_that_the_server_does_not_take_is_told(
     assert [cause["cause"] for cause in told["causes"]] == (["one_rule"] if reason else [])
 
 
-def test_encoded_body_that_the_server_does_not_take_is_told(payres: Command, files: Path) -> None:
+def test_encoded_body_that_the_server_does_not_take_is_named(payres: Command, files: Path) -> None:
     request = raw_request("POST", "/quotes", b"{}")
     for coding, reason in (("gzip", "unsupported_media_type"), ("identity", None)):
         header = f"content-encoding: {coding}\r\nsignature:".encode()

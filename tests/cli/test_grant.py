@@ -207,7 +207,7 @@ def test_unknown_ref_is_said_in_one_sentence(payres: Command, asked: Asked, comm
 
 @pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
 @pytest.mark.parametrize("origin", ["http://pay.example:8080", "http://127.0.0.1:8081", "https://127.0.0.1:8080"])
-def test_url_elsewhere_is_told_the_base_url(
+def test_error_for_a_url_elsewhere_names_the_base_url(
     payres: Command, as_json: Json, asked: Asked, command: str, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = asked.redirect.replace(BASE, origin)

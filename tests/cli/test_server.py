@@ -122,7 +122,7 @@ def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
 
 
 @pytest.mark.usefixtures("database")
-def test_serve_told_twice_cuts_what_is_under_way() -> None:
+def test_serve_cuts_what_is_under_way_at_a_second_signal() -> None:
     """The request gets no answer, which would have to say what became of it; the log gets no traceback."""
     with serving("--json") as process:
         address = urlsplit(announced(process)["baseUrl"])
@@ -153,7 +153,7 @@ def strange_connections() -> Iterator[tuple[bytes, str]]:
 
 
 @pytest.mark.usefixtures("database")
-def test_serve_logs_nothing_that_strangers_send() -> None:
+def test_serve_logs_nothing_that_clients_send() -> None:
     """A line for each, and anybody could fill the disk; a traceback for each, and nobody would find the others."""
     with serving("--json", "--demo") as process:
         address = urlsplit(announced(process)["baseUrl"])

@@ -73,7 +73,7 @@ def test_flag_counts_before_environment_before_file(
     ids=" ".join,
 )
 @pytest.mark.parametrize("empty", [False, True])
-def test_only_what_is_told_to_creates_a_database(
+def test_only_commands_that_should_create_a_database(
     payres: Command, database: Path, arguments: tuple[str, ...], empty: bool
 ) -> None:
     """A mistyped path, or a command in the wrong directory, must not look like a server without wallets."""
@@ -86,7 +86,7 @@ def test_only_what_is_told_to_creates_a_database(
     assert not empty or database.stat().st_size == 0
 
 
-def test_wallet_create_creates_a_database_when_told_to(payres: Command, database: Path) -> None:
+def test_wallet_create_creates_a_database_when_asked_to(payres: Command, database: Path) -> None:
     for path in ("alice", "bob"):
         assert payres("wallet", "create", path, "--asset", "USD", "--scale", "2", "--create").exit_code == 0
     assert len(payres("wallet", "list", "--database", str(database)).stdout.splitlines()) == 2

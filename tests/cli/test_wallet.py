@@ -236,7 +236,7 @@ def test_unlock_clears_the_counts_of_wrong_passwords(payres: Command, as_json: J
 
 
 @pytest.mark.parametrize("forget", [False, True])
-def test_password_forgets_browsers_when_told_to(payres: Command, tx: Work, forget: bool) -> None:
+def test_password_forgets_browsers_when_asked_to(payres: Command, tx: Work, forget: bool) -> None:
     payres(*CREATE)
     wallet = require_wallet(tx, "alice")
     sessions.insert_browser(tx, b"browser", wallet.id, tx.now)

@@ -75,7 +75,7 @@ def test_events_of_a_subject_are_found_by_their_times() -> None:
         assert found(0) == []
 
 
-def test_incoming_payment_is_told_as_its_client_sees_it(instance: Instance, outbox: Outbox) -> None:
+def test_event_has_the_incoming_payment_as_its_client_sees_it(instance: Instance, outbox: Outbox) -> None:
     made = bill(instance, 500, metadata={"externalRef": "INV-1"})
     [created] = outbox.take()
     assert created == ("incoming_payment.created", without(made, "methods"))
@@ -87,7 +87,7 @@ def test_incoming_payment_is_told_as_its_client_sees_it(instance: Instance, outb
     assert told["incoming_payment.completed"] == created.data | {"receivedAmount": usd(500), "completed": True}
 
 
-def test_parts_are_told_of_every_ten_seconds_and_the_last_state_always(instance: Instance, outbox: Outbox) -> None:
+def test_parts_have_an_event_every_ten_seconds_and_the_last_state_always(instance: Instance, outbox: Outbox) -> None:
     made = bill(instance, 500)
 
     def told_of_paying(value: int) -> list[Json]:
@@ -102,7 +102,7 @@ def test_parts_are_told_of_every_ten_seconds_and_the_last_state_always(instance:
     assert told_of_paying(200) == [usd(500)]
 
 
-def test_client_that_completes_is_told_once(instance: Instance, outbox: Outbox) -> None:
+def test_completion_by_the_client_has_one_event(instance: Instance, outbox: Outbox) -> None:
     token = instance.client.grant(
         {"type": "incoming-payment", "actions": ["create", "complete"], "identifier": instance.wallet("bob")}
     )
@@ -129,7 +129,7 @@ def test_local_payment_is_created_and_completed(instance: Instance, outbox: Outb
     assert created.data == completed.data == shown | {"grant": issued.data["id"]}
 
 
-def test_expired_payment_is_told_of_once(instance: Instance, outbox: Outbox) -> None:
+def test_expired_payment_has_one_event(instance: Instance, outbox: Outbox) -> None:
     made = bill(instance, expiresAt=format_time(instance.clock.now() + 60_000_000))
     completed = bill(instance, 100, expiresAt=format_time(instance.clock.now() + 60_000_000))
     pay(instance, completed, 100)
@@ -153,7 +153,7 @@ def test_refused_request_tells_nothing(instance: Instance, outbox: Outbox) -> No
     assert [one.type for one in outbox.take() if not one.type.startswith("grant")] == []
 
 
-def test_decisions_on_grants_are_told(instance: Instance, outbox: Outbox) -> None:
+def test_decisions_on_grants_have_events(instance: Instance, outbox: Outbox) -> None:
     item = {"type": "outgoing-payment", "actions": ["create"], "identifier": instance.wallet("alice")}
     asked = instance.client.request_grant(item).json()
     assert outbox.take() == [], "nobody has decided"
@@ -174,13 +174,13 @@ def test_decisions_on_grants_are_told(instance: Instance, outbox: Outbox) -> Non
     assert outbox.take() == [("grant.revoked", data)]
 
 
-def test_grants_that_anyone_can_have_are_not_told(instance: Instance, outbox: Outbox) -> None:
+def test_grants_that_anyone_can_have_have_no_events(instance: Instance, outbox: Outbox) -> None:
     answer = instance.client.obtain_grant({"type": "quote", "actions": ["create"]})
     instance.client.delete(answer["continue"]["uri"], answer["continue"]["access_token"]["value"])
     assert outbox.take() == []
 
 
-def test_money_of_wallets_is_told(instance: Instance, outbox: Outbox) -> None:
+def test_movements_of_wallets_have_events(instance: Instance, outbox: Outbox) -> None:
     instance.create_wallet("carol", deposit="100.00")
     instance.write(lambda work: wallets.withdraw(work, "carol", "30.00"))
     address = instance.wallet("carol")
@@ -190,7 +190,7 @@ def test_money_of_wallets_is_told(instance: Instance, outbox: Outbox) -> None:
     ]
 
 
-def test_refund_is_told(instance: Instance, outbox: Outbox) -> None:
+def test_refund_has_an_event(instance: Instance, outbox: Outbox) -> None:
     made = bill(instance, 500)
     paid = pay(instance, made, 500)
     outbox.take()
@@ -201,7 +201,7 @@ def test_refund_is_told(instance: Instance, outbox: Outbox) -> None:
     assert outbox.take() == [], "it was done before"
 
 
-def test_low_liquidity_is_told_once_until_there_is_more_again(outbox: Outbox, instance: Instance) -> None:
+def test_low_liquidity_has_one_event_until_there_is_more_again(outbox: Outbox, instance: Instance) -> None:
     def move(taken: int) -> list[Json]:
         """Takes so much out of the liquidity, as an exchange would, and gives what was told of it."""
 
@@ -225,7 +225,7 @@ def test_low_liquidity_is_told_once_until_there_is_more_again(outbox: Outbox, in
     assert move(2000) == [{"left": {"value": "998", "assetCode": "EUR", "assetScale": 2}}]
 
 
-def test_low_credit_of_a_peer_is_told(tmp_path: Any) -> None:
+def test_low_credit_of_a_peer_has_an_event(tmp_path: Any) -> None:
     with network(tmp_path, "a", "b") as (a, b):
         peer(a, b, credit_limit="10.00")
         outbox = Outbox(b)

@@ -332,7 +332,7 @@ def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoi
     assert states(instance) == [("pending", 1)]
 
 
-def test_endpoint_that_is_gone_gets_nothing_more_and_others_are_told(instance: Instance, add: AddEndpoint) -> None:
+def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instance: Instance, add: AddEndpoint) -> None:
     gone, added = add("wallet.*")
     other, _ = add("webhook.*")
     gone.answer = answering(410)
@@ -363,7 +363,7 @@ def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: Ad
     assert len(endpoint.wait_for(2)[1].headers["webhook-signature"].split()) == 1
 
 
-def test_secret_is_stored_encrypted_and_not_told(instance: Instance, add: AddEndpoint) -> None:
+def test_secret_is_stored_encrypted_and_not_shown(instance: Instance, add: AddEndpoint) -> None:
     _, added = add()
     found = instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id))
     assert added.secret.encode() not in found.secret

@@ -8,7 +8,7 @@ from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.federation import takeover
 from payres.federation.http import GuardedClient
-from payres.federation.takeover import PAUSE_SECONDS, OtherServer, Takeover, find_other
+from payres.federation.takeover import PAUSE_SECONDS, OtherServer, find_other, look_once
 from payres.operator import audit
 from payres.operator.backups import record_takeover, require_current
 from payres.settings import Settings
@@ -75,8 +75,7 @@ async def test_writing_stops_once_another_server_was_restored_later(
         await database.write(restored)
         async with GuardedClient(True) as http:
             base_url = f"http://127.0.0.1:{await serve(ready(said))}"
-            looking = Takeover(database, http, base_url, record_takeover)
-            assert await looking.look() == PAUSE_SECONDS
+            assert await look_once(database, http, base_url, record_takeover) == PAUSE_SECONDS
         expected = "The server takes no more work: another server has taken its place, and an operator must look"
         assert database.stopped == (expected if stops else None)
         if stops:

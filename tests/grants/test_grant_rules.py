@@ -598,7 +598,7 @@ def test_subject_is_answered_in_its_plain_form(still: Instance, spelling: str, f
 
 
 @pytest.mark.parametrize("end", ["denied", "cancelled", "undecided"])
-def test_subject_is_not_told_without_consent(still: Instance, refused: Refused, end: str) -> None:
+def test_subject_is_not_disclosed_without_consent(still: Instance, refused: Refused, end: str) -> None:
     asked = still.client.request_grant(QUOTE, subject=subject(still), interact=POLLED).json()
     assert asked.keys() == {"interact", "continue"}
     if end == "denied":

@@ -164,7 +164,7 @@ async def test_known_browsers_go_before_all_others_that_wait(hashing: Hashing) -
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_sign_ins_beyond_the_queue_are_told_to_come_back_and_not_counted(hashing: Hashing, known: bool) -> None:
+async def test_sign_ins_beyond_the_queue_are_refused_and_not_counted(hashing: Hashing, known: bool) -> None:
     guard = SignInGuard()
     checks = sign_ins(guard, range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING), known)
     await settled()
@@ -262,7 +262,7 @@ async def test_guesses_for_all_wallets_are_limited_for_an_address() -> None:
     assert await status_of(guard, "right", NOW, 99, at("b")) == 200
 
 
-async def test_guesses_of_strangers_do_not_lock_a_known_browser_out() -> None:
+async def test_guesses_from_other_browsers_do_not_lock_a_known_browser_out() -> None:
     guard = SignInGuard()
     for number in range(MAX_WRONG_PASSWORDS_PER_WALLET):
         await status_of(guard, "wrong", NOW, guesser=at(f"a{number % 7}"))

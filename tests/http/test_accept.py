@@ -162,14 +162,14 @@ def test_what_is_refused_for_its_accept_does_nothing(shared: Instance, refused: 
     assert client.get(f"/incoming-payments?wallet-address={wallet_address}", token).json()["result"] == []
 
 
-def test_wrong_method_is_told_before_accept(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+def test_wrong_method_is_reported_before_accept(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
     for path in ("/quotes", "/alice", "/alice/jwks.json", "/alice/did.json"):
         answer = stranger.put(shared.base_url + path, headers={"accept": "text/html"})
         refused(answer, 405, "method_not_allowed")
 
 
 @pytest.mark.parametrize("path", ["/nobody", "/nobody/jwks.json", "/nobody/did.json", "/quotes/1/2", "/account"])
-def test_unknown_address_is_told_before_accept(
+def test_unknown_address_is_reported_before_accept(
     shared: Instance, stranger: httpx2.Client, refused: Refused, path: str
 ) -> None:
     refused(stranger.get(shared.base_url + path, headers={"accept": "text/html"}), 404, "not_found")

@@ -53,7 +53,7 @@ def counted(instance: Instance, route: str, method: str, status: int) -> int:
     return sum(histogram.counts) if histogram else 0
 
 
-def test_error_is_told_with_its_code_and_hint(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
+def test_error_is_logged_with_its_code_and_hint(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
     instance, lines = observed
     errors = instance.context.metrics.errors["unsupported_media_type"]
     stranger.post(f"{instance.base_url}/quotes?token={SECRET}", content=b"{}")
@@ -70,7 +70,7 @@ def test_error_is_told_with_its_code_and_hint(observed: tuple[Instance, Lines], 
     assert instance.context.metrics.errors["unsupported_media_type"] == errors + 1
 
 
-def test_creation_is_told_with_its_grant_and_payment(observed: tuple[Instance, Lines]) -> None:
+def test_creation_is_logged_with_its_grant_and_payment(observed: tuple[Instance, Lines]) -> None:
     instance, lines = observed
     made = instance.client.create_incoming_payment(instance.wallet("bob"))
     asked, created = lines[-2:]
@@ -126,7 +126,7 @@ def test_what_anybody_can_invent_makes_no_new_figures(
     assert all(len(line["path"]) == observation.MAX_PATH_LENGTH for line in lines)
 
 
-def test_rate_limited_request_is_told_too(tmp_path: Path, stranger: httpx2.Client) -> None:
+def test_rate_limited_request_is_logged_too(tmp_path: Path, stranger: httpx2.Client) -> None:
     with run_instance(tmp_path / "payres.db", rate_limit_per_address=1) as instance:
         for _ in range(7):
             stranger.get(f"{instance.base_url}/alice", headers={"X-Forwarded-For": "203.0.113.9"})

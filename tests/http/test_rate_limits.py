@@ -246,7 +246,7 @@ def token_of(client: Client) -> str:
     return client.grant(access, **named)
 
 
-def test_what_a_stranger_creates_counts_for_its_address(
+def test_what_an_unauthenticated_client_creates_counts_for_its_address(
     limited: Instance, still: MovableClock, strange_client: Client
 ) -> None:
     limited.context.rate_limits._clients = limited.context.rate_limits._addresses = RateLimiter(0, still)
@@ -268,7 +268,7 @@ def test_what_a_stranger_creates_counts_for_its_address(
     assert [create(strange_client, strange, FROM_A) for _ in range(2)] == [201, 429]
 
 
-def test_strangers_that_create_at_once_are_counted_too(
+def test_unauthenticated_clients_that_create_at_once_are_counted_too(
     limited: Instance, still: MovableClock, strange_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if all had been let in before the first of them was counted."""

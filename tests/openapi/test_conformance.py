@@ -112,7 +112,7 @@ def test_documented_answer_passes(good: Answer) -> None:
         (answer("GET", "/nowhere/at/all", 500, {"oops": True}), "no response 500"),
     ],
 )
-def test_undocumented_answer_is_told(bad: Answer, why: str) -> None:
+def test_undocumented_answer_is_reported(bad: Answer, why: str) -> None:
     with pytest.raises(UndocumentedAnswerError, match=why):
         check_answer(bad)
 

@@ -86,7 +86,7 @@ def test_backup_into_a_directory_is_named_by_the_time(database: Path, tmp_path: 
     assert stamp(NOW + SECOND - 1) == "20260101T000000Z"
 
 
-def test_backup_replaces_only_when_told_to(database: Path, backup: Path) -> None:
+def test_backup_replaces_only_when_asked_to(database: Path, backup: Path) -> None:
     before = backup.read_bytes()
     deposit_more(database)
     with pytest.raises(BackupError, match="exists already; choose another name, or replace it with --force"):

@@ -186,7 +186,7 @@ def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only
 
 
 @pytest.mark.parametrize("forget", [False, True])
-def test_set_password_forgets_the_browsers_of_this_wallet_when_told_to(tx: Work, forget: bool) -> None:
+def test_set_password_forgets_the_browsers_of_this_wallet_when_asked_to(tx: Work, forget: bool) -> None:
     alice, bob = open_wallet(tx), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"b", bob)):
         sessions.insert_browser(tx, name, wallet.id, NOW)

@@ -609,7 +609,7 @@ def test_no_cause_is_named_that_was_not_confirmed(unused: KnownKey) -> None:
     assert found.tried > 50
 
 
-def test_wallet_without_keys_is_told() -> None:
+def test_wallet_without_keys_is_named() -> None:
     found = explained(request(), keys=[])
     assert (found.verdict.reason, found.causes, failing(found)) == ("unknown_key", [], ["key"])
     assert "valid keys: none" in next(rule.sentence for rule in found.rules if rule.name == "key")
@@ -671,7 +671,7 @@ def test_digest_of_a_deeply_nested_body_is_looked_for_without_failing() -> None:
 
 
 @pytest.mark.parametrize("created", [0, -1, 10**14, 999_999_999_999_999])
-def test_created_of_any_size_is_told(created: int) -> None:
+def test_created_of_any_size_is_explained(created: int) -> None:
     found = explained(request(parameters=f';keyid="app";created={created}'))
     assert found.verdict.reason in {"created_too_old", "created_in_future"}
     assert "freshness" in failing(found)

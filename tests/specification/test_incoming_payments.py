@@ -333,7 +333,7 @@ ROWS: list[Row] = [
     ),
     keeps(
         "2.2.2",
-        "a stranger reads it",
+        "an unauthenticated client reads it",
         lambda world: world.stranger.get(world.taker),
         200,
         shapes={"": WALLET_ADDRESS},
@@ -528,7 +528,7 @@ ROWS: list[Row] = [
     # 4.5 and 2.3.11: reading
     keeps(
         "2.3.11 4.5.1",
-        "a stranger sees the public form",
+        "an unauthenticated client sees the public form",
         read_public,
         200,
         shapes={"": PUBLIC_INCOMING_PAYMENT},

@@ -310,7 +310,7 @@ async def test_checkpoints_and_other_programs_that_come_and_go_do_not_halt(path:
     await database.close()
 
 
-async def test_presence_that_cannot_be_told_refuses_and_recovers(
+async def test_presence_that_cannot_be_checked_refuses_and_recovers(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(path: str) -> None:

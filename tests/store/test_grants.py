@@ -110,7 +110,7 @@ def purge_all(tx: Transaction, now: int) -> None:
         purge_clients(tx, now)
 
 
-def test_what_strangers_ask_for_is_bounded(tx: Transaction) -> None:
+def test_grant_requests_of_unauthenticated_clients_are_bounded(tx: Transaction) -> None:
     """Three fresh keys an hour, one of them with a cancelled grant and one whose request is refused after all."""
     now, each_hour, hours = START, 3, 24 * 12
     seen = []

@@ -537,7 +537,7 @@ def test_movements_of_version_9_are_listed_after_the_migration(path: str) -> Non
             (1_700_000_000 * second, 1_700_000_001 * second, 1_700_000_002 * second),
         )
     with closing(connect_writer(path)) as connection:
-        records, bounds = page_of_movements(connection, 2, PageQuery(5, None, "older"))
+        records, bounds = page_of_movements(connection, 2, PageQuery(5))
     found = [(one.kind, one.amount, one.reference, one.transfer_id) for one in records]
     assert found == [("withdrawal", 3, None, 2), ("deposit", 10, None, 1)]
     assert uuid.UUID(records[0].id).version == 7
@@ -545,7 +545,7 @@ def test_movements_of_version_9_are_listed_after_the_migration(path: str) -> Non
     assert not bounds.has_older
 
 
-def test_what_had_expired_before_the_migration_is_not_told_of(path: str) -> None:
+def test_what_had_expired_before_the_migration_has_no_event(path: str) -> None:
     """Nor is what was low before; but both are watched from then on."""
     with plain(path) as connection:
         at_version(connection, 10)

@@ -204,7 +204,7 @@ def test_list_of_one_client_leaves_out_the_others(connection: sqlite3.Connection
 
 def test_records_come_back_as_they_were_stored(connection: sqlite3.Connection, kind: Kind) -> None:
     with holding(connection, kind, [Item(1, client=2), Item(2, wallet=2)]) as tx:
-        (record,), _ = kind.page(tx, 1, None, PageQuery(5, None, "older"))
+        (record,), _ = kind.page(tx, 1, None, PageQuery(5))
         assert (record.id, record.wallet_address_id, record.client_id) == (identifier(1), 1, 2)
         assert record.created_at == 1
 

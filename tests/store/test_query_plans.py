@@ -42,7 +42,7 @@ from payres.store.payments import PaymentFilter, PaymentRange, PaymentRecord
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
-NEWEST = PageQuery(5, None, "older")
+NEWEST = PageQuery(5)
 TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
 
 

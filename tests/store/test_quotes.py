@@ -92,7 +92,7 @@ def purge_all(tx: Transaction, now: int) -> None:
         purge_clients(tx, now)
 
 
-def test_what_strangers_have_quoted_is_bounded(tx: Transaction, receiver: str) -> None:
+def test_quotes_of_unauthenticated_clients_are_bounded(tx: Transaction, receiver: str) -> None:
     """Two fresh keys an hour, with a quote each, for twelve days."""
     now, seen = START, []
     for number in range(24 * 12):
