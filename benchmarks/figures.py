@@ -7,12 +7,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-Side = Literal["payres", "bare", "grown"]
+# The small payres, the bare application, payres with the large database, with a webhook, with one that fails.
+Side = Literal["payres", "bare", "grown", "webhook", "undelivered"]
 Replayed = Literal["read", "create", "list", "quote"]
 Measure = (
     Replayed
     | Literal["pay", "pay beside", "pay alone", "packet", "remote", "wide", "cold read", "cold list"]
-    | Literal["start", "memory"]
+    | Literal["start", "memory", "fresh pay", "fresh create"]
 )
 # Requests, packets or payments per second; microseconds of processor time for each; milliseconds; seconds; megabytes.
 Quantity = Literal["rate", "processor", "p50", "p99", "start", "memory"]

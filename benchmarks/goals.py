@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from benchmarks.figures import Measure, Quantity, Series
+from benchmarks.figures import Measure, Quantity, Series, Side
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -35,6 +35,12 @@ def _share(title: str, ours: Measure, bare: Measure, least: float) -> Goal:
     return Goal(title, of, over, least=least, rates=(_ours(ours, "rate"), Series(bare, "bare", "rate")))
 
 
+def _webhook(title: str, side: Side, measure: Measure) -> Goal:
+    """What the same takes with a webhook, its deliveries included / without one."""
+    of, over = Series(measure, side, "processor"), _ours(measure, "processor")
+    return Goal(title, of, over, most=1.05, rates=(_ours(measure, "rate"), Series(measure, side, "rate")))
+
+
 def _growth(title: str, measure: Measure, quantity: Quantity = "processor") -> Goal:
     """What the same takes on the large database / on the small one."""
     of, over = Series(measure, "grown", quantity), _ours(measure, quantity)
@@ -51,6 +57,8 @@ GOALS: Sequence[Goal] = (
     _share("packet: share of a bare packet", "packet", "packet", 0.55),
     Goal("local payments beside 32 readers / alone", _ours("pay beside", "rate"), _ours("pay", "rate"), least=0.5),
     Goal("signed GETs over 256 connections / over 32", _ours("wide", "rate"), _ours("read", "rate"), least=0.9),
+    _webhook("local payments with a webhook / without", "webhook", "fresh pay"),
+    _webhook("signed creations with 10,000 undelivered events / without", "undelivered", "fresh create"),
     Goal("signed GETs: p99 / p50", _ours("read", "p99"), _ours("read", "p50"), most=3),
     Goal("signed creations: p99 / p50", _ours("create", "p99"), _ours("create", "p50"), most=3),
     Goal("one local payment alone: p50", _ours("pay alone", "p50"), most=5, form="{:.1f} ms"),

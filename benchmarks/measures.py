@@ -17,13 +17,16 @@ from benchmarks.paying import payment_milliseconds, payments
 from benchmarks.population import Population, populate, populate_from
 from benchmarks.remote import running_pair
 from benchmarks.replay import CONNECTIONS, replay, write_requests
-from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, running
+from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, receiver_command, running
 from benchmarks.signed import creations, lists, quotes, reads
+from benchmarks.webhooks import attempted, subscribe
 
 T = TypeVar("T")
 
 FEW_PAYMENTS = 10_000  # with fewer, a client has not a whole page of them in the busiest wallet
 MANY_CONNECTIONS = 256
+UNDELIVERED_EVENTS = 10_000
+REFUSED_URL = "http://127.0.0.1:1/"  # where nothing listens
 # More than any of the servers takes.
 MOST_PACKETS_PER_SECOND = 8000
 MOST_PAYMENTS_PER_SECOND = 2000
@@ -102,6 +105,7 @@ class Measurement:
         for subject in (few, grown):
             self._tell(f"memory of {subject.side}")
             self._weigh(subject)
+        self._measure_webhooks()
         self._measure_remote()
 
     def _rounds(self, title: str) -> Iterator[int]:
@@ -176,6 +180,30 @@ class Measurement:
                 for file in subject.requests.values():
                     sent += replay(server.port, file, self._extent.seconds).requests
             self._figures.add("memory", subject.side, "memory", server.memory())
+
+    def _measure_webhooks(self) -> None:
+        """Each server runs alone: one with a webhook has much to deliver when its load has ended."""
+        port = free_port()
+        without, webhook, undelivered = (self._fresh(side) for side in ("payres", "webhook", "undelivered"))
+        subscribe(webhook.population, f"http://127.0.0.1:{port}/")
+        subscribe(undelivered.population, REFUSED_URL, UNDELIVERED_EVENTS)
+        sent = attempted(webhook.database)
+        with running(receiver_command(port), port, self._directory / "receiver.log"):
+            for turn in self._rounds("webhooks"):
+                for subject in _in_turn((without, webhook, undelivered), turn):
+                    with subject.running() as server:
+                        # Its quotes are paid next, and all modules are loaded by then.
+                        replay(server.port, subject.requests["quote"], self._extent.seconds)
+                        if subject is not undelivered:
+                            self._load("fresh pay", subject.side, server, self._payments(subject), requests_each=2)
+                        if subject is not webhook:
+                            self._load("fresh create", subject.side, server, subject.requests["create"])
+        if attempted(webhook.database) == sent:
+            raise CannotMeasure("the webhook got no event")
+
+    def _fresh(self, side: Side) -> Subject:
+        path = self._directory / f"fresh-{side}.db"
+        return self._subject(side, populate(path, BASE_URL, FEW_PAYMENTS))
 
     def _measure_remote(self) -> None:
         with running_pair(self._directory, FEW_PAYMENTS) as pair:

@@ -18,6 +18,8 @@ LOADS: Sequence[tuple[str, Measure]] = (
     ("signed list of 20, cold", "cold list"),
     ("local payment", "pay"),
     ("local payment beside 32 readers", "pay beside"),
+    ("local payment, fresh server", "fresh pay"),
+    ("signed creation, fresh server", "fresh create"),
     ("packet", "packet"),
     ("one local payment alone", "pay alone"),
     ("payment to another server", "remote"),
@@ -82,6 +84,8 @@ class Report:
             "payres": "payres",
             "bare": "bare",
             "grown": f"payres, {self._figures.payments:,} payments",
+            "webhook": "payres, a webhook",
+            "undelivered": "payres, 10,000 undelivered events",
         }
         for title, measure in LOADS:
             for side in self._figures.rounds[measure]:

@@ -49,6 +49,10 @@ def bare_command(database: Path, port: int) -> Sequence[str]:
     return (sys.executable, str(Path(__file__).with_name("bare.py")), "--port", str(port), "--database", str(database))
 
 
+def receiver_command(port: int) -> Sequence[str]:
+    return (sys.executable, str(Path(__file__).with_name("receiver.py")), str(port))
+
+
 @contextmanager
 def running(
     command: Sequence[str], port: int, log: Path, settings: Mapping[str, str] | None = None

@@ -36,7 +36,7 @@ class Endpoint(NamedTuple):
     kind: Kind = Kind.API
     takes_json: bool = False
     needs_token: bool = False  # an access or continuation token, as `Authorization: GNAP <token>`
-    is_public: bool = False  # partly: without an Authorization header the answer is the public form
+    is_public: bool = False  # without an Authorization header it answers too, maybe with a public form
     scope: str = ""  # the scope that the API key must have; empty for none
     shows_secret: bool = False  # once, so the answer is not stored under an Idempotency-Key
     streams: tuple[str, ...] = ()  # media types of answers other than JSON, of no known length
@@ -182,6 +182,7 @@ ENDPOINTS: Final = (
     Endpoint("POST", "/token/{id}", "tokens.rotate"),
     Endpoint("DELETE", "/token/{id}", "tokens.revoke"),
     Endpoint("OPTIONS", "/", "grants.discover"),
+    Endpoint("GET", "/openapi.json", "openapi.read", is_public=True),
     Endpoint("GET", "/interact/{id}/{nonce}", "consent.serve", Kind.PAGE),
     Endpoint("POST", "/interact/{id}/{nonce}", "consent.serve", Kind.PAGE),
     Endpoint("GET", "/healthz", "health.healthz", Kind.HEALTH),
@@ -197,7 +198,7 @@ ENDPOINTS: Final = (
 # Paths for future endpoints, and paths that programs request at the root of any site.
 RESERVED_FOR_LATER: Final = frozenset(
     {
-        *("account", "discovery", "grant", "openapi.json", "pay", "settings", "static"),
+        *("account", "discovery", "grant", "pay", "settings", "static"),
         *(".well-known", "did.json", "favicon.ico", "jwks.json"),
     }
 )

@@ -5,7 +5,7 @@ What a client may leave out is `UNSET` and never `null`: clients reject `null` f
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -53,7 +53,7 @@ class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Amount(Resource, frozen=True, kw_only=True):
-    """An amount (Specification 2.1). value is a decimal text; `value_in` checks it."""
+    """An amount (Specification 2.1). value is an unsigned 64-bit number as a decimal text."""
 
     value: str
     asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
@@ -111,7 +111,7 @@ class WalletResource(Resource, frozen=True, kw_only=True):
 
 
 class IncomingPayment(WalletResource, frozen=True, kw_only=True):
-    """methods is present in the answers to create and read, absent in lists and the answer to complete."""
+    """`methods` is present in the answers to create and read, absent in lists and the answer to complete."""
 
     completed: bool
     incoming_amount: Amount | UnsetType = UNSET
@@ -137,7 +137,7 @@ class Quote(WalletResource, frozen=True, kw_only=True):
 
 
 class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
-    """Only the answer to the creation has the grant_spent members."""
+    """Only the answer to the creation has what the grant has spent."""
 
     quote_id: str | UnsetType = UNSET
     failed: bool
@@ -165,9 +165,11 @@ class Pagination(Resource, frozen=True, kw_only=True):
     has_previous_page: bool
 
 
-class ResourcePage(Resource, frozen=True, kw_only=True):
+class Page(Resource, Generic[T], frozen=True, kw_only=True):
+    """A page of a list, newest first; its cursors lead to the pages beside it."""
+
     pagination: Pagination
-    result: Sequence[WalletResource]
+    result: Sequence[T]
 
 
 class WalletAddress(Resource, frozen=True, kw_only=True):
@@ -225,7 +227,7 @@ class ClientInstance(Body, frozen=True, kw_only=True):
     """The object form of `client`: exactly one member."""
 
     wallet_address: Text | UnsetType = UNSET
-    jwk: object = UNSET
+    jwk: Any = UNSET
 
 
 class Finish(msgspec.Struct, frozen=True):

@@ -62,6 +62,7 @@ LONGEST = (
     "admin/test_openapi.py",
     "interop/test_official_client.py",
     "crash/test_kill.py",
+    "crash/test_power_cut.py",
     "routes/test_consent.py",
     "interledger/test_three_servers.py",
     "test_docs.py",

@@ -53,6 +53,7 @@ ROOMS: dict[str, set[str]] = {
     "events": VALUES | {"federation", "operator", "representations", "store"},
     "interledger": VALUES | {"federation", "ledger", "operator", "payments", "representations", "store"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
+    "openapi": VALUES | {"http"},
     "routes": VALUES
     | {
         "events",
@@ -60,13 +61,15 @@ ROOMS: dict[str, set[str]] = {
         "grants",
         "http",
         "interledger",
+        "openapi",
         "operator",
         "payments",
         "representations",
         "signatures",
         "store",
     },
-    "admin": VALUES | {"events", "grants", "http", "ledger", "operator", "payments", "routes", "signatures", "store"},
+    "admin": VALUES
+    | {"events", "grants", "http", "ledger", "openapi", "operator", "payments", "routes", "signatures", "store"},
     "pages": VALUES | {"admin", "grants", "http", "operator", "routes", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.

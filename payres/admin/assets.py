@@ -3,7 +3,7 @@
 from payres.admin import representations
 from payres.admin.paging import page_of
 from payres.admin.requests import NewFee, NewMovement, NewRate
-from payres.admin.wire import Asset, List, Movement, Page, Rate, RemovedRate
+from payres.admin.wire import Asset, List, Movement, Rate, RemovedRate
 from payres.errors import NotFound
 from payres.operator import assets
 from payres.store import assets as store
@@ -11,6 +11,7 @@ from payres.store.accounts import find_operator_account
 from payres.store.movements import MovementRecord, page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.work import Work
+from payres.wire import Page
 
 
 def list_all(work: Work) -> List[Asset]:

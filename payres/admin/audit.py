@@ -2,10 +2,11 @@
 
 from payres.admin import representations
 from payres.admin.paging import page_of
-from payres.admin.wire import AuditEntry, Page
+from payres.admin.wire import AuditEntry
 from payres.store.audit import page_of_audit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
+from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery) -> Page[AuditEntry]:

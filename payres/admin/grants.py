@@ -3,11 +3,12 @@
 from payres.admin import granted
 from payres.admin.paging import page_of
 from payres.admin.requests import GrantQuery, NewDecision
-from payres.admin.wire import Grant, GrantDecision, Page
+from payres.admin.wire import Grant, GrantDecision
 from payres.operator import grants
 from payres.store.grants import page_of_grants
 from payres.store.pages import PageQuery
 from payres.store.work import Work
+from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery, query: GrantQuery) -> Page[Grant]:

@@ -7,7 +7,7 @@ from payres.admin import representations
 from payres.admin.paging import page_of
 from payres.admin.requests import LedgerQuery
 from payres.admin.serving import Call
-from payres.admin.wire import LedgerCheck, LedgerEntry, Page
+from payres.admin.wire import LedgerCheck, LedgerEntry
 from payres.errors import Unavailable
 from payres.operator import invariants
 from payres.operator.entries import find_account
@@ -15,6 +15,7 @@ from payres.operator.payments import require_payment
 from payres.store.entries import page_of_entries
 from payres.store.pages import PageQuery
 from payres.store.work import Work
+from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEntry]:

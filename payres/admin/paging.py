@@ -5,9 +5,8 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET
 
-from payres.admin.wire import Page
 from payres.store.pages import PageBounds
-from payres.wire import Pagination
+from payres.wire import Page, Pagination
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -5,12 +5,13 @@ from payres.admin.paging import page_of
 from payres.admin.requests import NewRefund, PaymentQuery
 from payres.admin.serving import Call
 from payres.admin.stories import PaymentStory
-from payres.admin.wire import List, Page, Payment, Refund
+from payres.admin.wire import List, Payment, Refund
 from payres.operator import payments
 from payres.operator.refunds import Wanted, refund
 from payres.store.pages import PageQuery
 from payres.store.payments import page_of_payments
 from payres.store.work import Work
+from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]:

@@ -5,13 +5,14 @@ from msgspec.structs import asdict
 from payres.admin import representations
 from payres.admin.paging import page_of
 from payres.admin.requests import NewMovement, NewOutcome, NewPeer, PeerChange
-from payres.admin.wire import List, Movement, Page, Peer, ResolvedPacket, UnresolvedPacket
+from payres.admin.wire import List, Movement, Peer, ResolvedPacket, UnresolvedPacket
 from payres.operator import assets, movements, peers, unresolved_packets
 from payres.store import assets as asset_store
 from payres.store.movements import MovementRecord, page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.peers import list_peers
 from payres.store.work import Work
+from payres.wire import Page
 
 
 def list_all(work: Work) -> List[Peer]:

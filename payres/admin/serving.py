@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.downloads import Download, send_download
-from payres.admin.endpoints import Operation, operations
+from payres.admin.handlers import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes

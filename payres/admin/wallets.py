@@ -8,13 +8,14 @@ from payres.admin import representations
 from payres.admin.paging import page_of
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
 from payres.admin.serving import Call
-from payres.admin.wire import List, Movement, Page, Wallet, WalletKey
+from payres.admin.wire import List, Movement, Wallet, WalletKey
 from payres.grants.passwords import hash_password
 from payres.operator import keys, wallets
 from payres.store.movements import MovementRecord, page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.wallets import KeyRecord, list_keys, page_of_wallets
 from payres.store.work import Work
+from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery) -> Page[Wallet]:

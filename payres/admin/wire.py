@@ -13,7 +13,7 @@ from payres.store.grants import State
 from payres.store.payments import Direction
 from payres.store.payments import State as PaymentState
 from payres.store.refunds import RefundState
-from payres.wire import Pagination, Resource
+from payres.wire import Resource
 
 T = TypeVar("T")
 
@@ -22,29 +22,6 @@ class List(Resource, Generic[T], frozen=True, kw_only=True):
     """All of what there are never many of."""
 
     result: Sequence[T]
-
-
-class Page(Resource, Generic[T], frozen=True, kw_only=True):
-    """A page of a list, newest first; its cursors lead to the pages beside it."""
-
-    pagination: Pagination
-    result: Sequence[T]
-
-
-class ErrorDetails(Resource, frozen=True, kw_only=True):
-    """`hint` says what to do. There may be more members; docs/errors.md has all."""
-
-    hint: str
-
-
-class Error(Resource, frozen=True, kw_only=True):
-    code: str
-    description: str
-    details: ErrorDetails
-
-
-class ErrorBody(Resource, frozen=True, kw_only=True):
-    error: Error
 
 
 class ApiKey(Resource, frozen=True, kw_only=True):

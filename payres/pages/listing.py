@@ -9,14 +9,14 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from payres.admin.endpoints import Operation, operations
+from payres.admin.handlers import Operation, operations
 from payres.admin.serving import PAGE_PARAMETERS, read_query
-from payres.admin.wire import Page as WirePage
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.pages.tables import Column, as_csv, make_table
 from payres.pages.visit import Page, Visit
 from payres.routes.pages import HEADERS, redirect
 from payres.routes.requests import other_parameters, page_query
+from payres.wire import Page as WirePage
 
 FORMAT: Final = "format"
 LABELS: Final = {"from": "From", "to": "Before", "min": "At least", "max": "At most", "reason": "Failure has"}

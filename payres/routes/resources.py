@@ -32,7 +32,7 @@ from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
 from payres.terms import Offer
 from payres.urls import Urls
-from payres.wire import Pagination, ResourcePage, WalletResource, decode, encode
+from payres.wire import Page, Pagination, WalletResource, decode, encode
 
 
 class Asked(Protocol):
@@ -112,7 +112,7 @@ async def list_page(
 ) -> Response:
     """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
 
-    def find(work: Work, caller: Caller) -> ResourcePage:
+    def find(work: Work, caller: Caller) -> Page[B]:
         query, wallet_address = page_query(request), work.urls.own(wallet_address_of(request))
         caller.require(wallet_address)
         owner = None if caller.sees_all(wallet_address) else caller.client_id
@@ -125,7 +125,7 @@ async def list_page(
             has_previous_page=bounds.has_newer,
         )
         shown = [kind.show(work.urls, wallet, record) for record in records]
-        return ResourcePage(pagination=pagination, result=shown)
+        return Page(pagination=pagination, result=shown)
 
     body = await read_body(request)
     return json_response(await authorize_reading(request, body, kind.type, "list", find))

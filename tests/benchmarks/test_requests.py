@@ -16,9 +16,10 @@ from benchmarks.paying import payment_milliseconds, payments
 from benchmarks.population import SAMPLE, Population, populate
 from benchmarks.profiler import SAMPLER
 from benchmarks.sampler import Sample
-from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, running
+from benchmarks.servers import BASE_URL, Server, bare_command, free_port, payres_command, receiver_command, running
 from benchmarks.signed import creations, lists, quotes, reads
-from tests.helpers import TIMEOUT
+from benchmarks.webhooks import attempted, subscribe
+from tests.helpers import TIMEOUT, wait_until
 
 EACH = 3
 
@@ -49,9 +50,14 @@ def statuses(server: Server, requests: Iterable[bytes]) -> set[int]:
 def test_payres_does_what_is_asked_and_is_sampled(
     population: Population, packets: PacketSource, tmp_path: Path
 ) -> None:
-    port, file = free_port(), tmp_path / "samples"
+    port, receiver_port, file = free_port(), free_port(), tmp_path / "samples"
+    subscribe(population, f"http://127.0.0.1:{receiver_port}/", undelivered=EACH)
+    sent = attempted(population.path)
     command = payres_command(population.path, port, program=(SAMPLER, str(file)))
-    with running(command, port, tmp_path / "log") as server:
+    with (
+        running(receiver_command(receiver_port), receiver_port, tmp_path / "receiver.log"),
+        running(command, port, tmp_path / "log") as server,
+    ):
         os.kill(server.process_id, signal.SIGUSR1)
         began = server.processor_seconds()
         assert statuses(server, reads(population)) == {200}
@@ -63,6 +69,7 @@ def test_payres_does_what_is_asked_and_is_sampled(
         assert payment_milliseconds(population, port, seconds=0.01)
         assert statuses(server, packets.requests(EACH)) == {200}
         assert packets.fulfilled() == EACH
+        wait_until(lambda: attempted(population.path) > sent + EACH, "the webhook gets no events")
         while server.processor_seconds() - began < 0.1:
             statuses(server, reads(population))
         assert server.memory() > 1

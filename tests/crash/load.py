@@ -271,7 +271,8 @@ class Shopper:
                 self._compare(asked, asked.answer, found.json(), paid)
         for token in self.journal.rotated:
             refused = self._client.get("/outgoing-payment-grant", token)
-            assert (refused.status_code, reason(refused)) == (401, "revoked_token")
+            assert refused.status_code == 401, refused.text
+            assert reason(refused) in {"revoked_token", "unknown_token"}  # of a grant's many, the oldest are deleted
         spent = self._client.get("/outgoing-payment-grant", self._token(self._spending)).json()
         assert int((spent["spentDebitAmount"] or {"value": "0"})["value"]) <= LIMIT
 

@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from payres.identifiers import event_id
 from tests.crash import load, serve_hurried
 from tests.crash.load import Load
 from tests.crash.server import UNLIMITED, Server
+from tests.crash.told import check_told
 from tests.events.endpoint import Endpoint
-from tests.helpers import wait_until
 
 KILLS = int(os.environ.get("CRASH_KILLS", "2"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
@@ -74,7 +73,6 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
     pair: tuple[Server, Server], endpoint: Endpoint, record_property: Any
 ) -> None:
     a, b = pair
-    before = last_sequence(a)
     a.command("webhook", "add", endpoint.url, "--private")
     chance = Random(SEED)
     try:
@@ -102,7 +100,7 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
             at_work.wait_until_ended()
             at_work.check()
             check_both(a, b)
-            record_property("events", check_told(a, endpoint, before))
+            record_property("events", check_told(a, endpoint))
         for server in pair:
             server.signal(signal.SIGTERM)
             assert server.wait() == 0
@@ -113,28 +111,6 @@ def test_kill_under_load_at_random_moments_keeps_every_answer(
     record_property("kills", KILLS)
     record_property("acknowledged", at_work.figures.total())
     print(f"CRASH_SEED={SEED}", dict(at_work.figures), "cut off:", dict(at_work.cut_off))  # noqa: T201 - pytest -s shows what a long series has done
-
-
-def last_sequence(server: Server) -> int:
-    ((last,),) = server.select("SELECT coalesce(max(sequence), 0) FROM event")
-    return int(last)
-
-
-def check_told(server: Server, endpoint: Endpoint, before: int) -> int:
-    """Every event of a committed change was sent, and no other ever; returns how many there are.
-
-    An event that was lost before its commit had another id: its time was another.
-    """
-    rows = server.select("SELECT created_at, sequence FROM event WHERE sequence > ?", before)
-    committed = {event_id(*row) for row in rows}
-
-    def told() -> set[str]:
-        return {one.headers["webhook-id"] for one in list(endpoint.received)}
-
-    wait_until(lambda: told() >= committed, lambda: f"{len(committed - told())} of {len(committed)} were not sent")
-    assert told() <= committed
-    assert server.select("SELECT count(*) FROM delivery WHERE state = 'failed'") == [(0,)]
-    return len(committed)
 
 
 def check_both(a: Server, b: Server) -> None:

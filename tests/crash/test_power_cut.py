@@ -22,11 +22,13 @@ from tests.crash import load
 from tests.crash.load import Acknowledged, Load, last_segment
 from tests.crash.power_cut import Remains, cut_power
 from tests.crash.server import UNLIMITED, Server
+from tests.crash.told import check_told, check_written, received
+from tests.events.endpoint import Endpoint
 from tests.helpers import Json, wait_until
 
 CUTS = int(os.environ.get("POWER_CUTS", "6"))
 SEED = int(os.environ.get("POWER_CUT_SEED", "1"))
-RENEWED = 10  # one in so many gets a server, and then the journals begin anew
+RENEWED = min(CUTS, 10)  # the last of so many gets a server, and then the journals begin anew
 ROWS = {
     "/incoming-payments": ("incoming_payment", "incoming_value", ["incomingAmount"]),
     "/quotes": ("quote", "debit_value || ' ' || receive_value", ["debitAmount", "receiveAmount"]),
@@ -37,47 +39,63 @@ pytestmark = pytest.mark.timeout(300 + 5 * CUTS)
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A running server with everything for the load."""
+def endpoint() -> Iterator[Endpoint]:
+    """A webhook's, which takes everything."""
+    with Endpoint().running() as running:
+        yield running
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> Iterator[Server]:
+    """A running server with everything for the load, and a webhook."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "served").mkdir()
     server = Server(tmp_path / "served", UNLIMITED | {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"})
     load.prepare(server)
+    server.command("webhook", "add", endpoint.url, "--private")
     server.start()
     yield server
     server.kill()
 
 
 def test_power_cut_under_load_leaves_a_database_with_all_that_was_acknowledged(
-    server: Server, tmp_path: Path, record_property: Any
+    server: Server, endpoint: Endpoint, tmp_path: Path, record_property: Any
 ) -> None:
     chance = Random(SEED)
     seen: Counter[str] = Counter()
+    events = 0
     try:
         with closing(Load(server, chance, [])) as at_work:
             for number in range(CUTS):
                 folder = tmp_path / "cut"
                 with at_work.running():
-                    at_work.wait_for_answers(chance.randint(1, 60))
-                    known = at_work.acknowledged()  # before the copy begins
+                    at_work.wait_for_answers(chance.randint(1, 30))
+                    known, told = at_work.acknowledged(), received(endpoint)  # before the copy begins
                     remains = cut_power(server.database, folder, chance)
+                    told_later = received(endpoint)
                 seen[f"{remains.order}, log {remains.damage}, {'whole' if remains.whole else 'short'}"] += 1
-                check(remains, known)
-                if number % RENEWED == 0:
-                    check_served(remains)
+                check(remains, known, told)
+                if number % RENEWED == RENEWED - 1:
+                    events += check_served(remains, told_later)
                     at_work.check()
                 shutil.rmtree(folder)
     except BaseException as error:
         error.add_note(f"POWER_CUT_SEED={SEED} draws the same again")
         raise
     record_property("power_cuts", CUTS)
+    record_property("events", events)
     print(f"POWER_CUT_SEED={SEED}", dict(seen))  # noqa: T201 - pytest -s shows what a long series has done
 
 
-def check(remains: Remains, known: list[Acknowledged]) -> None:
-    """The ledger balances and the file is sound. What was acknowledged is there; of a short log, up to some moment."""
+def check(remains: Remains, known: list[Acknowledged], told: set[str]) -> None:
+    """The ledger balances and the file is sound. What was acknowledged is there; of a short log, up to some moment.
+
+    So is every event that the webhook was told.
+    """
     with closing(connect_writer(str(remains.database))) as connection:
         assert invariants.first_broken(invariants.check(connection)) is None
+        written = check_written(connection)
+        assert told <= written or not remains.whole, f"{remains}: an event was sent that is not there"
         for client in known:
             found = [is_there(connection, one.path, one.answer or {}) for one in client.made]
             assert found == sorted(found, reverse=True), f"{remains}: something is missing from the middle"
@@ -98,13 +116,19 @@ def is_there(tx: Transaction, path: str, answer: Json) -> bool:
     return True
 
 
-def check_served(remains: Remains) -> None:
-    """A server takes up what was under way and brings it to its end."""
+def check_served(remains: Remains, told: set[str]) -> int:
+    """A server takes up what was under way and brings it to its end; returns how many events there are.
+
+    Those that the webhook may not have been told are sent to an endpoint of its own.
+    """
     server = Server(remains.database.parent)
-    server.start()
-    try:
-        query = "SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"
-        wait_until(lambda: not server.select(query), lambda: f"{remains}: {server.log.read_text()}")
-        assert server.command("ledger", "check")["ok"]
-    finally:
-        server.kill()
+    with Endpoint().running() as endpoint:
+        server.execute(f"UPDATE webhook SET url = '{endpoint.url}'")
+        server.start()
+        try:
+            query = "SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"
+            wait_until(lambda: not server.select(query), lambda: f"{remains}: {server.log.read_text()}")
+            assert server.command("ledger", "check")["ok"]
+            return check_told(server, endpoint, told)
+        finally:
+            server.kill()

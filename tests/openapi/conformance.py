@@ -1,4 +1,4 @@
-"""Whether an answer is one that the published OpenAPI documents have, or a deviation on our list."""
+"""Whether an answer is one that the published OpenAPI documents have, or a deviation on our list; and that ours has."""
 
 import json
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from payres.http.request_head import MALFORMED
-from tests.openapi import documents
+from tests.openapi import documents, served
 from tests.openapi.deviations import find_deviation
 from tests.openapi.documents import JSON, Operation
 
@@ -62,6 +62,8 @@ def _check(answer: Answer) -> None:
         _check_success(operation, answer)
     elif answer.method != "HEAD":
         _check_documented(operation, answer)
+    if operation is not None and answer.method != "HEAD":
+        _check_served(operation, answer)
     if answer.status >= 400 and answer.path.rstrip("/") not in HEALTH and answer.method != "HEAD":
         _check_refusal(answer)
 
@@ -90,6 +92,14 @@ def _check_documented(operation: Operation, answer: Answer) -> None:
         raise UndocumentedAnswerError(
             f"{operation.id} has no response {answer.status} {code!r}, and no deviation says so"
         )
+
+
+def _check_served(operation: Operation, answer: Answer) -> None:
+    """What our own document says at /openapi.json."""
+    if not served.has_response(operation.id, answer.status):
+        raise UndocumentedAnswerError(f"/openapi.json has no response {answer.status} of {operation.id}")
+    if answer.body:
+        _check_body(served.validator(operation.id, answer.status), _json(answer))
 
 
 def _check_refusal(answer: Answer) -> None:

@@ -20,11 +20,14 @@ PAYMENT = {
     "walletAddress": "http://h/alice",
     "completed": False,
     "receivedAmount": USD_1,
+    "expiresAt": "2026-02-01T00:00:00.000Z",
     "createdAt": "2026-01-01T00:00:00.000Z",
 }
 PAGE = {"pagination": {"hasNextPage": False, "hasPreviousPage": False}, "result": [PAYMENT]}
 SPENT = {"spentDebitAmount": USD_1, "spentReceiveAmount": None}
-REFUSAL = {"error": {"code": "not_found", "description": "There is nothing"}}
+HINT = {"hint": "Send it elsewhere"}
+REFUSAL = {"error": {"code": "not_found", "description": "There is nothing", "details": HINT}}
+LATE = {"error": {"code": "wrong_state", "description": "Used", "details": HINT}}
 GNAP = {"www-authenticate": "GNAP as_uri=http://h/"}
 
 
@@ -77,7 +80,12 @@ def test_operation_is_found_by_method_and_path(method: str, path: str, operation
         answer("GET", "/healthz", 503, {"status": "unavailable"}),
         answer("GET", "/interact/1/2", 200, None, **{"content-type": "text/html"}),
         answer("GET", "/token/1", 401, REFUSAL, **GNAP),
-        answer("POST", "/outgoing-payments", 409, {"error": {"code": "wrong_state", "description": "Used"}}),
+        answer(
+            "POST",
+            "/outgoing-payments",
+            409,
+            LATE,
+        ),
     ],
 )
 def test_documented_answer_passes(good: Answer) -> None:
@@ -99,6 +107,7 @@ def test_documented_answer_passes(good: Answer) -> None:
         (answer("GET", "/quotes/1", 401, REFUSAL), "WWW-Authenticate"),
         (answer("GET", "/quotes/1", 418, REFUSAL), "no response 418"),
         (answer("POST", "/", 401, REFUSAL, **GNAP), "no response 401 'not_found'"),
+        (answer("GET", "/quotes/1", 404, {"error": {"code": "not_found", "description": "No"}}), "details"),
         (answer("PUT", "/quotes", 200, {}), "no such method"),
         (answer("GET", "/nowhere/at/all", 500, {"oops": True}), "no response 500"),
     ],

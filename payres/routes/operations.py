@@ -1,0 +1,265 @@
+"""What each Open Payments endpoint takes and answers: the OpenAPI document that `/openapi.json` shows.
+
+`python -m payres.routes.operations` writes it anew into openapi.json. The server does not import this.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from payres.endpoints import ENDPOINTS, Endpoint, Kind
+from payres.http.responses import JSON
+from payres.limits import MAX_WAIT_SECONDS
+from payres.openapi import (
+    ERRORS,
+    FILE,
+    REFERENCE,
+    Described,
+    Schema,
+    as_text,
+    document,
+    idempotency_key,
+    page_parameters,
+    path_parameter,
+    query_parameter,
+)
+from payres.routes.wallet_addresses import SPSP_TYPE
+from payres.wire import (
+    ContinueRequest,
+    GrantRequest,
+    GrantResponse,
+    GrantSpending,
+    IncomingPayment,
+    IncomingPaymentRequest,
+    OutgoingPayment,
+    OutgoingPaymentRequest,
+    Page,
+    PublicIncomingPayment,
+    Quote,
+    QuoteRequest,
+    TokenResponse,
+    WalletAddress,
+)
+
+TITLE: Final = "Open Payments at payres"
+DESCRIPTION: Final = (
+    "Wallet addresses, grants (GNAP, RFC 9635), incoming payments, quotes and outgoing payments. All requests but those"
+    " for wallet addresses and public forms are signed (RFC 9421) with the key of the client."
+)
+OBJECT: Final[Schema] = {"type": "object"}
+TEXT: Final[Schema] = {"type": "string"}
+ERRORS_HERE: Final = ERRORS | {
+    401: "The signature, the key or the token is missing, unknown or not valid: `details.reason` says which",
+    403: "The grant does not permit it, or there is not enough money",
+    404: "It does not exist, or not for this client",
+    408: "The request did not come in time",
+    431: "The request line or the headers are too long",
+    500: "A fault of payres",
+}
+ALWAYS: Final = {406, 408, 429, 431, 500, 503}
+SIGNED: Final = {400, 401, 413, 415}
+SECURITY_SCHEMES: Final = {
+    "gnap": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "`GNAP `, then the access token of a grant; at /continue/{id} the continuation token.",
+    },
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Signature",
+        "description": "Ed25519 over what `Signature-Input` covers (RFC 9421): `@method`, `@target-uri`, with a token"
+        " `authorization`, with a body `content-digest`.",
+    },
+    "signatureInput": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Signature-Input",
+        "description": "The components covered, with `created` and the `keyid` of the client's key (RFC 9421).",
+    },
+}
+SIGNATURE: Final[Schema] = {"signature": [], "signatureInput": []}
+TOKEN: Final[Schema] = {"gnap": [], **SIGNATURE}
+DIGEST: Final[Schema] = {
+    "name": "Content-Digest",
+    "in": "header",
+    "description": "sha-256 or sha-512 of the body (RFC 9530). A request with a body needs it.",
+    "schema": TEXT,
+}
+WAIT: Final[Schema] = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "`wait=20`: answers once the payment changes, or after so many seconds,"
+    f" {MAX_WAIT_SECONDS} at most.",
+    "schema": TEXT,
+}
+
+
+class PublicKey(msgspec.Struct, frozen=True):
+    """An Ed25519 key that is valid (RFC 8037)."""
+
+    kid: str
+    x: str
+    alg: str
+    kty: str
+    crv: str
+    use: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class PublicKeys(msgspec.Struct, frozen=True):
+    keys: Sequence[PublicKey]
+
+
+class Operation(NamedTuple):
+    """What the table of endpoints does not tell. The ids are those of the published Open Payments documents."""
+
+    id: str
+    summary: str
+    answer: Any = None
+    status: int = 200
+    body: Any = None
+    parameters: Sequence[Schema] = ()
+    errors: frozenset[int] = frozenset()
+    media_types: Mapping[str, Schema] = {}
+
+
+LISTED: Final = [{**query_parameter("wallet-address", TEXT), "required": True}, *page_parameters()]
+CREATED: Final = frozenset({403, 422})
+FORBIDDEN: Final = frozenset({403})
+LATE: Final = frozenset({403, 409})
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "incoming_payments.create": Operation(
+        "create-incoming-payment",
+        "Creates an incoming payment.",
+        IncomingPayment,
+        201,
+        IncomingPaymentRequest,
+        [idempotency_key()],
+        CREATED,
+    ),
+    "incoming_payments.list_page": Operation(
+        "list-incoming-payments", "Lists incoming payments.", Page[IncomingPayment], parameters=LISTED, errors=FORBIDDEN
+    ),
+    "incoming_payments.read": Operation(
+        "get-incoming-payment",
+        "Reads an incoming payment; without Authorization its public form.",
+        (IncomingPayment, PublicIncomingPayment),
+        parameters=[WAIT],
+        errors=FORBIDDEN,
+    ),
+    "incoming_payments.complete": Operation(
+        "complete-incoming-payment",
+        "Completes an incoming payment: it takes no more money.",
+        IncomingPayment,
+        errors=LATE,
+    ),
+    "quotes.create": Operation(
+        "create-quote", "Creates a quote.", Quote, 201, QuoteRequest, [idempotency_key()], CREATED
+    ),
+    "quotes.read": Operation("get-quote", "Reads a quote.", Quote, errors=FORBIDDEN),
+    "outgoing_payments.create": Operation(
+        "create-outgoing-payment",
+        "Creates an outgoing payment, which moves money.",
+        OutgoingPayment,
+        201,
+        OutgoingPaymentRequest,
+        [idempotency_key()],
+        CREATED | LATE,
+    ),
+    "outgoing_payments.list_page": Operation(
+        "list-outgoing-payments", "Lists outgoing payments.", Page[OutgoingPayment], parameters=LISTED, errors=FORBIDDEN
+    ),
+    "outgoing_payments.read": Operation(
+        "get-outgoing-payment", "Reads an outgoing payment.", OutgoingPayment, parameters=[WAIT], errors=FORBIDDEN
+    ),
+    "outgoing_payments.read_grant_spending": Operation(
+        "get-outgoing-payment-grant",
+        "What the token's grant has spent in its current interval.",
+        GrantSpending,
+        errors=FORBIDDEN,
+    ),
+    "grants.request": Operation("post-request", "Asks for a grant.", GrantResponse, body=GrantRequest),
+    "grants.continue_request": Operation(
+        "post-continue", "Continues a grant after consent, or waits for it.", GrantResponse, body=ContinueRequest
+    ),
+    "grants.cancel": Operation("delete-continue", "Cancels a grant, with all its tokens.", status=204),
+    "grants.discover": Operation("discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT),
+    "tokens.rotate": Operation("post-token", "Rotates an access token.", TokenResponse),
+    "tokens.revoke": Operation("delete-token", "Revokes an access token.", status=204),
+    "wallet_addresses.read": Operation(
+        "get-wallet-address",
+        "Shows a wallet address, or how to pay it by SPSP. Slashes in its path are sent as they are.",
+        WalletAddress,
+        media_types={SPSP_TYPE: OBJECT},
+    ),
+    "wallet_addresses.read_keys": Operation(
+        "get-wallet-address-keys", "The keys of a client with this wallet address.", PublicKeys
+    ),
+    "wallet_addresses.read_did": Operation(
+        "get-wallet-address-did-document", "The same keys as a DID document.", OBJECT
+    ),
+}
+
+
+def public_document() -> dict[str, Any]:
+    """The document."""
+    found = [_described(one) for one in ENDPOINTS if _is_shown(one)]
+    made = document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
+    schemas = made["components"]["schemas"]
+    # What the structs leave as JSON: what was granted has the form of what was asked for.
+    schemas["AccessToken"]["properties"]["access"] = schemas["AccessTokenRequest"]["properties"]["access"]
+    schemas["ClientInstance"]["properties"]["jwk"] = {"$ref": REFERENCE.format(name=PublicKey.__name__)}
+    for schema in schemas.values():
+        if "metadata" in schema.get("properties", {}):
+            schema["properties"]["metadata"] = OBJECT
+    return made
+
+
+def _is_shown(endpoint: Endpoint) -> bool:
+    is_other_spelling = "//" in endpoint.path
+    return endpoint.kind in {Kind.API, Kind.WALLET} and endpoint.path != f"/{FILE}" and not is_other_spelling
+
+
+def _described(endpoint: Endpoint) -> Described:
+    operation = OPERATIONS[endpoint.handler]
+    names = re.findall(r"{(\w+)", endpoint.path)
+    answers = {} if operation.answer is None else {JSON: operation.answer, **operation.media_types}
+    statuses = ALWAYS | operation.errors | ({404} if names else set()) | (SIGNED if _is_signed(endpoint) else set())
+    return Described(
+        endpoint,
+        {"operationId": operation.id, "summary": operation.summary, "security": _security(endpoint)},
+        [
+            *(path_parameter(name, TEXT) for name in names),
+            *operation.parameters,
+            *([] if operation.body is None else [DIGEST]),
+        ],
+        operation.status,
+        "Done" if operation.answer is None else "What was asked for",
+        answers,
+        {status: ERRORS_HERE[status] for status in statuses},
+        operation.body,
+        operation.body is not ContinueRequest,  # who only asks again sends none
+    )
+
+
+def _is_signed(endpoint: Endpoint) -> bool:
+    return endpoint.kind is Kind.API and endpoint.method != "OPTIONS"
+
+
+def _security(endpoint: Endpoint) -> Sequence[Schema]:
+    """Which of the schemes must be there together; an empty one is none."""
+    if not _is_signed(endpoint):
+        return []
+    if endpoint.path.startswith("/token/"):  # the current token may come along
+        return [TOKEN, SIGNATURE]
+    if not endpoint.needs_token:
+        return [SIGNATURE]
+    return [TOKEN, {}] if endpoint.is_public else [TOKEN]
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name(FILE).write_text(as_text(public_document()), encoding="utf-8")
