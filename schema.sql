@@ -376,10 +376,11 @@ create index transfer_to_incoming_payment on transfer (incoming_payment_id) wher
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
 
--- When all invariants of the ledger were last found to hold, by whoever checked them; one row.
+-- When the invariants of the ledger were last checked, and the first of them that did not hold then, or null; one row.
 create table ledger_check (
   id integer primary key check (id = 1),
-  checked_at integer not null
+  checked_at integer not null,
+  broken text
 ) strict;
 
 -- What operators moved between an account and the world outside, a transfer each; reference is the operator's own name for

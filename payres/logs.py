@@ -5,7 +5,7 @@ import logging
 import os
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Literal
@@ -21,7 +21,7 @@ MAX_LINES: Final = 256  # that wait together
 
 def configure(log_format: LogFormat) -> None:
     """From now on, what is logged goes to standard error: our own from INFO, that of libraries from WARNING."""
-    handler = logging.StreamHandler()
+    handler = OutputHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("payres").setLevel(logging.INFO)
@@ -53,18 +53,55 @@ class JsonFormatter(TextFormatter):
         return msgspec.json.encode(line).decode()
 
 
+class Output:
+    """Standard error, or another descriptor. The server waits for nobody who reads it: what a pipe has no room for is
+    dropped."""
+
+    def __init__(self, descriptor: int = STANDARD_ERROR) -> None:
+        self._descriptor = descriptor
+
+    def write(self, lines: Sequence[bytes]) -> int:
+        """Writes the lines as far as there is room; how many were written or begun."""
+        written = 0
+        while written < len(lines) and self.has_room():
+            count = _fitting(lines, written)
+            piece = b"".join(lines[written : written + count])
+            written += count
+            with suppress(OSError):  # the server goes on when nobody reads the log any more
+                os.write(self._descriptor, piece[: select.PIPE_BUF])
+                for start in range(select.PIPE_BUF, len(piece), select.PIPE_BUF):  # one very long line
+                    if self.has_room():
+                        os.write(self._descriptor, piece[start : start + select.PIPE_BUF])
+        return written
+
+    def has_room(self) -> bool:
+        """Whether PIPE_BUF bytes can be written at once."""
+        try:
+            return bool(select.select([], [self._descriptor], [], 0)[1])
+        except (OSError, ValueError):  # it is closed
+            return False
+
+
+class OutputHandler(logging.Handler):
+    """Writes records to standard error."""
+
+    def __init__(self, output: Output | None = None) -> None:
+        super().__init__()
+        self._output = output or Output()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._output.write([f"{self.format(record)}\n".encode(errors="backslashreplace")])
+
+
 class RequestLog:
     """One line for each request. Those of a moment are written together: to write each at once takes longer than to
-    read a resource.
-
-    The server waits for nobody who reads them: lines for which a pipe has no room are dropped and counted.
-    """
+    read a resource. Lines for which there is no room are counted."""
 
     def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
         is_json = log_format == "json"
         self._line = _as_json if is_json else _as_text
         self._dropped_line = _dropped_as_json if is_json else _dropped_as_text
-        self._descriptor = descriptor
+        self._output = Output(descriptor)
         self._lines: list[bytes] = []
         self._dropped = 0
 
@@ -81,32 +118,19 @@ class RequestLog:
     def flush(self) -> None:
         """Writes the lines so far."""
         lines, self._lines = self._lines, []
-        while lines:
-            if self._dropped and self._has_room():
-                lines.insert(0, self._dropped_line(self._dropped))
-                self._dropped = 0
-            if not self._has_room():
-                self._dropped += len(lines)
-                return
-            lines = self._write_some(lines)
+        if self._dropped and self._output.has_room():
+            lines.insert(0, self._dropped_line(self._dropped))
+            self._dropped = 0
+        self._dropped += len(lines) - self._output.write(lines)
 
-    def _has_room(self) -> bool:
-        """Whether a whole buffer can be written at once."""
-        try:
-            return bool(select.select([], [self._descriptor], [], 0)[1])
-        except (OSError, ValueError):  # it is closed
-            return False
 
-    def _write_some(self, lines: list[bytes]) -> list[bytes]:
-        """Writes as many lines as fit at once, and returns the others."""
-        size = len(lines[0])
-        count = 1
-        while count < len(lines) and size + len(lines[count]) <= select.PIPE_BUF:
-            size += len(lines[count])
-            count += 1
-        with suppress(OSError):  # the server goes on when nobody reads the log any more
-            os.write(self._descriptor, b"".join(lines[:count]))
-        return lines[count:]
+def _fitting(lines: Sequence[bytes], first: int) -> int:
+    """How many of the lines from the first on fit into PIPE_BUF bytes; one does at least."""
+    size, end = len(lines[first]), first + 1
+    while end < len(lines) and size + len(lines[end]) <= select.PIPE_BUF:
+        size += len(lines[end])
+        end += 1
+    return end - first
 
 
 def _now() -> str:
@@ -138,7 +162,7 @@ def _as_text(method: str, path: str, status: int, code: str | None, ms: float, m
 
 
 def _dropped_as_json(lines: int) -> bytes:
-    return msgspec.json.encode({"time": _now(), "level": "INFO", "logger": REQUESTS, "dropped": str(lines)}) + b"\n"
+    return msgspec.json.encode({"time": _now(), "level": "INFO", "logger": REQUESTS, "dropped": lines}) + b"\n"
 
 
 def _dropped_as_text(lines: int) -> bytes:

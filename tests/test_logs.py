@@ -2,12 +2,13 @@ import asyncio
 import json
 import logging
 import os
+import select
 from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
 
-from payres.logs import JsonFormatter, LogFormat, RequestLog, TextFormatter
+from payres.logs import JsonFormatter, LogFormat, Output, OutputHandler, RequestLog, TextFormatter
 
 Line = tuple[str, str, int, str | None, float, dict[str, str]]
 LINE: Line = ("POST", "/quotes", 401, "invalid_token", 0.0009, {})
@@ -86,6 +87,18 @@ def record(message: str, error: Exception | None = None) -> logging.LogRecord:
     made = logging.LogRecord("payres.store", logging.ERROR, "f", 1, message, (), exc_info)  # type: ignore[arg-type]
     made.created = 1_764_000_000.0625
     return made
+
+
+def test_other_lines_wait_for_nobody_either(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    handler = OutputHandler(Output(write))
+    for _ in range(3000):  # more than a pipe holds
+        handler.emit(record("x" * 99))
+    assert set(os.read(read, 2**20).splitlines()) == {b"x" * 99}
+    handler.emit(record("y" * 3 * select.PIPE_BUF))
+    assert os.read(read, 2**20) == b"y" * 3 * select.PIPE_BUF + b"\n"
+    os.close(read)
+    handler.emit(record("z"))
 
 
 def test_times_are_utc_with_milliseconds() -> None:

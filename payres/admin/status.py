@@ -65,6 +65,7 @@ class Status(Resource, frozen=True, kw_only=True):
     webhooks: WebhookStatus
     last_backup_at: str | None
     last_check_at: str | None
+    broken_invariant: str | None
     followed_at: str | None
 
 
@@ -110,5 +111,6 @@ def read(work: Work, *, is_running: bool) -> Status:
         ),
         last_backup_at=format_time_if_any(found.last_backup_at),
         last_check_at=format_time_if_any(found.last_check_at),
+        broken_invariant=found.broken_invariant,
         followed_at=format_time_if_any(found.followed_at),
     )

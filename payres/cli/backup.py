@@ -32,7 +32,7 @@ def backup(session: Session, destination: str, force: bool) -> None:
     with _sentences(f"{database} cannot be copied", str(database)):
         made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
         if not session.is_standby:
-            session.write(lambda work: backups.record_backup(work, made))
+            session.write(lambda work: backups.record_backup(work, made), if_replaced=True)
     session.show(
         representations.backup(str(database), made),
         f"{made.path}: a verified copy of {database}, {format_size(made.size)}",

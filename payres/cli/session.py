@@ -47,10 +47,21 @@ class Session:
         """Whether the database may only be read: another program writes it."""
         return self.settings.read_only or is_followed(self.settings.database)
 
-    def write(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result, once its work is committed."""
+    def write(self, unit: Callable[[Work], T], *, if_replaced: bool = False) -> T:
+        """The unit's result, once its work is committed.
+
+        Unless `if_replaced`, nothing is stored where another server has taken this one's place.
+        """
+        from payres.operator.backups import require_current  # what only reads need not load it
+
         self.require_writable()
-        return self._run(unit, "BEGIN IMMEDIATE", connect_writer)
+
+        def current(work: Work) -> T:
+            if not if_replaced:
+                require_current(work)
+            return unit(work)
+
+        return self._run(current, "BEGIN IMMEDIATE", connect_writer)
 
     def require_writable(self) -> None:
         """Raises ClickException on a standby."""

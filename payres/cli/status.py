@@ -24,6 +24,12 @@ def status(session: Session) -> None:
     session.show(found, _text(found))
 
 
+def _ledger(found: Status) -> str:
+    if found.broken_invariant is not None:
+        return f"BROKEN: its invariant `{found.broken_invariant}` did not hold in the last check"
+    return f"in order at {found.last_check_at}" if found.last_check_at else "not checked yet"
+
+
 def _text(found: Status) -> str:
     day, webhooks = found.last_day, found.webhooks
     database, log, free = map(format_size, (found.database_bytes, found.wal_bytes, found.free_bytes))
@@ -32,7 +38,7 @@ def _text(found: Status) -> str:
         ("Base URL", found.base_url),
         ("Database", f"{found.database} ({database}, write-ahead log {log}, {free} free on the disk)"),
         ("Last backup", found.last_backup_at or "none by payres"),
-        ("Ledger", f"in order at {found.last_check_at}" if found.last_check_at else "not checked yet"),
+        ("Ledger", _ledger(found)),
         ("Wallets", found.wallets),
         *(
             (label, _amounts(found.balances, kind))

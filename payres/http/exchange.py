@@ -16,14 +16,17 @@ WITHOUT_BODY = (204, 304)
 
 
 class Exchange(RequestResponseCycle):
-    """uvicorn's, but an answer of known length, as nearly all are, is written in one piece with its head."""
+    """uvicorn's, but an answer of known length, as nearly all are, is written in one piece with its head; and one of
+    unknown length to HTTP/1.0, which knows no chunks, ends with its connection (RFC 9112 section 6.1)."""
 
     flow: Flow
     _head: bytes | None = None  # of the answer that has started, until its body comes
+    _ends_with_connection = False
 
     async def send(self, message: Any) -> None:
         """As ASGI has it."""
-        if self.flow.write_paused and self.chunked_encoding and not self.disconnected:
+        is_stream = self.chunked_encoding or self._ends_with_connection
+        if self.flow.write_paused and is_stream and not self.disconnected:
             await self.flow.drain_stream()  # what has no known length is made while it is sent
         if self.disconnected:
             return
@@ -34,7 +37,12 @@ class Exchange(RequestResponseCycle):
             await super().send(message)
             return
         body = message.get("body", b"")
-        if len(body) == self.expected_content_length and not message.get("more_body"):
+        if self._ends_with_connection:
+            self.transport.write(head + body)
+            self._head = b""
+            if not message.get("more_body"):
+                self._complete()
+        elif len(body) == self.expected_content_length and not message.get("more_body"):
             self.transport.write(head + body)
             self.expected_content_length = 0
             self._complete()
@@ -43,9 +51,11 @@ class Exchange(RequestResponseCycle):
             await super().send(message)
 
     def _start(self, message: Any) -> bool:
-        """Takes the head of an answer of known length. False for any other, and for what is none."""
-        status = message.get("status")
-        if status is None or status in WITHOUT_BODY or not self.keep_alive or self.scope["method"] == "HEAD":
+        """Takes the head of an answer. False for one that uvicorn is to frame, and for what is none."""
+        status, is_old = message.get("status"), self.scope["http_version"] == "1.0"
+        if status is None or status in WITHOUT_BODY or self.scope["method"] == "HEAD":
+            return False
+        if not self.keep_alive and not is_old:
             return False
         lines = [STATUS_LINE[status]]
         length = None
@@ -55,13 +65,14 @@ class Exchange(RequestResponseCycle):
             elif name in FRAMING:
                 return False
             lines.append(b"%b: %b\r\n" % (name, value))
-        if length is None:
+        if length is None and not is_old:
             return False
-        lines.append(b"\r\n")
+        lines.append(b"connection: close\r\n\r\n" if is_old else b"\r\n")
         head = b"".join(lines)
-        if not head.count(b"\n") == head.count(b"\r") == len(lines):
+        if not head.count(b"\n") == head.count(b"\r") == len(lines) + is_old:
             raise ValueError("a header of the answer has a line break")
-        self._head, self.expected_content_length, self.chunked_encoding = head, length, False
+        self._head, self.expected_content_length, self.chunked_encoding = head, length or 0, False
+        self._ends_with_connection = length is None
         self.response_started = True
         self.waiting_for_100_continue = False
         return True

@@ -73,7 +73,12 @@ def _ledger(work: Work) -> Iterator[Finding]:
     fix = (
         "Check it with `payres ledger check`. A running server does so all the time: when it does not, its log says why"
     )
-    if checked_at is not None:
+    broken = status.broken_invariant(work)
+    if broken is not None:
+        yield Finding(
+            "ledger", f"its invariant `{broken}` did not hold", "Take no payments until it does: docs/operating.md"
+        )
+    elif checked_at is not None:
         seen = f"all its invariants held at {format_time(checked_at)}"
         yield Finding("ledger", seen, fix if checked_at < earliest else None)
     else:

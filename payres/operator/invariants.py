@@ -118,9 +118,9 @@ def check_ledger(tx: Transaction) -> Sequence[Finding]:
 
 
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
-    """Stores that all invariants held at a time, if they did."""
-    if first_broken(findings) is None:
-        status.note_check(work, checked_at)
+    """Stores what was found at a time."""
+    broken = first_broken(findings)
+    status.note_check(work, checked_at, None if broken is None else broken.name)
 
 
 def first_broken(findings: Sequence[Finding]) -> Finding | None:

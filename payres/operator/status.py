@@ -19,7 +19,8 @@ from payres.store.work import Work
 class Status(msgspec.Struct, frozen=True):
     """Sizes are bytes, `sums` in minor units, times microseconds; the backups are those that payres made.
 
-    `last_check_at` is when all invariants of the ledger were last found to hold.
+    `last_check_at` is when all invariants of the ledger were last found to hold, `broken_invariant` the first that did
+    not hold in the latest check.
     """
 
     database: str
@@ -33,6 +34,7 @@ class Status(msgspec.Struct, frozen=True):
     unresolved_packets: int
     last_backup_at: int | None
     last_check_at: int | None
+    broken_invariant: str | None
     webhooks: Sequence[WebhookRecord]
     failed_deliveries: int
     oldest_pending_at: int | None
@@ -54,6 +56,7 @@ def read_status(work: Work) -> Status:
         unresolved_packets=status.count_unresolved_packets(work),
         last_backup_at=status.last_backup(work),
         last_check_at=status.last_check(work),
+        broken_invariant=status.broken_invariant(work),
         webhooks=webhooks.list_webhooks(work),
         failed_deliveries=status.count_failed_deliveries(work),
         oldest_pending_at=status.oldest_pending_event(work),

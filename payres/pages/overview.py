@@ -93,6 +93,13 @@ def _charts(volume: Volume) -> Sequence[Chart]:
     ]
 
 
+def _ledger(stand: Stand) -> str:
+    broken = stand.status.broken_invariant
+    if broken is not None:
+        return f"BROKEN: its invariant {broken} did not hold in the last check"
+    return _age(stand.status.last_check_at, stand.now, "not checked yet")
+
+
 def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
     status, day = stand.status, stand.day
     payments = f"{day.incoming:,} incoming and {day.outgoing:,} outgoing payments, {day.failed:,} of them failed"
@@ -103,7 +110,7 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
         ("Peers", Cell(str(len(status.peers)), link="/admin/peers")),
         ("Unresolved packets", Cell(f"{status.unresolved_packets:,}", link="/admin/peers")),
         ("Failed deliveries of webhooks", Cell(f"{status.failed_deliveries:,}", link="/admin/webhooks/deliveries")),
-        ("Ledger last checked", Cell(_age(status.last_check_at, stand.now, "not yet"))),
+        ("Ledger last checked", Cell(_ledger(stand))),
         ("Last backup", Cell(_age(status.last_backup_at, stand.now, "none is in the audit log"))),
         ("Database", Cell(f"{Path(status.database).name}, {format_size(status.database_bytes)}")),
         ("Write-ahead log", Cell(format_size(status.log_bytes))),

@@ -111,9 +111,12 @@ async def list_page(
     page: Callable[[Transaction, int, int | None, PageQuery], tuple[Sequence[R], PageBounds]],
 ) -> Response:
     """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
+    body = await read_body(request)
+    # Not read together with the token: a page takes a while, and only who has signed the request shall notice how long.
+    caller = await authorize(request, body, kind.type, "list")
+    query, wallet_address = page_query(request), context_of(request).urls.own(wallet_address_of(request))
 
-    def find(work: Work, caller: Caller) -> Page[B]:
-        query, wallet_address = page_query(request), work.urls.own(wallet_address_of(request))
+    def unit(work: Work) -> "Page[B]":
         caller.require(wallet_address)
         owner = None if caller.sees_all(wallet_address) else caller.client_id
         wallet = active_wallet(work, wallet_address, "wallet-address")
@@ -127,8 +130,7 @@ async def list_page(
         shown = [kind.show(work.urls, wallet, record) for record in records]
         return Page(pagination=pagination, result=shown)
 
-    body = await read_body(request)
-    return json_response(await authorize_reading(request, body, kind.type, "list", find))
+    return json_response(await context_of(request).database.read(unit))
 
 
 async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:

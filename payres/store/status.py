@@ -54,16 +54,24 @@ def last_backup(tx: Transaction) -> int | None:
 
 
 def last_check(tx: Transaction) -> int | None:
-    """When all invariants of the ledger were last found to hold."""
-    row = tx.execute("SELECT checked_at FROM ledger_check").fetchone()
+    """When all invariants of the ledger were last found to hold; None when one did not hold since."""
+    row = tx.execute("SELECT checked_at FROM ledger_check WHERE broken IS NULL").fetchone()
     return None if row is None else int(row[0])
 
 
-def note_check(tx: Transaction, checked_at: int) -> None:
+def broken_invariant(tx: Transaction) -> str | None:
+    """The first invariant of the ledger that did not hold when they were last checked."""
+    row = tx.execute("SELECT broken FROM ledger_check WHERE broken IS NOT NULL").fetchone()
+    return None if row is None else str(row[0])
+
+
+def note_check(tx: Transaction, checked_at: int, broken: str | None = None) -> None:
+    """Stores that all invariants held at a time, or the first that did not."""
     tx.execute(
-        "INSERT INTO ledger_check (id, checked_at) VALUES (1, ?)"
-        " ON CONFLICT (id) DO UPDATE SET checked_at = max(checked_at, excluded.checked_at)",
-        (checked_at,),
+        "INSERT INTO ledger_check (id, checked_at, broken) VALUES (1, ?, ?)"
+        " ON CONFLICT (id) DO UPDATE SET checked_at = excluded.checked_at, broken = excluded.broken"
+        " WHERE excluded.checked_at >= checked_at",
+        (checked_at, broken),
     )
 
 

@@ -39,13 +39,13 @@ def length(size: int) -> tuple[bytes, bytes]:
     return b"content-length", b"%d" % size
 
 
-def sent(wire: Wire, method: str, *messages: dict[str, Any], keep_alive: bool = True) -> int:
+def sent(wire: Wire, method: str, *messages: dict[str, Any], keep_alive: bool = True, version: str = "1.1") -> int:
     """Sends the messages of one answer; how often it was reported complete."""
     completed: list[None] = []
 
     async def send() -> None:
         exchange = Exchange(
-            scope={"method": method},  # type: ignore[typeddict-item]  # all that an answer is made from
+            scope={"method": method, "http_version": version},  # type: ignore[typeddict-item]  # all that an answer is made from
             transport=wire,
             flow=Flow(wire, bytearray()),
             logger=logging.getLogger(),
@@ -100,6 +100,19 @@ def test_last_answer_says_so_and_closes(headers: list[tuple[bytes, bytes]]) -> N
     answer = b"".join(wire.written)
     assert answer.count(b"connection: close\r\n") == 1
     assert answer.endswith(b"\r\n\r\nok")
+    assert wire.is_closed
+
+
+@pytest.mark.parametrize("size", [4, None])
+def test_answer_to_http_1_0_ends_with_its_connection(size: int | None) -> None:
+    wire = Wire()
+    headers = [] if size is None else [length(size)]
+    parts = body(b"ok", True), body(b"ok")
+    assert sent(wire, "GET", start(200, *headers), *parts, keep_alive=False, version="1.0") == 1
+    head, _, content = b"".join(wire.written).partition(b"\r\n\r\n")
+    assert head.count(b"connection: close") == 1
+    assert b"transfer-encoding" not in head
+    assert content == b"okok"
     assert wire.is_closed
 
 
