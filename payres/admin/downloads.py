@@ -16,7 +16,7 @@ from starlette.types import Receive
 from payres.clock import SECOND
 from payres.errors import DomainError
 from payres.http.streams import CutShort, Stream
-from payres.limits import EXPORT_SECONDS, MAX_EXPORTS_OF_CALLER
+from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import exports
 from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.rate_limiter import too_many
@@ -48,7 +48,9 @@ async def send_download(request: Request, download: Download, caller: str, read:
 async def _parts(request: Request, download: Download, caller: str, read: Read) -> AsyncGenerator[bytes]:
     export, form, slots = download.export, download.form, context_of(request).export_slots
     if not slots.try_take(caller):
-        raise too_many(SECOND, f"Too many exports are being read, at most {MAX_EXPORTS_OF_CALLER} by one caller")
+        raise too_many(
+            SECOND, f"At most {MAX_EXPORTS} exports are read at a time, {MAX_EXPORTS_OF_CALLER} by one caller"
+        )
     gone = asyncio.ensure_future(_wait_until_gone(request.receive))
     try:
         step = partial(_step, export=export, form=form)
