@@ -23,7 +23,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "wallets:read": "see wallets, their balances, keys, deposits and withdrawals",
     "wallets:write": "open, rename and deactivate wallets, set passwords, add and revoke keys of clients",
     "wallets:fund": "deposit into wallets and withdraw from them",
-    "payments:read": "see payments with their grants, quotes, transfers and packets",
+    "payments:read": "see payments with their grants, quotes, transfers, packets, events and deliveries",
     "payments:refund": "send back what incoming payments received",
     "grants:read": "see grants and what they have spent",
     "grants:write": "approve, deny and revoke grants in the owner's name",
