@@ -72,8 +72,7 @@ def _connect(path: str, prepare: Callable[[sqlite3.Connection], object], is_uri:
         uri=is_uri,
     )
     try:
-        # 4 MiB for each connection; with half as much, a read among 10 million payments takes a fifth longer.
-        connection.execute("PRAGMA cache_size = -4096")
+        connection.execute("PRAGMA cache_size = -2048")  # 2 MiB for each connection; the system caches the file too
         connection.execute("PRAGMA temp_store = MEMORY")
         prepare(connection)
     except BaseException:
