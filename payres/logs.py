@@ -68,10 +68,9 @@ class Output:
             piece = b"".join(lines[written : written + count])
             written += count
             with suppress(OSError):  # the server goes on when nobody reads the log any more
-                os.write(self._descriptor, piece[: select.PIPE_BUF])
-                for start in range(select.PIPE_BUF, len(piece), select.PIPE_BUF):  # one very long line
-                    if self.has_room():
-                        os.write(self._descriptor, piece[start : start + select.PIPE_BUF])
+                while piece and self.has_room():  # more than once for a very long line alone
+                    os.write(self._descriptor, piece[: select.PIPE_BUF])
+                    piece = piece[select.PIPE_BUF :]
         return written
 
     def has_room(self) -> bool:

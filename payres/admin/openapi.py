@@ -1,6 +1,6 @@
 """The OpenAPI document of the operator's API, made of the table of endpoints and of the structs.
 
-`python -m payres.admin.openapi` writes it anew into openapi.json, which is what the server shows.
+`python -m payres.admin.openapi` writes it into openapi.json, which is what the server shows.
 """
 
 from functools import cache

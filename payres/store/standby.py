@@ -26,7 +26,7 @@ log = logging.getLogger("payres.store")
 
 
 class StandbyLane(Lane):
-    """Runs units that read; the file is opened anew for those that wait together.
+    """Runs units that read; the file is opened again for those that wait together.
 
     Litestream writes pages under SQLite's lock, but SQLite sees a change in the first page alone: a connection that
     stays open would mix new pages with its old ones. And until Litestream has written the first page, that says WAL,
