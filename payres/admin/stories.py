@@ -8,6 +8,7 @@ from msgspec import Raw
 from payres.admin import granted, representations, wire
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time, format_time_if_any
+from payres.events.views import EventDelivery
 from payres.events.webhooks import deliveries_of
 from payres.store import clients, events, grants, incoming, outgoing, packets, quotes, refunds, wallets
 from payres.store.entries import EntryRecord, page_of_entries
@@ -22,18 +23,6 @@ from payres.store.work import Work
 from payres.wire import Resource
 
 MAX_SHOWN: Final = 100  # ledger entries and packets of one payment, of which there may be many thousands
-
-
-class EventDelivery(Resource, frozen=True, kw_only=True):
-    """What became of an event at a webhook. Of one that was taken at once only this is known."""
-
-    webhook: str
-    state: str
-    attempts: int
-    next_attempt_at: str | None
-    last_attempt_at: str | None
-    last_status: int | None
-    last_error: str | None
 
 
 class PaymentEvent(Resource, frozen=True, kw_only=True):

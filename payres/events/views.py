@@ -45,11 +45,9 @@ class WebhookView(Resource, frozen=True, kw_only=True):
     secret: str | UnsetType = UNSET
 
 
-class DeliveryView(Resource, frozen=True, kw_only=True):
-    """`attempts` counts from the last replay on."""
+class EventDelivery(Resource, frozen=True, kw_only=True):
+    """What became of an event at a webhook. `attempts` counts from the last replay on."""
 
-    event: str
-    type: str
     webhook: str
     state: str
     attempts: int
@@ -57,6 +55,13 @@ class DeliveryView(Resource, frozen=True, kw_only=True):
     last_attempt_at: str | None
     last_status: int | None
     last_error: str | None
+
+
+class DeliveryView(EventDelivery, frozen=True, kw_only=True):
+    """A delivery with the event that it is of."""
+
+    event: str
+    type: str
 
 
 def event_view(event: EventRecord) -> EventView:

@@ -7,8 +7,9 @@ import msgspec
 from starlette.responses import Response
 
 from payres.admin import payments
-from payres.admin.stories import EventDelivery, PaymentEvent, PaymentStory
+from payres.admin.stories import PaymentEvent, PaymentStory
 from payres.admin.wire import Payment
+from payres.events.views import EventDelivery
 from payres.grants.wording import visible_text
 from payres.pages.listing import Listing, page_for
 from payres.pages.story import moments_of
