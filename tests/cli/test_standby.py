@@ -97,8 +97,12 @@ def test_server_that_was_replaced_stays_stopped_until_it_is_restored(payres: Com
         assert "It has taken this one's place" in serve(base_url)
     # The other server is not there at this moment, as when it is restarted.
     assert "Another server has taken this one's place, as was found at" in serve(base_url)
+    deposit = payres("wallet", "deposit", "alice", "1.00")
+    assert deposit.exit_code == 1
+    assert "leave this one stopped" in deposit.stderr
     assert payres("backup", "own.db").exit_code == 0
     assert payres("restore", "own.db").exit_code == 0
+    assert payres("wallet", "deposit", "alice", "1.00").exit_code == 0
     with answering("2026-01-01T00:00:00.000Z") as base_url:
         assert "Stop that one for good" in serve(base_url)
 
