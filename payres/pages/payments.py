@@ -1,15 +1,13 @@
 """Payments in both directions, and the whole story of one."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from payres.admin import payments
-from payres.admin.stories import PaymentEvent, PaymentStory
+from payres.admin.stories import PaymentStory
 from payres.admin.wire import Payment
-from payres.events.views import EventDelivery
 from payres.grants.wording import visible_text
 from payres.pages.listing import Listing, page_for
 from payres.pages.story import moments_of
@@ -71,7 +69,10 @@ async def _show(visit: Visit) -> Response:
         moments=moments_of(story, visit.context.urls),
         story=story,
         events=make_table(
-            "Events", EVENT_COLUMNS, _deliveries(story), "There are none any more: they are kept 30 days"
+            "Events",
+            EVENT_COLUMNS,
+            [(event, one) for event in story.events for one in (*event.deliveries,) or (None,)],
+            "There are none any more: they are kept 30 days",
         ),
         is_under_way=is_under_way,
         is_live=is_live,
@@ -102,14 +103,6 @@ def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
         ("Ended (UTC)", Cell(payment.ended_at or "", "time")),
         ("Takes money until (UTC)", Cell(payment.expires_at or "", "time")),
     ]
-
-
-def _deliveries(story: PaymentStory) -> Sequence[tuple[PaymentEvent, EventDelivery | None]]:
-    """Each event with each of its deliveries, or alone."""
-    found: list[tuple[PaymentEvent, EventDelivery | None]] = []
-    for event in story.events:
-        found += [(event, one) for one in event.deliveries] or [(event, None)]
-    return found
 
 
 def _time(at: str | None) -> Cell:
