@@ -182,8 +182,8 @@ DEFAULT_RATE_PER_CLIENT: Final = 10_000
 # Requests from one address; the default of `rate_limit_per_address`.
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that fail without a valid signature or token, or ask for a grant; the default of
-# `rate_limit_of_strangers`.
-DEFAULT_RATE_OF_STRANGERS: Final = 50
+# `rate_limit_unauthenticated`.
+DEFAULT_RATE_UNAUTHENTICATED: Final = 50
 # The part of that rate at which one client may cause failed requests to other servers: one in ten.
 FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.

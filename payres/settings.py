@@ -15,10 +15,10 @@ import msgspec
 
 from payres.limits import (
     DEFAULT_BODY_BYTES,
-    DEFAULT_RATE_OF_STRANGERS,
     DEFAULT_RATE_PER_ADDRESS,
     DEFAULT_RATE_PER_CLIENT,
     DEFAULT_RATE_PER_PEER,
+    DEFAULT_RATE_UNAUTHENTICATED,
 )
 from payres.logs import LogFormat
 from payres.urls import is_http_url
@@ -30,6 +30,7 @@ RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+RENAMED = {"rate_limit_of_strangers": "rate_limit_unauthenticated"}  # the files of earlier versions have it
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
 
@@ -56,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = DEFAULT_BODY_BYTES
     rate_limit_per_client: Rate = DEFAULT_RATE_PER_CLIENT
     rate_limit_per_address: Rate = DEFAULT_RATE_PER_ADDRESS
-    rate_limit_of_strangers: Rate = DEFAULT_RATE_OF_STRANGERS
+    rate_limit_unauthenticated: Rate = DEFAULT_RATE_UNAUTHENTICATED
     rate_limit_per_peer: Rate = DEFAULT_RATE_PER_PEER
     trusted_proxies: str = "127.0.0.1"
     admin_hosts: str = ""
@@ -90,7 +91,8 @@ def load_settings(
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
-        for name, value in found.items():
+        for written, value in found.items():
+            name = RENAMED.get(written, written)
             values[name] = _checked(origin, name, value)
     if "base_url" not in values and ("port" in values or "host" in values):
         values["base_url"] = local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))

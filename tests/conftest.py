@@ -155,7 +155,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 
 @pytest.fixture(scope="session")
-def stranger() -> Iterator[httpx2.Client]:
+def anonymous() -> Iterator[httpx2.Client]:
     """Sends requests without a signature."""
     with httpx2.Client(timeout=TIMEOUT, verify=False) as client:
         yield client

@@ -42,7 +42,7 @@ def corrupt(payres: Instance, path: str, change: str) -> None:
 @pytest.mark.parametrize("change", ["held = balance + 1", "held = -1", "balance = -1, floor = 0"])
 def test_next_movement_halts_and_reading_goes_on(
     payres: Instance,
-    stranger: httpx2.Client,
+    anonymous: httpx2.Client,
     refused: Refused,
     caplog: pytest.LogCaptureFixture,
     wallet: str,
@@ -64,10 +64,10 @@ def test_next_movement_halts_and_reading_goes_on(
         error["details"]["hint"]
         == "The server takes no more work: its ledger does not balance, and an operator must look"
     )
-    ready = stranger.get(f"{payres.base_url}/readyz")
+    ready = anonymous.get(f"{payres.base_url}/readyz")
     assert (ready.status_code, ready.json()["reason"]) == (503, error["details"]["hint"])
-    assert stranger.get(f"{payres.base_url}/healthz").status_code == 200
-    assert stranger.get(alice).status_code == 200
+    assert anonymous.get(f"{payres.base_url}/healthz").status_code == 200
+    assert anonymous.get(alice).status_code == 200
     assert payres.client.get(receiver, token=reader).status_code == 200
     [shout] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
     assert shout.getMessage().startswith("WRITING HAS STOPPED")
@@ -151,7 +151,7 @@ def test_check_halts_on_totals_that_were_changed(
 def test_payment_that_cannot_be_made_for_what_is_missing_halts(
     payres: Instance,
     refused: Refused,
-    stranger: httpx2.Client,
+    anonymous: httpx2.Client,
     caplog: pytest.LogCaptureFixture,
     statement: str,
     found: str,
@@ -166,7 +166,7 @@ def test_payment_that_cannot_be_made_for_what_is_missing_halts(
     body = {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": debit}
     refused(payres.client.post("/outgoing-payments", body, token), 503, "unavailable")
     assert found in caplog.text
-    ready = stranger.get(f"{payres.base_url}/readyz")
+    ready = anonymous.get(f"{payres.base_url}/readyz")
     assert (ready.status_code, "an operator must look" in ready.json()["reason"]) == (503, True)
 
 

@@ -117,7 +117,7 @@ ELSEWHERE = {
     "tests/http/test_rate_limits.py": {
         "DEFAULT_RATE_PER_CLIENT": "test_client_is_counted_by_itself_after_it_has_proven_itself",
         "DEFAULT_RATE_PER_ADDRESS": "test_address_may_ask_so_often_and_again_later",
-        "DEFAULT_RATE_OF_STRANGERS": "test_address_that_guesses_is_refused_whatever_it_asks",
+        "DEFAULT_RATE_UNAUTHENTICATED": "test_address_that_guesses_is_refused_whatever_it_asks",
     },
     "tests/routes/test_grants.py": {
         "APPROVAL_SECONDS": "test_approval_lapses_when_it_is_not_continued_within_an_hour",
@@ -278,21 +278,21 @@ def test_limit_is_taken_and_what_is_above_is_not(name: str, is_taken: Callable[[
     ],
 )
 def test_body_up_to_the_limit_is_read(
-    shared: Instance, stranger: httpx2.Client, name: str, path: str, media_type: str
+    shared: Instance, anonymous: httpx2.Client, name: str, path: str, media_type: str
 ) -> None:
     def status(size: int) -> int:
         headers = {"content-type": media_type}
-        return stranger.post(shared.base_url + path, content=b"a=" + b"b" * (size - 2), headers=headers).status_code
+        return anonymous.post(shared.base_url + path, content=b"a=" + b"b" * (size - 2), headers=headers).status_code
 
     below, at, above = (status(NAMED[name] + more) for more in (-1, 0, 1))
     assert below == at != 413
     assert above == 413
 
 
-def test_form_has_so_many_fields(shared: Instance, stranger: httpx2.Client) -> None:
+def test_form_has_so_many_fields(shared: Instance, anonymous: httpx2.Client) -> None:
     def field(count: int) -> str:
         form = {f"f{number}": "" for number in range(count)}
-        return stranger.post(f"{shared.base_url}/interact/none/none", data=form).text
+        return anonymous.post(f"{shared.base_url}/interact/none/none", data=form).text
 
     unread = "cannot be read"
     most = limits.MAX_FORM_FIELDS
@@ -310,9 +310,9 @@ def test_settings_begin_with_the_named_defaults() -> None:
         limits.DEFAULT_BODY_BYTES,
         limits.DEFAULT_RATE_PER_CLIENT,
     )
-    assert (settings.rate_limit_per_address, settings.rate_limit_of_strangers, settings.rate_limit_per_peer) == (
+    assert (settings.rate_limit_per_address, settings.rate_limit_unauthenticated, settings.rate_limit_per_peer) == (
         limits.DEFAULT_RATE_PER_ADDRESS,
-        limits.DEFAULT_RATE_OF_STRANGERS,
+        limits.DEFAULT_RATE_UNAUTHENTICATED,
         limits.DEFAULT_RATE_PER_PEER,
     )
 

@@ -46,7 +46,7 @@ def test_defaults_are_those_of_a_first_try() -> None:
         "max_body_bytes": 65_536,
         "rate_limit_per_client": 10_000,
         "rate_limit_per_address": 10_000,
-        "rate_limit_of_strangers": 50,
+        "rate_limit_unauthenticated": 50,
         "rate_limit_per_peer": 10_000,
         "trusted_proxies": "127.0.0.1",
         "admin_hosts": "",
@@ -101,6 +101,11 @@ def test_flags_win_over_environment_over_file_over_defaults(empty_directory: Pat
     settings = load({"continue_wait": 3, "port": 3, "database": None}, environment)
     assert (settings.signature_max_age, settings.database, settings.quote_lifetime) == (300, "file", 2)
     assert (settings.continue_wait, settings.port) == (3, 3)
+
+
+def test_renamed_setting_is_read_under_its_old_name_too() -> None:
+    old, new = "PAYRES_RATE_LIMIT_OF_STRANGERS", "PAYRES_RATE_LIMIT_UNAUTHENTICATED"
+    assert load(environment={old: "7"}) == load(environment={new: "7"}) != load(environment={})
 
 
 def test_file_is_the_one_named(empty_directory: Path) -> None:

@@ -107,8 +107,8 @@ def change(standby: Standby) -> Iterator[Callable[[str], None]]:
 
 
 @pytest.mark.parametrize("path", ["/alice", "/shop/jwks.json", "/healthz", "/.well-known/pay/jwks.json"])
-def test_public_addresses_are_answered(standby: Standby, stranger: httpx2.Client, path: str) -> None:
-    assert stranger.get(standby.base_url + path).status_code == 200
+def test_public_addresses_are_answered(standby: Standby, anonymous: httpx2.Client, path: str) -> None:
+    assert anonymous.get(standby.base_url + path).status_code == 200
 
 
 def test_signed_reads_are_answered(standby: Standby) -> None:
@@ -117,7 +117,7 @@ def test_signed_reads_are_answered(standby: Standby) -> None:
     assert [one["id"] for one in listed.json()["result"]] == [standby.payment]
 
 
-def test_nonce_that_cannot_be_stored_is_not_taken(standby: Standby, stranger: httpx2.Client, refused: Refused) -> None:
+def test_nonce_that_cannot_be_stored_is_not_taken(standby: Standby, anonymous: httpx2.Client, refused: Refused) -> None:
     created, token = standby.created, f"GNAP {standby.token}"
     parameters = f'("@method" "@target-uri" "authorization");created={created};keyid="key-1";nonce="once"'
     base = (
@@ -125,12 +125,12 @@ def test_nonce_that_cannot_be_stored_is_not_taken(standby: Standby, stranger: ht
     )
     signature = base64.b64encode(standby.client.private_key.sign(base.encode())).decode()
     headers = {"authorization": token, "signature-input": f"sig={parameters}", "signature": f"sig=:{signature}:"}
-    refused(stranger.get(standby.payment, headers=headers), 503, "unavailable", hint=READ_ONLY)
+    refused(anonymous.get(standby.payment, headers=headers), 503, "unavailable", hint=READ_ONLY)
 
 
-def test_operators_see_payments(standby: Standby, stranger: httpx2.Client) -> None:
+def test_operators_see_payments(standby: Standby, anonymous: httpx2.Client) -> None:
     headers = {"Authorization": f"Bearer {standby.api_key}"}
-    answer = stranger.get(f"{standby.base_url}/admin/v1/payments", headers=headers)
+    answer = anonymous.get(f"{standby.base_url}/admin/v1/payments", headers=headers)
     assert answer.status_code == 200, answer.text
 
 
@@ -148,8 +148,8 @@ def test_what_would_be_stored_is_refused(standby: Standby, refused: Refused) -> 
     assert client.post("/quotes", quoted, token).status_code == 403  # what can be said without storing is
 
 
-def test_readiness_says_that_it_is_a_standby(standby: Standby, stranger: httpx2.Client) -> None:
-    answer = stranger.get(f"{standby.base_url}/readyz")
+def test_readiness_says_that_it_is_a_standby(standby: Standby, anonymous: httpx2.Client) -> None:
+    answer = anonymous.get(f"{standby.base_url}/readyz")
     assert (answer.status_code, answer.json()["reason"]) == (503, READ_ONLY)
     details = answer.json()["details"]
     assert (details["readOnly"], details["restoredAt"]) == (True, None)
@@ -157,16 +157,16 @@ def test_readiness_says_that_it_is_a_standby(standby: Standby, stranger: httpx2.
 
 
 def test_change_is_seen_though_the_first_page_does_not_tell(
-    standby: Standby, stranger: httpx2.Client, change: Callable[[str], None]
+    standby: Standby, anonymous: httpx2.Client, change: Callable[[str], None]
 ) -> None:
     url = f"{standby.base_url}/alice"
-    assert stranger.get(url).json()["publicName"] == "Alice"
+    assert anonymous.get(url).json()["publicName"] == "Alice"
     change("UPDATE wallet_address SET public_name = 'Alina' WHERE path = 'alice'")
-    assert stranger.get(url).json()["publicName"] == "Alina"
+    assert anonymous.get(url).json()["publicName"] == "Alina"
 
 
 def test_database_of_another_version_is_not_read(
-    standby: Standby, stranger: httpx2.Client, refused: Refused, caplog: pytest.LogCaptureFixture
+    standby: Standby, anonymous: httpx2.Client, refused: Refused, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = standby.database.read_bytes()
     with standby.database.open("r+b") as file:
@@ -174,28 +174,28 @@ def test_database_of_another_version_is_not_read(
         file.write((max(migrations()) + 1).to_bytes(4, "big"))
     try:
         with caplog.at_level(logging.ERROR):
-            refused(stranger.get(f"{standby.base_url}/alice"), 503, "unavailable")
+            refused(anonymous.get(f"{standby.base_url}/alice"), 503, "unavailable")
     finally:
         standby.database.write_bytes(before)
     assert "install the payres that wrote it" in caplog.text
-    assert stranger.get(f"{standby.base_url}/alice").status_code == 200
+    assert anonymous.get(f"{standby.base_url}/alice").status_code == 200
 
 
 def test_file_that_is_away_or_half_written_is_read_again_afterwards(
-    standby: Standby, stranger: httpx2.Client, refused: Refused
+    standby: Standby, anonymous: httpx2.Client, refused: Refused
 ) -> None:
     url, away = f"{standby.base_url}/alice", standby.database.with_name("away.db")
     standby.database.rename(away)
-    refused(stranger.get(url), 503, "unavailable")
+    refused(anonymous.get(url), 503, "unavailable")
     standby.database.write_bytes(away.read_bytes()[:4096] + bytes(len(away.read_bytes()) - 4096))
-    refused(stranger.get(url), 503, "unavailable")
+    refused(anonymous.get(url), 503, "unavailable")
     away.replace(standby.database)
-    assert stranger.get(url).status_code == 200
+    assert anonymous.get(url).status_code == 200
 
 
-def test_nothing_is_written_and_no_lock_is_taken(standby: Standby, stranger: httpx2.Client) -> None:
+def test_nothing_is_written_and_no_lock_is_taken(standby: Standby, anonymous: httpx2.Client) -> None:
     before = standby.database.read_bytes(), standby.database.stat().st_mtime_ns
-    stranger.get(f"{standby.base_url}/alice")
+    anonymous.get(f"{standby.base_url}/alice")
     standby.client.post("/incoming-payments", {"walletAddress": f"{standby.base_url}/bob"}, standby.token)
     assert (standby.database.read_bytes(), standby.database.stat().st_mtime_ns) == before
     assert not Path(f"{standby.database}.lock").exists()

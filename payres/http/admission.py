@@ -50,10 +50,10 @@ class RateLimits:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._clients = RateLimiter(settings.rate_limit_per_client, clock)
         self._addresses = RateLimiter(settings.rate_limit_per_address, clock)
-        self._unauthenticated = RateLimiter(settings.rate_limit_of_strangers, clock)
+        self._unauthenticated = RateLimiter(settings.rate_limit_unauthenticated, clock)
         self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
         # So low that no other server with the same limits takes what one client asks for as guesses of this server's.
-        self.failed_reads = RateLimiter(-(-settings.rate_limit_of_strangers // FAILED_READS_PART), clock)
+        self.failed_reads = RateLimiter(-(-settings.rate_limit_unauthenticated // FAILED_READS_PART), clock)
 
     def check_address(self, address: str, path: str) -> None:
         """Counts a request for its address. Raises TooManyRequests."""

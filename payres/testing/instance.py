@@ -33,7 +33,7 @@ START_SECONDS = 60
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
 # Tests do quickly what takes people a while, and from one address.
-RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_of_strangers", "rate_limit_per_peer")
+RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_unauthenticated", "rate_limit_per_peer")
 DEFAULTS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
 WALLETS = {"alice": "Alice", "bob": "Bob"}
 CLIENT = "shop"

@@ -111,7 +111,7 @@ def in_time(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("in_time")
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_jwks_bombs(
-    shared: Instance, bomber: Bomber, stranger: httpx2.Client, refused: Refused, bomb: Callable[[], Iterator[bytes]]
+    shared: Instance, bomber: Bomber, anonymous: httpx2.Client, refused: Refused, bomb: Callable[[], Iterator[bytes]]
 ) -> None:
     """Each is refused as the unknown key that it is, in the time that one exchange may take, and nobody else waits."""
     bomber.parts = bomb
@@ -120,7 +120,7 @@ def test_jwks_bombs(
         target=lambda: found.append(shared.client.request_grant(QUOTE, client=f"{bomber.origin}/shop"))
     )
     asking.start()
-    assert stranger.get(shared.wallet("alice")).status_code == 200
+    assert anonymous.get(shared.wallet("alice")).status_code == 200
     asking.join()
     reason = found[0].json()["error"]["details"]["reason"]
     expected = {(400, "unknown_key"), (401, "unknown_key"), (401, "signature_mismatch")}  # 400 if the set can be read

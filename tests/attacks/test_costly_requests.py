@@ -156,10 +156,10 @@ def test_costly_texts(parse: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("form", [b"a=b&" * 4_000, b"a=" + b"%41" * 5_400, b"a=" + b"%" * 16_000, b"%ff%" * 4_000])
-def test_costly_forms(shared: Instance, stranger: httpx2.Client, form: bytes) -> None:
+def test_costly_forms(shared: Instance, anonymous: httpx2.Client, form: bytes) -> None:
     assert len(form) <= MAX_FORM_BYTES
     headers = {"content-type": "application/x-www-form-urlencoded"}
-    assert stranger.post(f"{shared.base_url}/interact/a/b", content=form, headers=headers).status_code == 400
+    assert anonymous.post(f"{shared.base_url}/interact/a/b", content=form, headers=headers).status_code == 400
 
 
 @pytest.mark.parametrize("digits", ["9" * 4_301, "0" * 30_000, "9" * 60_000])

@@ -252,15 +252,15 @@ def test_pipelining(exchange: Exchange, shared: Instance) -> None:
         {"host": "h", "x-http-method-override": "DELETE"},
     ],
 )
-def test_host_and_forwarded_headers_that_lie(shared: Instance, stranger: httpx2.Client, lies: dict[str, str]) -> None:
+def test_host_and_forwarded_headers_that_lie(shared: Instance, anonymous: httpx2.Client, lies: dict[str, str]) -> None:
     """No address that the server gives out, and nothing that it verifies, is made from what a request says."""
-    answer = stranger.get(shared.wallet("alice"), headers=lies)
+    answer = anonymous.get(shared.wallet("alice"), headers=lies)
     assert answer.json()["id"] == shared.wallet("alice")
     assert "evil" not in answer.text + str(answer.headers)
     body = json.dumps({"walletAddress": shared.wallet("bob")}).encode()
     headers = signed_headers(shared, shared.client.grant(CREATE), body)
     assert send_raw(shared, "POST", "/incoming-payments", [*lies.items(), *headers.items()], body) == 201
-    refusal = stranger.get(f"{shared.base_url}/incoming-payments", headers=lies)
+    refusal = anonymous.get(f"{shared.base_url}/incoming-payments", headers=lies)
     assert refusal.headers["www-authenticate"] == f"GNAP as_uri={shared.base_url}/"
 
 

@@ -75,7 +75,7 @@ def sent_to_the_resource_server(instance: Instance, text: str) -> list[httpx2.Re
     ]
 
 
-def sent_to_the_authorization_server(instance: Instance, stranger: httpx2.Client, text: str) -> list[httpx2.Response]:
+def sent_to_the_authorization_server(instance: Instance, anonymous: httpx2.Client, text: str) -> list[httpx2.Response]:
     """The same for grants, tokens, consent pages, wallet addresses and packets."""
     client, in_url, base = instance.client, quote(text, safe=""), instance.base_url
     named, wallet = f"{base}/{in_url}", instance.wallet("alice")
@@ -103,13 +103,13 @@ def sent_to_the_authorization_server(instance: Instance, stranger: httpx2.Client
         client.post(follow_up, None, text),
         client.post(f"/token/{in_url}", None, token),
         client.delete(f"/token/{in_url}", text),
-        stranger.get(named),
-        stranger.get(f"{named}/jwks.json"),
-        stranger.get(f"{base}/interact/{in_url}/{in_url}"),
-        stranger.get(page, headers={"cookie": f"payres_session={in_url}"}),
-        stranger.post(page, data={"choice": "sign-in", "password": text}),
-        stranger.post(page, data={"choice": "approve", "csrf": text, "shown": text}),
-        stranger.post(f"{base}/ilp", headers=peer),
+        anonymous.get(named),
+        anonymous.get(f"{named}/jwks.json"),
+        anonymous.get(f"{base}/interact/{in_url}/{in_url}"),
+        anonymous.get(page, headers={"cookie": f"payres_session={in_url}"}),
+        anonymous.post(page, data={"choice": "sign-in", "password": text}),
+        anonymous.post(page, data={"choice": "approve", "csrf": text, "shown": text}),
+        anonymous.post(f"{base}/ilp", headers=peer),
     ]
 
 
@@ -119,10 +119,10 @@ def contents(tx: Transaction) -> tuple[list[Any], list[Any]]:
 
 
 @pytest.mark.parametrize("text", SQL)
-def test_sql_injection_through_every_string(shared: Instance, stranger: httpx2.Client, text: str) -> None:
+def test_sql_injection_through_every_string(shared: Instance, anonymous: httpx2.Client, text: str) -> None:
     before, money = shared.read(contents), shared.balance("alice")
     answers = sent_to_the_resource_server(shared, text)
-    answers += sent_to_the_authorization_server(shared, stranger, text)
+    answers += sent_to_the_authorization_server(shared, anonymous, text)
     for answer in answers:
         assert answer.status_code < 500, (answer.request.url, answer.text)
         assert "sqlite" not in answer.text.lower()
@@ -155,7 +155,7 @@ PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(P
 
 
 @pytest.mark.parametrize("markup", MARKUP)
-def test_xss_through_every_name_on_a_consent_page(shared: Instance, stranger: httpx2.Client, markup: str) -> None:
+def test_xss_through_every_name_on_a_consent_page(shared: Instance, anonymous: httpx2.Client, markup: str) -> None:
     """Names of the wallet and the client, the receiver, its currency, and where the answer goes: all texts of others.
 
     Whatever they are, the page has the tags that it has with harmless ones.
@@ -266,7 +266,7 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize("uri", ESCAPES)
-def test_header_injection_by_escapes_in_the_finish_uri(shared: Instance, stranger: httpx2.Client, uri: str) -> None:
+def test_header_injection_by_escapes_in_the_finish_uri(shared: Instance, anonymous: httpx2.Client, uri: str) -> None:
     """What is escaped stays escaped, and the browser goes to the client's own host."""
     owner = owned_wallet(shared, f"escaped-{ESCAPES.index(uri)}")
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner}
@@ -297,7 +297,7 @@ def field(page: str, name: str) -> str:
 )
 def test_log_injection_by_the_path(
     shared: Instance,
-    stranger: httpx2.Client,
+    anonymous: httpx2.Client,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     path: str,
@@ -310,7 +310,7 @@ def test_log_injection_by_the_path(
     monkeypatch.setattr(wallets, "find_wallet", broken)
     monkeypatch.setattr(resources, "find", broken)
     with caplog.at_level(logging.ERROR, "payres.routes"):
-        assert stranger.get(shared.base_url + path).status_code == 500
+        assert anonymous.get(shared.base_url + path).status_code == 500
     [message] = [record.getMessage() for record in caplog.records if record.name == "payres.routes"]
     assert message.isprintable()
     assert message == f"GET {path} failed"

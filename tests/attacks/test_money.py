@@ -225,13 +225,13 @@ BOMBS = [
 
 
 @pytest.mark.parametrize("interval", BOMBS)
-def test_interval_bombs(bank: Instance, stranger: httpx2.Client, interval: str) -> None:
+def test_interval_bombs(bank: Instance, anonymous: httpx2.Client, interval: str) -> None:
     """An interval is refused, or it is shown, counted and spent in; who went through its windows would never end."""
     wallet = bank.create_wallet(f"bombed-{BOMBS.index(interval)}", deposit="10.00")
     receiver = bank.client.create_incoming_payment(bank.wallet("bob"))["id"]
     answer = bank.client.request_grant(spending(wallet, debitAmount=usd(100), interval=interval))
     if answer.status_code == 200:
-        assert stranger.get(answer.json()["interact"]["redirect"]).status_code == 200
+        assert anonymous.get(answer.json()["interact"]["redirect"]).status_code == 200
         token = bank.client.grant(spending(wallet, debitAmount=usd(100), interval=interval))
         body = {"walletAddress": wallet, "incomingPayment": receiver, "debitAmount": usd(1)}
         assert bank.client.post("/outgoing-payments", body, token).status_code in {201, 403}

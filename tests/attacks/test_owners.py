@@ -84,11 +84,11 @@ def sign_in(browser: httpx2.Client, page: str, password: str, address: str | Non
     return browser.post(page, data={"choice": "sign-in", "password": password}, headers=headers)
 
 
-def guess(page: str, stranger: httpx2.Client) -> None:
+def guess(page: str, anonymous: httpx2.Client) -> None:
     """As many wrong passwords as the wallet takes, each from an address of its own."""
-    guesses = [sign_in(stranger, page, "wrong", f"192.0.2.{n}") for n in range(MAX_WRONG_PASSWORDS_PER_WALLET)]
+    guesses = [sign_in(anonymous, page, "wrong", f"192.0.2.{n}") for n in range(MAX_WRONG_PASSWORDS_PER_WALLET)]
     assert {answer.status_code for answer in guesses} == {401}
-    assert sign_in(stranger, page, PASSWORD, "192.0.2.99").status_code == 429, "it takes no more"
+    assert sign_in(anonymous, page, PASSWORD, "192.0.2.99").status_code == 429, "it takes no more"
 
 
 @pytest.fixture
@@ -99,28 +99,28 @@ def owner(shared: Instance) -> Iterator[Owner]:
 
 @pytest.mark.parametrize("then", [Owner.sign_out, Owner.sign_in_to_a_second_wallet, Owner.get_a_new_password])
 def test_owner_locked_out_of_a_browser_that_is_known(
-    owner: Owner, stranger: httpx2.Client, then: Callable[[Owner], None]
+    owner: Owner, anonymous: httpx2.Client, then: Callable[[Owner], None]
 ) -> None:
     """By twenty wrong passwords of others, who need nothing for it but a request for consent."""
     assert owner.sign_in() == 303
     then(owner)
-    guess(owner.page(), stranger)
+    guess(owner.page(), anonymous)
     password = NEW_PASSWORD if then is Owner.get_a_new_password else PASSWORD
     assert owner.sign_in(password) == 303
 
 
-def test_browser_of_a_thief_after_a_new_password(owner: Owner, stranger: httpx2.Client) -> None:
+def test_browser_of_a_thief_after_a_new_password(owner: Owner, anonymous: httpx2.Client) -> None:
     """Who had the password has a browser that is known, and five guesses of its own, until the operator ends that."""
     assert owner.sign_in() == 303
     owner.instance.write(
         lambda work: wallets.set_password(work, owner.path, hash_password(NEW_PASSWORD), forget_browsers=True)
     )
-    guess(owner.page(), stranger)
+    guess(owner.page(), anonymous)
     assert owner.sign_in(NEW_PASSWORD) == 429
 
 
-def test_owner_locked_out_of_a_new_browser_until_the_operator_helps(owner: Owner, stranger: httpx2.Client) -> None:
-    guess(owner.page(), stranger)
+def test_owner_locked_out_of_a_new_browser_until_the_operator_helps(owner: Owner, anonymous: httpx2.Client) -> None:
+    guess(owner.page(), anonymous)
     assert owner.sign_in() == 429
     owner.instance.write(lambda work: wallets.unlock(work, owner.path))
     assert owner.sign_in() == 303

@@ -29,7 +29,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
             rates = (failed_reads * FAILED_READS_PART, rate)
             made = [
                 stack.enter_context(
-                    run_instance(tmp_path / f"{name}.db", ilp_address=f"test.{name}", rate_limit_of_strangers=limit)
+                    run_instance(tmp_path / f"{name}.db", ilp_address=f"test.{name}", rate_limit_unauthenticated=limit)
                 )
                 for name, limit in zip("ab", rates, strict=True)
             ]
@@ -47,7 +47,7 @@ def guess(a: Instance, b: Instance, client: Client, token: str) -> httpx2.Respon
 
 
 def test_reflected_guesses_cut_no_link_of_two_peers(
-    start: Any, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    start: Any, anonymous: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = start(rate=1)
     pay(a, a.wallet("alice"), bill(b, b.wallet("bob")), debitAmount=amount(100))
@@ -57,8 +57,8 @@ def test_reflected_guesses_cut_no_link_of_two_peers(
     token = attacker.grant(QUOTE)
     for _ in range(3 * BURST_SECONDS):
         assert guess(a, b, attacker, token).status_code == 400
-        stranger.get(f"{b.base_url}/nobody")
-    assert stranger.get(b.wallet("bob")).status_code == 429
+        anonymous.get(f"{b.base_url}/nobody")
+    assert anonymous.get(b.wallet("bob")).status_code == 429
     paid = pay(a, a.wallet("alice"), receiver, debitAmount=amount(100))
     assert (paid.record.state, paid.record.attempts, paid.record.delivered) == ("completed", 1, 100)
     check_books(a, b)

@@ -110,8 +110,8 @@ def test_slow_names_from_one_address_leave_the_others_their_lookups(server: Inst
 
 def at_once(count: int, ask: Callable[[str], str]) -> list[str]:
     """What is answered to requests that name a host each, whose name servers are silent."""
-    with ThreadPoolExecutor(8) as strangers:
-        return list(strangers.map(ask, [f"h{number}.{SILENT}" for number in range(count)]))
+    with ThreadPoolExecutor(8) as askers:
+        return list(askers.map(ask, [f"h{number}.{SILENT}" for number in range(count)]))
 
 
 def ask_as_client(server: Instance, host: str, address: str | None = None) -> str:

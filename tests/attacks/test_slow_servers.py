@@ -77,7 +77,7 @@ def attackers() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def stranger(instance: Instance) -> Client:
+def unregistered(instance: Instance) -> Client:
     """A client that is known by its key alone."""
     private_key = generate_private_key()
     jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
@@ -101,7 +101,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
     a, b = pair
     first, second = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     quote = a.client.create_quote(a.wallet("alice"), first, debitAmount=amount(100))
-    with closing(stranger(a)) as attacker:
+    with closing(unregistered(a)) as attacker:
         token = token_of(attacker)
 
         def ask(number: int) -> httpx2.Response:
@@ -115,7 +115,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
         paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
         assert (paid.record.state, paid.record.attempts, paid.record.delivered) == ("completed", 1, 100)
         assert a.client.create_quote(a.wallet("alice"), second, debitAmount=amount(100))["receiver"] == second
-        with closing(stranger(a)) as other:
+        with closing(unregistered(a)) as other:
             asked = {
                 "walletAddress": a.wallet("alice"),
                 "receiver": second,

@@ -196,17 +196,17 @@ async def test_browser_that_is_known_signs_in_while_others_guess(
 ) -> None:
     asked = ask(wallet_server, None)
     client_site.pages["/"] = f'<a href="{asked.url}">Pay</a>'
-    page, stranger = await open_page(), await open_page()
+    page, unknown = await open_page(), await open_page()
     await sign_in(page, asked)
     await press(page, "Sign out")
-    await stranger.goto(asked.url)
+    await unknown.goto(asked.url)
     for _ in range(MAX_WRONG_PASSWORDS):
-        await stranger.get_by_label("Password").fill("wrong")
-        await press(stranger, "Sign in")
-    await stranger.get_by_label("Password").fill(PASSWORD)
-    assert (await press(stranger, "Sign in")).status == 429
-    await expect(stranger.get_by_role("heading")).to_have_text("Too many attempts")
-    await expect(stranger.get_by_role("link", name="Open the request again")).to_be_visible()
+        await unknown.get_by_label("Password").fill("wrong")
+        await press(unknown, "Sign in")
+    await unknown.get_by_label("Password").fill(PASSWORD)
+    assert (await press(unknown, "Sign in")).status == 429
+    await expect(unknown.get_by_role("heading")).to_have_text("Too many attempts")
+    await expect(unknown.get_by_role("link", name="Open the request again")).to_be_visible()
 
     await page.goto(client_site.url)
     await page.get_by_role("link", name="Pay").click()

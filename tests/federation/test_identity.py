@@ -76,16 +76,16 @@ def test_sign_fails_as_a_fetch_does(identity: OwnIdentity) -> None:
         assert failure.value.reason == reason
 
 
-def listed(instance: Instance, stranger: httpx2.Client) -> list[JWK]:
-    answer = stranger.get(f"{instance.base_url}{OWN}/jwks.json")
+def listed(instance: Instance, anonymous: httpx2.Client) -> list[JWK]:
+    answer = anonymous.get(f"{instance.base_url}{OWN}/jwks.json")
     assert answer.status_code == 200
     return [JWK(**key) for key in answer.json()["keys"]]
 
 
-def test_own_key_is_listed_without_a_wallet(shared: Instance, stranger: httpx2.Client) -> None:
+def test_own_key_is_listed_without_a_wallet(shared: Instance, anonymous: httpx2.Client) -> None:
     own = shared.context.identity
     assert own.wallet_address == shared.base_url + OWN
-    assert own.jwk in listed(shared, stranger)
+    assert own.jwk in listed(shared, anonymous)
 
 
 async def test_own_key_outlives_a_restart(tmp_path: Path) -> None:
@@ -100,24 +100,24 @@ async def test_own_key_outlives_a_restart(tmp_path: Path) -> None:
     assert await key_in("payres.db") == own
 
 
-def test_own_key_stands_beside_those_of_the_wallet(tmp_path: Path, stranger: httpx2.Client) -> None:
+def test_own_key_stands_beside_those_of_the_wallet(tmp_path: Path, anonymous: httpx2.Client) -> None:
     with run_instance(tmp_path / "payres.db") as instance:
         own = instance.context.identity.jwk
         instance.create_wallet(OWN[1:])
         added = jwk_from_public_bytes("mine", bytes(range(32)))
         instance.write(lambda tx: keys.add_key(tx, OWN[1:], added))
-        assert listed(instance, stranger) == [own, added]
+        assert listed(instance, anonymous) == [own, added]
         instance.write(lambda tx: wallets.deactivate(tx, OWN[1:]))
-        assert listed(instance, stranger) == [own]
+        assert listed(instance, anonymous) == [own]
 
 
-def test_own_key_is_in_the_did_document(shared: Instance, stranger: httpx2.Client) -> None:
-    document = stranger.get(f"{shared.base_url}{OWN}/did.json").json()
+def test_own_key_is_in_the_did_document(shared: Instance, anonymous: httpx2.Client) -> None:
+    document = anonymous.get(f"{shared.base_url}{OWN}/did.json").json()
     assert document["id"] == shared.context.urls.did(OWN[1:])
     assert shared.context.identity.jwk in [JWK(**method["publicKeyJwk"]) for method in document["verificationMethod"]]
 
 
-def test_own_keys_are_for_reading(shared: Instance, stranger: httpx2.Client) -> None:
+def test_own_keys_are_for_reading(shared: Instance, anonymous: httpx2.Client) -> None:
     for name in ("jwks.json", "did.json"):
-        answer = stranger.post(f"{shared.base_url}{OWN}/{name}")
+        answer = anonymous.post(f"{shared.base_url}{OWN}/{name}")
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS")

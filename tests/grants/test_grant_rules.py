@@ -279,7 +279,7 @@ def test_continuation_token_comes_as_gnap_sends_it(still: Instance, refused: Ref
 
 
 def send(
-    still: Instance, stranger: httpx2.Client, method: str, url: str, body: Any, token: str | None, fault: str
+    still: Instance, anonymous: httpx2.Client, method: str, url: str, body: Any, token: str | None, fault: str
 ) -> Any:
     """The answer to a request of the instance's client whose signature has a fault."""
     client = still.client
@@ -296,7 +296,7 @@ def send(
     if fault == "another body":
         content = content.replace(b'": ', b'" :')
     url = url + "?" if fault == "another target" else url
-    return stranger.request(method, url, content=content, headers=headers | credentials | signed)
+    return anonymous.request(method, url, content=content, headers=headers | credentials | signed)
 
 
 FAULTS = [
@@ -313,7 +313,7 @@ FAULTS = [
 @pytest.mark.parametrize(("fault", "reason"), FAULTS)
 @pytest.mark.parametrize("endpoint", ["request", "continue", "cancel", "rotate", "revoke"])
 def test_authorization_server_takes_signed_requests_only(
-    still: Instance, stranger: httpx2.Client, refused: Refused, endpoint: str, fault: str, reason: str
+    still: Instance, anonymous: httpx2.Client, refused: Refused, endpoint: str, fault: str, reason: str
 ) -> None:
     asked, reference = approved(still, None)
     token = still.client.obtain_grant(QUOTE)["access_token"]
@@ -329,8 +329,8 @@ def test_authorization_server_takes_signed_requests_only(
     if (endpoint, fault) == ("request", "uncovered token"):
         value = token["value"]  # a grant request needs none, but what is sent is signed
     status = 400 if (endpoint, fault) == ("request", "another keyid") else 401
-    refused(send(still, stranger, method, url, sent, value, fault), status, "invalid_client", reason=reason)
-    answer = send(still, stranger, method, url, sent, value, "none")
+    refused(send(still, anonymous, method, url, sent, value, fault), status, "invalid_client", reason=reason)
+    answer = send(still, anonymous, method, url, sent, value, "none")
     assert answer.status_code == (204 if method == "DELETE" else 200), answer.text
 
 

@@ -94,8 +94,10 @@ def test_accepts_takes_any_text(text: str, similar: str) -> None:
 
 
 @pytest.mark.parametrize("accept", [accept for accept in TAKEN if accept.isascii() and accept == accept.strip()])
-def test_wallet_address_is_json_for_whoever_can_read_it(shared: Instance, stranger: httpx2.Client, accept: str) -> None:
-    answer = stranger.get(shared.wallet("alice"), headers={"accept": accept})
+def test_wallet_address_is_json_for_whoever_can_read_it(
+    shared: Instance, anonymous: httpx2.Client, accept: str
+) -> None:
+    answer = anonymous.get(shared.wallet("alice"), headers={"accept": accept})
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
 
 
@@ -107,12 +109,14 @@ def test_request_without_accept_is_answered(shared: Instance) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_several_accept_lines_are_one(shared: Instance, stranger: httpx2.Client, refused: Refused, method: str) -> None:
+def test_several_accept_lines_are_one(
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str
+) -> None:
     lines = [("accept", "text/html"), ("accept", "image/png")]
-    refused(stranger.request(method, f"{shared.base_url}/incoming-payments", headers=lines), 406, "not_acceptable")
+    refused(anonymous.request(method, f"{shared.base_url}/incoming-payments", headers=lines), 406, "not_acceptable")
     for more in (JSON, "*/*"):
         for order in ([*lines, ("accept", more)], [("accept", more), *lines]):
-            answer = stranger.request(method, f"{shared.base_url}/incoming-payments", headers=order)
+            answer = anonymous.request(method, f"{shared.base_url}/incoming-payments", headers=order)
             refused(answer, 401, "invalid_token")
 
 
@@ -142,9 +146,9 @@ def test_several_accept_lines_are_one(shared: Instance, stranger: httpx2.Client,
     ],
 )
 def test_request_that_rules_json_out_is_refused_in_json(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, method: str, path: str, accept: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str, path: str, accept: str
 ) -> None:
-    answer = stranger.request(method, shared.base_url + path, headers={"accept": accept})
+    answer = anonymous.request(method, shared.base_url + path, headers={"accept": accept})
     if method == "HEAD":
         assert (answer.status_code, answer.content) == (406, b"")
     else:
@@ -162,17 +166,17 @@ def test_what_is_refused_for_its_accept_does_nothing(shared: Instance, refused: 
     assert client.get(f"/incoming-payments?wallet-address={wallet_address}", token).json()["result"] == []
 
 
-def test_wrong_method_is_reported_before_accept(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+def test_wrong_method_is_reported_before_accept(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
     for path in ("/quotes", "/alice", "/alice/jwks.json", "/alice/did.json"):
-        answer = stranger.put(shared.base_url + path, headers={"accept": "text/html"})
+        answer = anonymous.put(shared.base_url + path, headers={"accept": "text/html"})
         refused(answer, 405, "method_not_allowed")
 
 
 @pytest.mark.parametrize("path", ["/nobody", "/nobody/jwks.json", "/nobody/did.json", "/quotes/1/2", "/account"])
 def test_unknown_address_is_reported_before_accept(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str
 ) -> None:
-    refused(stranger.get(shared.base_url + path, headers={"accept": "text/html"}), 404, "not_found")
+    refused(anonymous.get(shared.base_url + path, headers={"accept": "text/html"}), 404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -185,15 +189,15 @@ def test_unknown_address_is_reported_before_accept(
     ],
 )
 def test_documents_have_media_types_of_their_own(
-    shared: Instance, stranger: httpx2.Client, path: str, accept: str
+    shared: Instance, anonymous: httpx2.Client, path: str, accept: str
 ) -> None:
-    answer = stranger.get(shared.base_url + path, headers={"accept": accept})
+    answer = anonymous.get(shared.base_url + path, headers={"accept": accept})
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
 
 
-def test_consent_pages_and_health_do_not_mind(shared: Instance, stranger: httpx2.Client) -> None:
+def test_consent_pages_and_health_do_not_mind(shared: Instance, anonymous: httpx2.Client) -> None:
     access = {"type": "outgoing-payment", "actions": ["read"], "identifier": shared.wallet("alice")}
     page = shared.client.request_grant(access).json()["interact"]["redirect"]
     for accept in ("text/html", JSON, "image/png"):
-        assert stranger.get(page, headers={"accept": accept}).status_code == 200
-        assert stranger.get(f"{shared.base_url}/healthz", headers={"accept": accept}).status_code == 200
+        assert anonymous.get(page, headers={"accept": accept}).status_code == 200
+        assert anonymous.get(f"{shared.base_url}/healthz", headers={"accept": accept}).status_code == 200

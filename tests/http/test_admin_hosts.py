@@ -63,10 +63,10 @@ def test_setting_lets_in_networks_and_names() -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "HEAD"])
 def test_whoever_is_not_let_in_finds_nothing(
-    shared: Instance, stranger: httpx2.Client, headers: dict[str, str], method: str
+    shared: Instance, anonymous: httpx2.Client, headers: dict[str, str], method: str
 ) -> None:
     """At an address that is there for others as at one that never is; also spelled with escapes."""
-    nothing = stranger.request(method, f"{shared.base_url}/admin/nothing", headers=headers)
+    nothing = anonymous.request(method, f"{shared.base_url}/admin/nothing", headers=headers)
     for path in ("/admin/v1/api-keys", "/admin/v1/openapi.json", "/%61dmin/v1/api-keys", "/admin/v1/api-keys/"):
-        answer = stranger.request(method, shared.base_url + path, headers=headers)
+        answer = anonymous.request(method, shared.base_url + path, headers=headers)
         assert (answer.status_code, answer.content) == (404, nothing.content)

@@ -35,7 +35,7 @@ class Door:
 
     def __init__(self) -> None:
         self.app = Waiting()
-        limits = RateLimits(Settings(rate_limit_per_address=0, rate_limit_of_strangers=0), SystemClock())
+        limits = RateLimits(Settings(rate_limit_per_address=0, rate_limit_unauthenticated=0), SystemClock())
         self.admission = Admission(self.app, limits)
         self.tasks: list[asyncio.Task[list[Any]]] = []
 

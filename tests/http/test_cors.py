@@ -35,10 +35,10 @@ def words(header: str) -> set[str]:
 @pytest.mark.parametrize("path", [*API_PATHS, "/alice/jwks.json", "/alice/did.json"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_preflight_of_any_origin_is_granted(
-    shared: Instance, stranger: httpx2.Client, origin: str, path: str, method: str
+    shared: Instance, anonymous: httpx2.Client, origin: str, path: str, method: str
 ) -> None:
     headers = {"origin": origin, "access-control-request-method": method, "access-control-request-headers": "signature"}
-    answer = stranger.options(shared.base_url + path, headers=headers)
+    answer = anonymous.options(shared.base_url + path, headers=headers)
     assert (answer.status_code, answer.content) == (204, b"")
     granted = cors_headers(answer)
     assert granted.pop("access-control-allow-origin") == "*"
@@ -54,9 +54,9 @@ def test_preflight_of_any_origin_is_granted(
 @pytest.mark.parametrize("path", [*API_PATHS, "/alice/jwks.json", "/healthz"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "PUT"])
 def test_answers_and_refusals_are_open_to_scripts(
-    shared: Instance, stranger: httpx2.Client, origin: str, path: str, method: str
+    shared: Instance, anonymous: httpx2.Client, origin: str, path: str, method: str
 ) -> None:
-    answer = stranger.request(method, shared.base_url + path, headers={"origin": origin})
+    answer = anonymous.request(method, shared.base_url + path, headers={"origin": origin})
     shown = cors_headers(answer)
     assert answer.headers.get_list("access-control-allow-origin") == ["*"]
     exposed = {"www-authenticate", "location", "retry-after", "preference-applied"}
@@ -80,7 +80,7 @@ def test_signed_request_of_a_script_is_answered_to_it(shared: Instance, refused:
 
 def test_fault_is_open_to_scripts_too(
     shared: Instance,
-    stranger: httpx2.Client,
+    anonymous: httpx2.Client,
     refused: Refused,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -90,15 +90,15 @@ def test_fault_is_open_to_scripts_too(
 
     monkeypatch.setattr(wallet_addresses, "context_of", broken)
     with caplog.at_level(logging.CRITICAL, "payres.routes"):
-        answer = stranger.get(shared.wallet("alice"), headers={"origin": ORIGINS[0]})
+        answer = anonymous.get(shared.wallet("alice"), headers={"origin": ORIGINS[0]})
     refused(answer, 500, "internal_error")
     assert answer.headers.get_list("access-control-allow-origin") == ["*"]
 
 
-def test_request_without_origin_is_answered_as_ever(shared: Instance, stranger: httpx2.Client) -> None:
+def test_request_without_origin_is_answered_as_ever(shared: Instance, anonymous: httpx2.Client) -> None:
     for path in API_PATHS[:-2]:
         for method in ("GET", "POST", "OPTIONS"):
-            assert not cors_headers(stranger.request(method, shared.base_url + path)), path
+            assert not cors_headers(anonymous.request(method, shared.base_url + path)), path
     assert not cors_headers(shared.client.get("/quotes/1", shared.client.grant({"type": "quote", "actions": ["read"]})))
 
 
@@ -106,9 +106,9 @@ def test_request_without_origin_is_answered_as_ever(shared: Instance, stranger: 
     ("suffix", "caching"), [("", "public, max-age="), ("/jwks.json", "no-cache"), ("/did.json", "no-cache")]
 )
 def test_what_caches_share_is_open_whoever_asked_first(
-    shared: Instance, stranger: httpx2.Client, suffix: str, caching: str
+    shared: Instance, anonymous: httpx2.Client, suffix: str, caching: str
 ) -> None:
-    answer = stranger.get(shared.wallet("alice") + suffix)
+    answer = anonymous.get(shared.wallet("alice") + suffix)
     assert answer.headers["cache-control"].startswith(caching)
     assert cors_headers(answer) == {"access-control-allow-origin": "*"}
 
@@ -116,18 +116,18 @@ def test_what_caches_share_is_open_whoever_asked_first(
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "OPTIONS"])
 @pytest.mark.parametrize("spelling", ["interact", "%69nteract"])
 def test_consent_pages_are_closed_to_scripts(
-    shared: Instance, stranger: httpx2.Client, method: str, spelling: str
+    shared: Instance, anonymous: httpx2.Client, method: str, spelling: str
 ) -> None:
     access = {"type": "outgoing-payment", "actions": ["read"], "identifier": shared.wallet("alice")}
     page = shared.client.request_grant(access).json()["interact"]["redirect"]
     headers = {"origin": ORIGINS[0], "access-control-request-method": "POST"}
     for path in (page, f"{page}/", re.sub(r"/[^/]+$", "/unknown", page), f"{shared.base_url}/interact/1/2/3"):
-        answer = stranger.request(method, path.replace("/interact/", f"/{spelling}/"), headers=headers)
+        answer = anonymous.request(method, path.replace("/interact/", f"/{spelling}/"), headers=headers)
         assert not cors_headers(answer), path
         assert answer.status_code != 204
 
 
-def test_plain_options_of_a_script_is_no_preflight(shared: Instance, stranger: httpx2.Client) -> None:
-    answer = stranger.options(f"{shared.base_url}/quotes", headers={"origin": ORIGINS[0]})
+def test_plain_options_of_a_script_is_no_preflight(shared: Instance, anonymous: httpx2.Client) -> None:
+    answer = anonymous.options(f"{shared.base_url}/quotes", headers={"origin": ORIGINS[0]})
     assert (answer.status_code, answer.headers["allow"]) == (204, "OPTIONS, POST")
     assert answer.headers["access-control-allow-origin"] == "*"

@@ -72,7 +72,7 @@ async def test_many_small_headers_count_too() -> None:
 
 
 async def test_address_that_sends_too_long_headers_is_refused_whatever_it_asks() -> None:
-    app = create_app(Settings(rate_limit_of_strangers=1))
+    app = create_app(Settings(rate_limit_unauthenticated=1))
     for _ in range(BURST_SECONDS):
         check_refused(await ask([], "/" * MAX_HEADER_BYTES, app=app))
     start, _ = await ask([], app=app)

@@ -53,10 +53,10 @@ def counted(instance: Instance, route: str, method: str, status: int) -> int:
     return sum(histogram.counts) if histogram else 0
 
 
-def test_error_is_logged_with_its_code_and_hint(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
+def test_error_is_logged_with_its_code_and_hint(observed: tuple[Instance, Lines], anonymous: httpx2.Client) -> None:
     instance, lines = observed
     errors = instance.context.metrics.errors["unsupported_media_type"]
-    stranger.post(f"{instance.base_url}/quotes?token={SECRET}", content=b"{}")
+    anonymous.post(f"{instance.base_url}/quotes?token={SECRET}", content=b"{}")
     (line,) = lines
     assert line["ms"] >= 0
     assert {name: line[name] for name in line if name != "ms"} == {
@@ -78,9 +78,9 @@ def test_creation_is_logged_with_its_grant_and_payment(observed: tuple[Instance,
     assert (created["status"], created["payment"]) == (201, made["id"].rpartition("/")[2])
 
 
-def test_secret_of_a_consent_page_is_left_out(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
+def test_secret_of_a_consent_page_is_left_out(observed: tuple[Instance, Lines], anonymous: httpx2.Client) -> None:
     instance, lines = observed
-    stranger.get(f"{instance.base_url}/interact/abc/{SECRET}")
+    anonymous.get(f"{instance.base_url}/interact/abc/{SECRET}")
     assert (lines[0]["path"], lines[0]["status"], lines[0]["code"]) == ("/interact/abc/...", 404, "unknown_interaction")
 
 
@@ -96,39 +96,39 @@ def test_secret_of_a_consent_page_is_left_out(observed: tuple[Instance, Lines], 
     ],
 )
 def test_secret_is_left_out_where_no_endpoint_has_seen_it(
-    observed: tuple[Instance, Lines], stranger: httpx2.Client, path: str, shown: str
+    observed: tuple[Instance, Lines], anonymous: httpx2.Client, path: str, shown: str
 ) -> None:
     instance, lines = observed
     for headers in ({}, {"Host": "pay.example.com"}):  # from where the operator's pages are not there
-        stranger.get(instance.base_url + path, headers=headers)
+        anonymous.get(instance.base_url + path, headers=headers)
     assert [line["path"] for line in lines] == [shown] * 2
 
 
-def test_only_a_trusted_proxy_names_requests(observed: tuple[Instance, Lines], stranger: httpx2.Client) -> None:
+def test_only_a_trusted_proxy_names_requests(observed: tuple[Instance, Lines], anonymous: httpx2.Client) -> None:
     instance, lines = observed
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     named = {"X-Request-Id": "abc-1", "traceparent": trace}
-    stranger.get(f"{instance.base_url}/alice", headers=named)
-    stranger.get(f"{instance.base_url}/alice", headers=named | {"X-Forwarded-For": "203.0.113.9"})
-    stranger.get(f"{instance.base_url}/alice", headers={"X-Request-Id": 'a" b', "X-Forwarded-For": "203.0.113.9"})
+    anonymous.get(f"{instance.base_url}/alice", headers=named)
+    anonymous.get(f"{instance.base_url}/alice", headers=named | {"X-Forwarded-For": "203.0.113.9"})
+    anonymous.get(f"{instance.base_url}/alice", headers={"X-Request-Id": 'a" b', "X-Forwarded-For": "203.0.113.9"})
     shown = [{name: line[name] for name in ("request", "trace") if name in line} for line in lines]
     assert shown == [{}, {"request": "abc-1", "trace": trace}, {}]
 
 
 def test_what_anybody_can_invent_makes_no_new_figures(
-    observed: tuple[Instance, Lines], stranger: httpx2.Client
+    observed: tuple[Instance, Lines], anonymous: httpx2.Client
 ) -> None:
     instance, lines = observed
     before = counted(instance, "unknown", "other", 404)
     for method in ("PROPFIND", "MKCOL"):
-        stranger.request(method, f"{instance.base_url}/readyz/{'x' * 1000}")
+        anonymous.request(method, f"{instance.base_url}/readyz/{'x' * 1000}")
     assert counted(instance, "unknown", "other", 404) == before + 2
     assert all(len(line["path"]) == observation.MAX_PATH_LENGTH for line in lines)
 
 
-def test_rate_limited_request_is_logged_too(tmp_path: Path, stranger: httpx2.Client) -> None:
+def test_rate_limited_request_is_logged_too(tmp_path: Path, anonymous: httpx2.Client) -> None:
     with run_instance(tmp_path / "payres.db", rate_limit_per_address=1) as instance:
         for _ in range(7):
-            stranger.get(f"{instance.base_url}/alice", headers={"X-Forwarded-For": "203.0.113.9"})
+            anonymous.get(f"{instance.base_url}/alice", headers={"X-Forwarded-For": "203.0.113.9"})
         assert instance.context.metrics.errors["too_many_requests"] >= 1
         assert counted(instance, "unknown", "GET", 429) >= 1

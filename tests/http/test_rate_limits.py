@@ -36,7 +36,8 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 def still(limited: Instance, monkeypatch: pytest.MonkeyPatch) -> MovableClock:
     """A clock of the limits alone, which stands still."""
     clock = MovableClock(1_800_000_000 * SECOND, frozen=True)
-    limits = RateLimits(Settings(rate_limit_per_client=2, rate_limit_per_address=2, rate_limit_of_strangers=2), clock)
+    settings = Settings(rate_limit_per_client=2, rate_limit_per_address=2, rate_limit_unauthenticated=2)
+    limits = RateLimits(settings, clock)
     for name, limiter in vars(limits).items():
         monkeypatch.setattr(limited.context.rate_limits, name, limiter)
     return clock
@@ -50,12 +51,12 @@ def check_too_many(answer: httpx2.Response) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_consent_page_of_an_address_that_asks_too_often_is_a_page(
-    limited: Instance, stranger: httpx2.Client, still: MovableClock, method: str
+    limited: Instance, anonymous: httpx2.Client, still: MovableClock, method: str
 ) -> None:
     page = f"{limited.base_url}/interact/some/nonce"
     for _ in range(BURST):
-        assert stranger.request(method, page, headers=FROM_A).status_code in {404, 415}
-    answer = stranger.request(method, page, headers=FROM_A)
+        assert anonymous.request(method, page, headers=FROM_A).status_code in {404, 415}
+    answer = anonymous.request(method, page, headers=FROM_A)
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "<h1>Too many attempts</h1>" in answer.text
@@ -64,24 +65,24 @@ def test_consent_page_of_an_address_that_asks_too_often_is_a_page(
 
 
 def test_address_may_ask_so_often_and_again_later(
-    limited: Instance, stranger: httpx2.Client, still: MovableClock
+    limited: Instance, anonymous: httpx2.Client, still: MovableClock
 ) -> None:
     alice = limited.wallet("alice")
-    assert [stranger.get(alice, headers=FROM_A).status_code for _ in range(BURST)] == [200] * BURST
-    check_too_many(stranger.get(alice, headers=FROM_A))
-    assert stranger.get(alice, headers=FROM_B).status_code == 200
+    assert [anonymous.get(alice, headers=FROM_A).status_code for _ in range(BURST)] == [200] * BURST
+    check_too_many(anonymous.get(alice, headers=FROM_A))
+    assert anonymous.get(alice, headers=FROM_B).status_code == 200
     still.advance(0.5)
-    assert stranger.get(alice, headers=FROM_A).status_code == 200
-    check_too_many(stranger.get(alice, headers=FROM_A))
+    assert anonymous.get(alice, headers=FROM_A).status_code == 200
+    check_too_many(anonymous.get(alice, headers=FROM_A))
 
 
 def test_script_of_another_origin_may_read_the_refusal(
-    limited: Instance, stranger: httpx2.Client, still: MovableClock
+    limited: Instance, anonymous: httpx2.Client, still: MovableClock
 ) -> None:
     headers = FROM_A | {"origin": "https://app.example"}
     for _ in range(BURST):
-        stranger.get(limited.wallet("alice"), headers=headers)
-    answer = stranger.get(limited.wallet("alice"), headers=headers)
+        anonymous.get(limited.wallet("alice"), headers=headers)
+    answer = anonymous.get(limited.wallet("alice"), headers=headers)
     check_too_many(answer)
     assert answer.headers["access-control-allow-origin"] == "*"
 
@@ -90,53 +91,53 @@ def test_script_of_another_origin_may_read_the_refusal(
     ("path", "status"), [("/nobody", 404), ("/incoming-payments", 401), ("/ilp", 401), ("/interact/1/2", 404)]
 )
 def test_address_that_guesses_is_refused_whatever_it_asks(
-    limited: Instance, stranger: httpx2.Client, still: MovableClock, path: str, status: int
+    limited: Instance, anonymous: httpx2.Client, still: MovableClock, path: str, status: int
 ) -> None:
     def guess() -> httpx2.Response:
         if path == "/ilp":
-            return stranger.post(f"{limited.base_url}{path}", headers=FROM_A | {"authorization": "Bearer guess"})
-        return stranger.get(f"{limited.base_url}{path}?wallet-address=x", headers=FROM_A)
+            return anonymous.post(f"{limited.base_url}{path}", headers=FROM_A | {"authorization": "Bearer guess"})
+        return anonymous.get(f"{limited.base_url}{path}?wallet-address=x", headers=FROM_A)
 
     for _ in range(BURST):
         limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
         assert guess().status_code == status
-    check_too_many(stranger.get(limited.wallet("alice"), headers=FROM_A))
-    assert stranger.get(limited.wallet("alice"), headers=FROM_B).status_code == 200
+    check_too_many(anonymous.get(limited.wallet("alice"), headers=FROM_A))
+    assert anonymous.get(limited.wallet("alice"), headers=FROM_B).status_code == 200
 
 
 @pytest.mark.parametrize(
     "says", ["unknown", "", "127.0.0.1", "::1", "_hidden", "203.0.113.1:x", "203.0.113.1 203.0.113.2"]
 )
 def test_address_that_cannot_be_read_is_no_way_around_the_limits(
-    limited: Instance, stranger: httpx2.Client, still: MovableClock, says: str
+    limited: Instance, anonymous: httpx2.Client, still: MovableClock, says: str
 ) -> None:
     limited.context.rate_limits._addresses._full_at.clear()
     nobody = f"{limited.base_url}/nobody"
     for number in range(BURST):
         limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
         assert (
-            stranger.get(nobody, headers={"x-forwarded-for": f"unknown{number}" if number % 2 else says}).status_code
+            anonymous.get(nobody, headers={"x-forwarded-for": f"unknown{number}" if number % 2 else says}).status_code
             == 404
         )
-    check_too_many(stranger.get(nobody, headers={"x-forwarded-for": says}))
-    assert stranger.get(nobody, headers=FROM_B).status_code == 404
-    assert stranger.get(nobody).status_code == 404, "the proxy itself is not one of them"
+    check_too_many(anonymous.get(nobody, headers={"x-forwarded-for": says}))
+    assert anonymous.get(nobody, headers=FROM_B).status_code == 404
+    assert anonymous.get(nobody).status_code == 404, "the proxy itself is not one of them"
 
 
 @pytest.mark.parametrize("status", [400, 406])
 def test_request_that_is_refused_before_any_proof_counts_as_guessing(
-    limited: Instance, stranger: httpx2.Client, still: MovableClock, status: int
+    limited: Instance, anonymous: httpx2.Client, still: MovableClock, status: int
 ) -> None:
     def guess() -> httpx2.Response:
         if status == 406:
-            return stranger.get(f"{limited.base_url}/incoming-payments", headers=FROM_A | {"accept": "text/html"})
+            return anonymous.get(f"{limited.base_url}/incoming-payments", headers=FROM_A | {"accept": "text/html"})
         form = {f"f{number}": "" for number in range(MAX_FORM_FIELDS + 1)}
-        return stranger.post(f"{limited.base_url}/interact/1/2", data=form, headers=FROM_A)
+        return anonymous.post(f"{limited.base_url}/interact/1/2", data=form, headers=FROM_A)
 
     for _ in range(BURST):
         limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
         assert guess().status_code == status
-    check_too_many(stranger.get(limited.wallet("alice"), headers=FROM_A))
+    check_too_many(anonymous.get(limited.wallet("alice"), headers=FROM_A))
 
 
 @pytest.mark.parametrize(("is_proven", "refused"), [(True, False), (False, True)])
@@ -165,9 +166,9 @@ def guessed(limited: Instance, still: MovableClock) -> None:
 
 
 @pytest.mark.usefixtures("guessed")
-def test_signed_request_is_not_refused_for_its_address(limited: Instance, stranger: httpx2.Client) -> None:
+def test_signed_request_is_not_refused_for_its_address(limited: Instance, anonymous: httpx2.Client) -> None:
     client, item = limited.client, {"type": "incoming-payment", "actions": ["create", "read"]}
-    check_too_many(stranger.get(limited.wallet("alice"), headers=FROM_A))
+    check_too_many(anonymous.get(limited.wallet("alice"), headers=FROM_A))
     asked = {"client": client.wallet_address, "access_token": {"access": [item]}}
     granted = client.request("POST", "/", asked, headers=FROM_A).json()
     token, manage = granted["access_token"]["value"], granted["access_token"]["manage"]
@@ -186,7 +187,7 @@ def test_signed_request_is_not_refused_for_its_address(limited: Instance, strang
 
 
 @pytest.mark.usefixtures("guessed")
-def test_request_that_only_looks_signed_is_refused_for_its_address(limited: Instance, stranger: httpx2.Client) -> None:
+def test_request_that_only_looks_signed_is_refused_for_its_address(limited: Instance, anonymous: httpx2.Client) -> None:
     item = {"type": "incoming-payment", "actions": ["create", "read"]}
     token, other = limited.client.grant(item), limited.new_client("other-shop")
     url = limited.client.create_incoming_payment(limited.wallet("bob"))["id"]
@@ -200,21 +201,21 @@ def test_request_that_only_looks_signed_is_refused_for_its_address(limited: Inst
         limited.client.request("GET", "/nothing/here", token=token, headers=FROM_A),
         limited.client.request("GET", limited.wallet("alice"), token=token, headers=FROM_A),
         limited.client.request("OPTIONS", "/", token=token, headers=FROM_A),
-        stranger.get(url, headers=looks),
+        anonymous.get(url, headers=looks),
     ):
         check_too_many(answer)
-    assert stranger.get(f"{limited.base_url}/interact/1/2", headers=looks).status_code == 429
+    assert anonymous.get(f"{limited.base_url}/interact/1/2", headers=looks).status_code == 429
     assert limited.client.request("GET", url, token=token, headers=FROM_A).status_code == 200
 
 
 @pytest.mark.usefixtures("guessed")
-def test_packet_of_a_known_peer_is_not_refused_for_its_address(limited: Instance, stranger: httpx2.Client) -> None:
+def test_packet_of_a_known_peer_is_not_refused_for_its_address(limited: Instance, anonymous: httpx2.Client) -> None:
     token = add_peer(limited, "known")
     octets = FROM_A | {"content-type": "application/octet-stream"}
 
     def post(authorization: str) -> httpx2.Response:
         headers = octets | {"authorization": authorization}
-        return stranger.post(f"{limited.base_url}/ilp", content=b"no packet", headers=headers)
+        return anonymous.post(f"{limited.base_url}/ilp", content=b"no packet", headers=headers)
 
     for _ in range(2 * BURST):
         assert post(f"Bearer {token}").status_code in {200, 400}
@@ -283,9 +284,9 @@ def test_unauthenticated_clients_that_create_at_once_are_counted_too(
 
 
 def test_who_does_not_say_for_whom_it_asks_is_not_counted_by_address(
-    limited: Instance, stranger: httpx2.Client, still: MovableClock
+    limited: Instance, anonymous: httpx2.Client, still: MovableClock
 ) -> None:
-    answers = {stranger.get(f"{limited.base_url}/nobody").status_code for _ in range(3 * BURST)}
+    answers = {anonymous.get(f"{limited.base_url}/nobody").status_code for _ in range(3 * BURST)}
     assert answers == {404}
 
 

@@ -229,8 +229,8 @@ def test_forged_form_changes_nothing(
         form = {"choice": choice, "amount": "1.00", "password": PASSWORD}
         assert ann.http.post(path, data=form).status_code == 403
         assert ann.http.post(path, data=form | {"csrf": another}).status_code == 403
-        with Browser(payres) as stranger:
-            assert stranger.http.post(path, data=form | {"csrf": another}).status_code == 401
+        with Browser(payres) as anonymous:
+            assert anonymous.http.post(path, data=form | {"csrf": another}).status_code == 401
     assert payres.read(_figures) == before
 
 

@@ -92,8 +92,8 @@ class Attempt:
 
 
 @pytest.fixture
-def attempt(shared: Instance, stranger: httpx2.Client) -> Attempt:
-    return Attempt(shared, stranger)
+def attempt(shared: Instance, anonymous: httpx2.Client) -> Attempt:
+    return Attempt(shared, anonymous)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_key_may_be_any_in_force_of_the_client(shared: Instance) -> None:
 @pytest.mark.parametrize("foreign", ["proxy-key", "key-1", "key-2"])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_each_of_several_signatures_is_examined(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, foreign: str, is_first: bool
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, foreign: str, is_first: bool
 ) -> None:
     """A proxy signs too, with a key that is not the client's, or that only has the name of one."""
     client = shared.new_client(f"proxied-{next(FRESH)}")
@@ -275,7 +275,7 @@ def test_each_of_several_signatures_is_examined(
         inputs = ", ".join(f"sig{number}={params}" for number, (params, _) in enumerate(pairs))
         signatures = ", ".join(f"sig{number}=:{signature}:" for number, (_, signature) in enumerate(pairs))
         headers = {"authorization": f"GNAP {token}", "signature-input": inputs, "signature": signatures}
-        return stranger.get(url, headers=headers)
+        return anonymous.get(url, headers=headers)
 
     proxys, own = signed(foreign, "proxys", generate_private_key()), signed("key-1", "own", client.private_key)
     pairs = [proxys, own] if is_first else [own, proxys]
@@ -344,13 +344,13 @@ def test_each_endpoint_needs_its_action(
 
 @pytest.mark.parametrize(("method", "path", "kind", "action"), ENDPOINTS)
 def test_each_endpoint_needs_a_token_and_a_signature(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, method: str, path: str, kind: str, action: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str, path: str, kind: str, action: str
 ) -> None:
     url = path.format(wallet=percent_encoded(shared.wallet("alice"), ""), id=UUID(int=0))
     if (method, kind, action) != ("GET", "incoming-payment", "read"):  # which has a public form
         refused(shared.client.request(method, url), 401, "invalid_token", reason="missing_token")
     token = shared.client.grant({"type": kind, "actions": [action], "identifier": shared.wallet("alice")})
-    answer = stranger.request(method, shared.base_url + url, headers={"authorization": f"GNAP {token}"})
+    answer = anonymous.request(method, shared.base_url + url, headers={"authorization": f"GNAP {token}"})
     refused(answer, 401, "invalid_client", reason="missing_signature")
 
 
@@ -384,13 +384,13 @@ def test_own_resource_needs_the_wallet_address_of_its_grant(shared: Instance, re
     refused(complete, 403, "insufficient_access", reason="identifier")
 
 
-def test_refusals_come_in_order(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+def test_refusals_come_in_order(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
     """Size, then signature and token, then access, then body, then existence."""
     nonsense = b"{" * 100
     url = f"{shared.base_url}/quotes"
     large = b"{" * (shared.context.settings.max_body_bytes + 1)
-    refused(stranger.post(url, content=large, headers={"content-type": "application/json"}), 413, "too_large")
-    refused(stranger.post(url, content=nonsense, headers={"content-type": "application/json"}), 401, "invalid_token")
+    refused(anonymous.post(url, content=large, headers={"content-type": "application/json"}), 413, "too_large")
+    refused(anonymous.post(url, content=nonsense, headers={"content-type": "application/json"}), 401, "invalid_token")
     reading = shared.client.grant({"type": "quote", "actions": ["read"]})
     refused(shared.client.request("POST", "/quotes", raw=nonsense, token=reading), 403, "insufficient_access")
     creating = shared.client.grant({"type": "quote", "actions": ["create"], "identifier": shared.wallet("alice")})

@@ -69,8 +69,8 @@ class Site:
         for host in range(number):
             address = (f"192.0.2.{host}", 1)
             transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False, client=address)
-            async with httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base) as stranger:
-                guessed = await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
+            async with httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base) as anonymous:
+                guessed = await anonymous.post(path, data={"choice": "sign-in", "password": "wrong"})
         assert guessed.status_code == 429
 
     async def execute(self, statement: str) -> None:
@@ -364,23 +364,23 @@ async def test_sixth_guess_has_to_wait(site: Site) -> None:
     assert (await site.sign_in(path)).status_code == 303
 
 
-async def test_strangers_guesses_lock_the_owner_out_of_no_browser_that_is_known(site: Site) -> None:
+async def test_guesses_of_others_lock_the_owner_out_of_no_browser_that_is_known(site: Site) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
-    async with site.new_browser() as stranger:
+    async with site.new_browser() as anonymous:
         for _ in range(6):
-            guess = await stranger.post(path, data={"choice": "sign-in", "password": "wrong"})
+            guess = await anonymous.post(path, data={"choice": "sign-in", "password": "wrong"})
         assert guess.status_code == 429
         right = {"choice": "sign-in", "password": PASSWORD}
-        assert (await stranger.post(path, data=right)).status_code == 429
+        assert (await anonymous.post(path, data=right)).status_code == 429
         decided = await site.submit(path, "approve", **fields)
         assert decided.status_code == 303, "who is signed in needs no password"
         site.clock.advance(15 * 60)
         another = await site.ask()
         for _ in range(6):
-            await stranger.post(another, data={"choice": "sign-in", "password": "wrong"})
+            await anonymous.post(another, data={"choice": "sign-in", "password": "wrong"})
         assert "Sign in to" in text_of(await site.browser.get(another)), "the session is over"
-        assert (await stranger.post(another, data=right)).status_code == 429
+        assert (await anonymous.post(another, data=right)).status_code == 429
         assert (await site.sign_in(another)).status_code == 303
 
 
@@ -497,8 +497,8 @@ async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) ->
     path = await site.ask()
     await site.submit(path, "approve", **await site.open_signed_in(path))
 
-    async with site.new_browser() as stranger:
-        pages = [await stranger.get(path), await stranger.post(path, data={"choice": "approve"})]
+    async with site.new_browser() as anonymous:
+        pages = [await anonymous.get(path), await anonymous.post(path, data={"choice": "approve"})]
 
     assert [page.status_code for page in pages] == [200, 409]
     for page in pages:

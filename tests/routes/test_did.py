@@ -25,13 +25,13 @@ def resolved(did: str) -> str:
 
 
 @pytest.mark.parametrize("path", ["did-holder", "accounts/did-holder", "~did/a.b_c-d"])
-def test_did_document_lists_the_keys_in_force(shared: Instance, stranger: httpx2.Client, path: str) -> None:
+def test_did_document_lists_the_keys_in_force(shared: Instance, anonymous: httpx2.Client, path: str) -> None:
     wallet_address = shared.create_wallet(path)
     first, second, revoked = new_key("key-1"), new_key("2026/09 #2"), new_key("old")
     for key in (first, second, revoked):
         shared.write(partial(keys.add_key, path=path, jwk=key))
     shared.write(lambda tx: keys.revoke_key(tx, path, "old"))
-    answer = stranger.get(f"{wallet_address}/did.json")
+    answer = anonymous.get(f"{wallet_address}/did.json")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-cache"
@@ -54,31 +54,31 @@ def test_did_document_lists_the_keys_in_force(shared: Instance, stranger: httpx2
         "authentication": ids,
         "assertionMethod": ids,
     }
-    listed = stranger.get(f"{wallet_address}/jwks.json").json()["keys"]
+    listed = anonymous.get(f"{wallet_address}/jwks.json").json()["keys"]
     assert [method["publicKeyJwk"] for method in document["verificationMethod"]] == listed
-    assert stranger.get(resolved(did)).json() == document
-    assert stranger.get(f"{wallet_address}/did.json/").json() == document
+    assert anonymous.get(resolved(did)).json() == document
+    assert anonymous.get(f"{wallet_address}/did.json/").json() == document
 
 
-def test_did_document_of_the_wallet_without_a_path_can_be_resolved(payres: Instance, stranger: httpx2.Client) -> None:
+def test_did_document_of_the_wallet_without_a_path_can_be_resolved(payres: Instance, anonymous: httpx2.Client) -> None:
     address = payres.create_wallet(".well-known/pay")
-    document = stranger.get(f"{address}/did.json").json()
+    document = anonymous.get(f"{address}/did.json").json()
     assert document["id"].endswith(":.well-known:pay")
     assert document["alsoKnownAs"] == [address]
     assert resolved(document["id"]) == f"{address}/did.json"
 
 
-def test_did_document_without_keys_has_no_methods(shared: Instance, stranger: httpx2.Client) -> None:
-    document = stranger.get(f"{shared.create_wallet('keyless')}/did.json").json()
+def test_did_document_without_keys_has_no_methods(shared: Instance, anonymous: httpx2.Client) -> None:
+    document = anonymous.get(f"{shared.create_wallet('keyless')}/did.json").json()
     assert document["verificationMethod"] == document["authentication"] == document["assertionMethod"] == []
 
 
 def test_did_document_of_an_unknown_or_inactive_wallet_is_not_found(
-    shared: Instance, stranger: httpx2.Client, refused: Refused
+    shared: Instance, anonymous: httpx2.Client, refused: Refused
 ) -> None:
     wallet_address = shared.create_wallet("did-resting")
-    assert stranger.get(f"{wallet_address}/did.json").status_code == 200
+    assert anonymous.get(f"{wallet_address}/did.json").status_code == 200
     shared.write(lambda tx: wallets.deactivate(tx, "did-resting"))
     for path in ("did-resting", "nobody", "alice/did.json", "admin", ".well-known"):
-        refused(stranger.get(f"{shared.base_url}/{path}/did.json"), 404, "not_found")
-    refused(stranger.get(f"{shared.base_url}/did.json"), 404, "not_found")
+        refused(anonymous.get(f"{shared.base_url}/{path}/did.json"), 404, "not_found")
+    refused(anonymous.get(f"{shared.base_url}/did.json"), 404, "not_found")

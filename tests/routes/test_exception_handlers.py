@@ -47,21 +47,21 @@ JSON = {"content-type": "application/json"}
     ],
 )
 def test_wrong_method_is_refused_with_those_allowed(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, allowed: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str, allowed: str
 ) -> None:
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "PROPFIND"} - set(allowed.split(", ")):
         for spelling in (path, f"{path}/" if path != "/" else path):
-            answer = stranger.request(method, shared.base_url + spelling)
+            answer = anonymous.request(method, shared.base_url + spelling)
             refused(answer, 405, "method_not_allowed")
             assert answer.headers["allow"] == allowed
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "OPTIONS"])
 def test_unknown_path_is_not_found_whatever_the_method(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, method: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str
 ) -> None:
     for path in ("/nowhere", "/nowhere/jwks.json", "/nowhere/did.json", "/quotes/1/2", "/discovery"):
-        refused(stranger.request(method, shared.base_url + path), 404, "not_found")
+        refused(anonymous.request(method, shared.base_url + path), 404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_unknown_path_is_not_found_whatever_the_method(
         "/nowhere?redirect=1",
     ],
 )
-def test_unknown_path_is_not_found(shared: Instance, stranger: httpx2.Client, refused: Refused, path: str) -> None:
-    refused(stranger.get(shared.base_url + path), 404, "not_found")
+def test_unknown_path_is_not_found(shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str) -> None:
+    refused(anonymous.get(shared.base_url + path), 404, "not_found")
 
 
 @pytest.mark.parametrize("media_type", [None, "", "text/plain", "application/jsonx", "application/gnap+json"])
 @pytest.mark.parametrize("path", ["/", "/incoming-payments", "/quotes", "/outgoing-payments", "/continue/1"])
 def test_body_that_is_not_declared_json_is_refused(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, media_type: str | None
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str, media_type: str | None
 ) -> None:
     headers = {} if media_type is None else {"content-type": media_type}
-    answer = stranger.post(shared.base_url + path, content=b"{}", headers=headers)
+    answer = anonymous.post(shared.base_url + path, content=b"{}", headers=headers)
     refused(answer, 415, "unsupported_media_type")
 
 
@@ -129,7 +129,7 @@ def test_json_is_declared_in_several_ways(shared: Instance, media_type: str) -> 
     "path", ["/", "/incoming-payments", "/incoming-payments/1/complete", "/quotes", "/outgoing-payments", "/token/1"]
 )
 def test_long_body_is_refused(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, chunked: bool
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str, chunked: bool
 ) -> None:
     size = shared.context.settings.max_body_bytes
 
@@ -138,16 +138,16 @@ def test_long_body_is_refused(
         yield b"{"
 
     content = pieces() if chunked else b" " * (size + 1)
-    refused(stranger.post(shared.base_url + path, content=content, headers=JSON), 413, "too_large")
+    refused(anonymous.post(shared.base_url + path, content=content, headers=JSON), 413, "too_large")
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "GZIP", "identity, gzip", "none"])
 @pytest.mark.parametrize("path", ["/", "/quotes", "/incoming-payments/1/complete", "/continue/1"])
 def test_encoded_body_is_refused(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, path: str, coding: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str, coding: str
 ) -> None:
     headers = JSON | {"content-encoding": coding}
-    answer = stranger.post(shared.base_url + path, content=gzip.compress(b"{}"), headers=headers)
+    answer = anonymous.post(shared.base_url + path, content=gzip.compress(b"{}"), headers=headers)
     refused(answer, 415, "unsupported_media_type")
     assert answer.headers["accept-encoding"] == "identity"
 
@@ -160,9 +160,9 @@ def test_identity_is_no_encoding(shared: Instance, coding: str) -> None:
     assert answer.status_code == 201
 
 
-def test_encoding_of_no_body_does_not_matter(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+def test_encoding_of_no_body_does_not_matter(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
     headers = {"content-encoding": "gzip"}
-    refused(stranger.post(f"{shared.base_url}/quotes", headers=headers), 401, "invalid_token")
+    refused(anonymous.post(f"{shared.base_url}/quotes", headers=headers), 401, "invalid_token")
 
 
 def test_longest_body_is_taken(shared: Instance) -> None:
@@ -197,13 +197,13 @@ def test_fault_is_answered_without_the_inside_and_logged_with_it(
 
 
 def test_refusal_carries_its_headers(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopping(*_: object) -> None:
         raise Unavailable("The server is stopping", retry_after=5)
 
     monkeypatch.setattr(wallet_addresses, "context_of", stopping)
-    answer = stranger.get(shared.wallet("alice"))
+    answer = anonymous.get(shared.wallet("alice"))
     refused(answer, 503, "unavailable")
     assert answer.headers["retry-after"] == "5"
 
@@ -299,11 +299,11 @@ def slashes(shared: Instance) -> Iterator[SlashClient]:
 
 
 def test_every_address_takes_a_trailing_slash(
-    shared: Instance, slashes: SlashClient, stranger: httpx2.Client, refused: Refused
+    shared: Instance, slashes: SlashClient, anonymous: httpx2.Client, refused: Refused
 ) -> None:
     sender, taker = shared.create_wallet("slash-sender", deposit="5.00"), shared.create_wallet("slash-taker")
     receiver = slashes.create_incoming_payment(taker, USD_1)
-    assert stranger.get(f"{receiver['id']}/").status_code == 200
+    assert anonymous.get(f"{receiver['id']}/").status_code == 200
     quote = slashes.create_quote(sender, f"{receiver['id']}/")
     payment = slashes.create_outgoing_payment(f"{sender}/", f"{quote['id']}/")
     incoming = slashes.grant({"type": "incoming-payment", "actions": ["read", "list", "complete"]})
@@ -325,7 +325,7 @@ def test_every_address_takes_a_trailing_slash(
     assert slashes.delete(rotated["manage"], rotated["value"]).status_code == 204
     assert slashes.delete(granted["continue"]["uri"], granted["continue"]["access_token"]["value"]).status_code == 204
     for path in ("alice/", "alice/jwks.json/", "healthz/"):
-        assert stranger.get(f"{shared.base_url}/{path}").status_code == 200
+        assert anonymous.get(f"{shared.base_url}/{path}").status_code == 200
 
 
 def test_trailing_slash_is_part_of_what_is_signed(shared: Instance, refused: Refused) -> None:

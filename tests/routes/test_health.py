@@ -22,42 +22,42 @@ from tests.traces import trace
 LOG_BYTES = 1000 * 4096  # after which SQLite begins the log anew when nobody reads what is in it
 
 
-def test_health_is_ok_while_the_database_answers(shared: Instance, stranger: httpx2.Client) -> None:
-    answer = stranger.get(f"{shared.base_url}/healthz")
+def test_health_is_ok_while_the_database_answers(shared: Instance, anonymous: httpx2.Client) -> None:
+    answer = anonymous.get(f"{shared.base_url}/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
     assert answer.headers["cache-control"] == "no-store"
 
 
 def test_health_says_why_not_when_the_database_does_not_answer(
-    shared: Instance, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    shared: Instance, anonymous: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(tx: Transaction) -> bool:
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(health, "answers", broken)
-    answer = stranger.get(f"{shared.base_url}/healthz")
+    answer = anonymous.get(f"{shared.base_url}/healthz")
     assert answer.status_code == 503
     assert answer.json() == {
         "status": "unavailable",
         "reason": "The server could not use its storage. Try again shortly",
     }
     monkeypatch.undo()
-    assert stranger.get(f"{shared.base_url}/healthz").status_code == 200
+    assert anonymous.get(f"{shared.base_url}/healthz").status_code == 200
 
 
-def test_ready_is_ok_while_payments_can_be_taken(shared: Instance, stranger: httpx2.Client) -> None:
-    answer = stranger.get(f"{shared.base_url}/readyz")
+def test_ready_is_ok_while_payments_can_be_taken(shared: Instance, anonymous: httpx2.Client) -> None:
+    answer = anonymous.get(f"{shared.base_url}/readyz")
     assert (answer.status_code, answer.json()["status"], answer.json().keys()) == (200, "ok", {"status", "details"})
     assert answer.headers["cache-control"] == "no-store"
 
 
 def test_ready_shows_the_log_that_a_long_reader_makes_grow(
-    tmp_path: Path, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, anonymous: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with run_instance(tmp_path / "payres.db") as instance:
 
         def shown() -> int:
-            answer = stranger.get(f"{instance.base_url}/readyz").json()
+            answer = anonymous.get(f"{instance.base_url}/readyz").json()
             size: int = answer["details"]["walBytes"]
             return size
 
@@ -75,7 +75,7 @@ def test_ready_shows_the_log_that_a_long_reader_makes_grow(
                 grow()
         (tmp_path / "payres.db-wal").rename(tmp_path / "elsewhere")
         monkeypatch.setattr(health, "CACHE_SECONDS", 0)
-        answer = stranger.get(f"{instance.base_url}/readyz")
+        answer = anonymous.get(f"{instance.base_url}/readyz")
         assert (answer.status_code, answer.json()["details"]) == (503, {"walBytes": 0, "restoredAt": None})
         (tmp_path / "elsewhere").rename(tmp_path / "payres.db-wal")
 

@@ -292,7 +292,7 @@ def test_client_does_not_meet_the_keys_of_another(shared: Instance) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_answer_is_for_who_may_create_it_still(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, kind: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, kind: str
 ) -> None:
     asked = making(shared, kind)
     key = new_key()
@@ -494,7 +494,7 @@ def test_quoted_key_is_the_same_as_the_bare_one(shared: Instance) -> None:
     assert made(shared, asked) == 1
 
 
-def test_key_may_be_covered_by_the_signature(shared: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+def test_key_may_be_covered_by_the_signature(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
     asked = making(shared, "payment without a quote")
     client, url = shared.client, f"{shared.base_url}{asked.path}"
     content = json.dumps(asked.body).encode()
@@ -510,10 +510,10 @@ def test_key_may_be_covered_by_the_signature(shared: Instance, stranger: httpx2.
     lines = [(name.encode(), value.encode()) for name, value in headers.items()]
     signature = client.private_key.sign(signature_base(Message("POST", url, lines, content), components, parameters))
     headers |= {"signature-input": f"sig1={parameters}", "signature": f"sig1={http_sf.ser(signature)}"}
-    first = stranger.post(url, content=content, headers=headers)
+    first = anonymous.post(url, content=content, headers=headers)
     assert first.status_code == 201, first.text
-    assert stranger.post(url, content=content, headers=headers).content == first.content
-    altered = stranger.post(url, content=content, headers=headers | {"idempotency-key": '"altered"'})
+    assert anonymous.post(url, content=content, headers=headers).content == first.content
+    altered = anonymous.post(url, content=content, headers=headers | {"idempotency-key": '"altered"'})
     refused(altered, 401, "invalid_client", reason="signature_mismatch")
     assert made(shared, asked) == 1
 

@@ -107,16 +107,16 @@ def new_wallet(instance: Instance) -> str:
     return path
 
 
-def test_money_is_in_the_wallet_when_the_answer_comes(server: Instance, stranger: httpx2.Client) -> None:
+def test_money_is_in_the_wallet_when_the_answer_comes(server: Instance, anonymous: httpx2.Client) -> None:
     path = new_wallet(server)
     sender = incoming_payment(server, path, 500)
-    reply = reply_of(post(stranger, server, sender.prepare(500, 495)))
+    reply = reply_of(post(anonymous, server, sender.prepare(500, 495)))
     assert isinstance(reply, Fulfill)
     assert sender.read(reply).prepare_amount == 500
     assert server.balance(path) == "5.00"
 
 
-def test_payment_made_over_the_api_is_paid_over_interledger(server: Instance, stranger: httpx2.Client) -> None:
+def test_payment_made_over_the_api_is_paid_over_interledger(server: Instance, anonymous: httpx2.Client) -> None:
     """From the credentials in the `methods` of the API to the `receivedAmount` that it then shows."""
     wanted = {"value": "100", "assetCode": "USD", "assetScale": 2}
     made = server.client.create_incoming_payment(server.wallet("bob"), wanted)
@@ -124,32 +124,32 @@ def test_payment_made_over_the_api_is_paid_over_interledger(server: Instance, st
     opened = server.context.credentials.open(method["ilpAddress"])
     assert opened is not None
     sender = Sender(method["ilpAddress"], opened.shared_secret, server.clock)
-    assert isinstance(reply_of(post(stranger, server, sender.prepare(60))), Fulfill)
-    assert isinstance(reply_of(post(stranger, server, sender.prepare(40))), Fulfill)
-    found = stranger.get(made["id"]).json()
+    assert isinstance(reply_of(post(anonymous, server, sender.prepare(60))), Fulfill)
+    assert isinstance(reply_of(post(anonymous, server, sender.prepare(40))), Fulfill)
+    found = anonymous.get(made["id"]).json()
     assert found["receivedAmount"]["value"] == "100"
 
 
 @pytest.mark.parametrize("media_type", [OCTETS, "application/ilp+octet-stream", "Application/Octet-Stream; charset=x"])
-def test_media_types_of_packets(server: Instance, stranger: httpx2.Client, media_type: str) -> None:
+def test_media_types_of_packets(server: Instance, anonymous: httpx2.Client, media_type: str) -> None:
     sender = incoming_payment(server, "alice")
-    answer = post(stranger, server, sender.prepare(1), **{"Content-Type": media_type})
+    answer = post(anonymous, server, sender.prepare(1), **{"Content-Type": media_type})
     assert isinstance(reply_of(answer), Fulfill)
 
 
 @pytest.mark.parametrize("media_type", ["", "application/json", "text/plain", "application/octet-streams"])
 def test_other_media_types_are_refused(
-    server: Instance, stranger: httpx2.Client, refused: Refused, media_type: str
+    server: Instance, anonymous: httpx2.Client, refused: Refused, media_type: str
 ) -> None:
     sender = incoming_payment(server, "alice")
-    answer = post(stranger, server, sender.prepare(1), **{"Content-Type": media_type})
+    answer = post(anonymous, server, sender.prepare(1), **{"Content-Type": media_type})
     refused(answer, 400, "invalid_request", field="Content-Type")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_scheme_has_no_case(server: Instance, stranger: httpx2.Client, scheme: str) -> None:
+def test_scheme_has_no_case(server: Instance, anonymous: httpx2.Client, scheme: str) -> None:
     sender = incoming_payment(server, "alice")
-    answer = post(stranger, server, sender.prepare(1), Authorization=f"{scheme} token-of-first")
+    answer = post(anonymous, server, sender.prepare(1), Authorization=f"{scheme} token-of-first")
     assert isinstance(reply_of(answer), Fulfill)
 
 
@@ -167,10 +167,10 @@ def test_scheme_has_no_case(server: Instance, stranger: httpx2.Client, scheme: s
         ("Bearer nonsense", "unknown_token"),
     ],
 )
-def test_stranger_is_told_what_token_is_wanted(
-    server: Instance, stranger: httpx2.Client, authorization: str, reason: str
+def test_answer_without_a_token_names_the_one_wanted(
+    server: Instance, anonymous: httpx2.Client, authorization: str, reason: str
 ) -> None:
-    answer = post(stranger, server, b"x" * 70_000, Authorization=authorization, number="number-7")
+    answer = post(anonymous, server, b"x" * 70_000, Authorization=authorization, number="number-7")
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
     assert answer.headers["request-id"] == "number-7"
@@ -178,88 +178,88 @@ def test_stranger_is_told_what_token_is_wanted(
     assert (error["code"], error["details"]["reason"]) == ("invalid_token", reason)
 
 
-def test_removed_peer_is_out_with_the_next_request(server: Instance, stranger: httpx2.Client) -> None:
+def test_removed_peer_is_out_with_the_next_request(server: Instance, anonymous: httpx2.Client) -> None:
     token = add_peer(server, "leaving")
     sender = incoming_payment(server, "alice")
-    assert isinstance(reply_of(post(stranger, server, sender.prepare(0), token)), Fulfill)
+    assert isinstance(reply_of(post(anonymous, server, sender.prepare(0), token)), Fulfill)
     server.write(lambda tx: peers.change_peer(tx, "leaving", PeerChange(incoming_token="new")))
-    assert post(stranger, server, sender.prepare(0), token).status_code == 401
-    assert isinstance(reply_of(post(stranger, server, sender.prepare(0), "new")), Fulfill)
+    assert post(anonymous, server, sender.prepare(0), token).status_code == 401
+    assert isinstance(reply_of(post(anonymous, server, sender.prepare(0), "new")), Fulfill)
     server.write(lambda tx: peers.remove_peer(tx, "leaving"))
-    assert post(stranger, server, sender.prepare(0), "new").status_code == 401
+    assert post(anonymous, server, sender.prepare(0), "new").status_code == 401
 
 
 def test_longest_packet_is_taken_and_a_longer_body_is_not(
-    server: Instance, stranger: httpx2.Client, refused: Refused
+    server: Instance, anonymous: httpx2.Client, refused: Refused
 ) -> None:
     longest = Prepare(0, server.clock.now() + 20 * SECOND, bytes(32), f"test.here.{'a' * 1013}", bytes(32767))
-    assert reply_of(post(stranger, server, longest)) == Reject(Code.UNEXPECTED_PAYMENT, "test.here")
-    assert reply_of(post(stranger, server, bytes(65536))) == Reject(
+    assert reply_of(post(anonymous, server, longest)) == Reject(Code.UNEXPECTED_PAYMENT, "test.here")
+    assert reply_of(post(anonymous, server, bytes(65536))) == Reject(
         Code.INVALID_PACKET, "test.here", "the packet is no Prepare"
     )
-    refused(post(stranger, server, bytes(65537)), 413, "too_large")
+    refused(post(anonymous, server, bytes(65537)), 413, "too_large")
 
 
-def test_other_methods_are_refused(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+def test_other_methods_are_refused(server: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
     for method in ("GET", "PUT", "DELETE"):
-        answer = stranger.request(method, f"{server.base_url}/ilp")
+        answer = anonymous.request(method, f"{server.base_url}/ilp")
         refused(answer, 405, "method_not_allowed")
         assert answer.headers["allow"] == "OPTIONS, POST"
 
 
 @pytest.mark.parametrize("number", ["1", str(uuid.UUID(int=7)), "x" * 64, "two words ~!"])
 def test_number_of_the_request_is_repeated_in_the_answer(
-    server: Instance, stranger: httpx2.Client, number: str
+    server: Instance, anonymous: httpx2.Client, number: str
 ) -> None:
     sender = incoming_payment(server, "alice")
     for amount in (0, 1):
-        answer = post(stranger, server, sender.prepare(amount, fulfillable=False), number=number)
+        answer = post(anonymous, server, sender.prepare(amount, fulfillable=False), number=number)
         assert answer.headers["request-id"] == number
 
 
 @pytest.mark.parametrize("number", ["", "x" * 65, "tab\tinside", "ümlaut"])
-def test_number_that_is_not_kept_is_not_promised(server: Instance, stranger: httpx2.Client, number: str) -> None:
+def test_number_that_is_not_kept_is_not_promised(server: Instance, anonymous: httpx2.Client, number: str) -> None:
     path = new_wallet(server)
     sender = incoming_payment(server, path)
     for _ in range(2):
-        answer = post(stranger, server, sender.prepare(1), **{"Request-Id": number.encode("latin-1")})  # type: ignore[arg-type]  # httpx2 takes bytes
+        answer = post(anonymous, server, sender.prepare(1), **{"Request-Id": number.encode("latin-1")})  # type: ignore[arg-type]  # httpx2 takes bytes
         assert isinstance(reply_of(answer), Fulfill)
         assert "request-id" not in answer.headers
     assert server.balance(path) == "0.02"
 
 
-def test_repeated_request_moves_money_once(server: Instance, stranger: httpx2.Client) -> None:
+def test_repeated_request_moves_money_once(server: Instance, anonymous: httpx2.Client) -> None:
     path, number = new_wallet(server), str(uuid.uuid4())
     prepare = incoming_payment(server, path).prepare(5)
-    answers = [post(stranger, server, prepare, number=number) for _ in range(3)]
+    answers = [post(anonymous, server, prepare, number=number) for _ in range(3)]
     assert len({answer.content for answer in answers}) == 1
     assert isinstance(reply_of(answers[0]), Fulfill)
     assert server.balance(path) == "0.05"
 
 
-def test_number_of_another_packet_is_refused(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
+def test_number_of_another_packet_is_refused(server: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
     sender, number = incoming_payment(server, "alice"), str(uuid.uuid4())
-    post(stranger, server, sender.prepare(5), number=number)
-    answer = post(stranger, server, sender.prepare(5), number=number)
+    post(anonymous, server, sender.prepare(5), number=number)
+    answer = post(anonymous, server, sender.prepare(5), number=number)
     refused(answer, 400, "invalid_request", field="Request-Id")
     assert answer.headers["request-id"] == number
 
 
 def test_answer_that_is_not_known_yet_is_asked_for_again(
-    server: Instance, stranger: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    server: Instance, anonymous: httpx2.Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing_yet(*_: object) -> NoReply:
         return NoReply.OUTCOME_UNKNOWN
 
     monkeypatch.setattr(server.context.connector, "handle", nothing_yet)
-    answer = post(stranger, server, b"", number="some")
+    answer = post(anonymous, server, b"", number="some")
     refused(answer, 504, "unavailable")
     assert answer.headers["retry-after"] == "1"
     assert answer.headers["request-id"] == "some"
 
 
 def test_storage_that_fails_says_so_in_the_reply(
-    server: Instance, stranger: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+    server: Instance, anonymous: httpx2.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sender = incoming_payment(server, "alice")
 
@@ -267,10 +267,10 @@ def test_storage_that_fails_says_so_in_the_reply(
         raise Unavailable("The server could not store this")
 
     monkeypatch.setattr(server.context.database, "write", failing)
-    reply = reply_of(post(stranger, server, sender.prepare(5)))
+    reply = reply_of(post(anonymous, server, sender.prepare(5)))
     assert isinstance(reply, Reject)
     assert reply.code == Code.INTERNAL_ERROR
-    assert post(stranger, server, sender.prepare(5), number="numbered").status_code == 504
+    assert post(anonymous, server, sender.prepare(5), number="numbered").status_code == 504
 
 
 def test_fifty_packets_at_once_complete_the_payment_and_no_more(server: Instance) -> None:
@@ -333,20 +333,20 @@ def owed(instance: Instance, name: str) -> int:
 
 
 def test_packet_crosses_three_servers_in_three_currencies(
-    chain: tuple[Instance, Instance, Instance], stranger: httpx2.Client
+    chain: tuple[Instance, Instance, Instance], anonymous: httpx2.Client
 ) -> None:
     a, b, c = chain
     c.create_wallet("jun", "JPY", 0)
     sender = incoming_payment(c, "jun", asset=Asset("JPY", 0))
     before = [owed(a, "origin"), owed(a, "b"), owed(b, "a"), owed(b, "c"), owed(c, "b")]
-    reply = reply_of(post(stranger, a, sender.prepare(1001, 1440), "token-of-origin", "number-1"))
+    reply = reply_of(post(anonymous, a, sender.prepare(1001, 1440), "token-of-origin", "number-1"))
     assert isinstance(reply, Fulfill)
     assert sender.read(reply).prepare_amount == 1440  # 10.01 USD are 9.00 EUR, rounded down, are 1440 JPY
     after = [owed(a, "origin"), owed(a, "b"), owed(b, "a"), owed(b, "c"), owed(c, "b")]
     moved = [new - old for old, new in zip(before, after, strict=True)]
     assert moved == [-1001, 1001, -1001, 900, -900]
     assert c.balance("jun") == "1440"
-    again = post(stranger, a, sender.prepare(1001), "token-of-origin", "number-1")
+    again = post(anonymous, a, sender.prepare(1001), "token-of-origin", "number-1")
     assert again.status_code == 400
     numbered = a.read(lambda tx: peer_store.find_peer(tx, "b"))
     assert numbered is not None
@@ -354,17 +354,17 @@ def test_packet_crosses_three_servers_in_three_currencies(
 
 
 def test_receivers_reject_comes_back_unchanged_through_three_servers(
-    chain: tuple[Instance, Instance, Instance], stranger: httpx2.Client
+    chain: tuple[Instance, Instance, Instance], anonymous: httpx2.Client
 ) -> None:
     a, _, c = chain
     c.create_wallet("rei", "JPY", 0)
     sender = incoming_payment(c, "rei", asset=Asset("JPY", 0))
     owed_before = owed(a, "origin")
-    reply = reply_of(post(stranger, a, sender.prepare(1001, 1441), "token-of-origin"))
+    reply = reply_of(post(anonymous, a, sender.prepare(1001, 1441), "token-of-origin"))
     assert isinstance(reply, Reject)
     assert (reply.code, reply.triggered_by) == ("F99", "test.c")
     assert sender.read(reply).prepare_amount == 1440
     assert owed(a, "origin") == owed_before
     nowhere = Prepare(5, a.clock.now() + 20 * SECOND, bytes(32), "test.c.nonsense")
-    rejected = reply_of(post(stranger, a, nowhere, "token-of-origin"))
+    rejected = reply_of(post(anonymous, a, nowhere, "token-of-origin"))
     assert rejected == Reject(Code.UNEXPECTED_PAYMENT, "test.c")

@@ -198,9 +198,9 @@ def test_read_shows_its_maker_the_payment_with_methods(shared: Instance) -> None
     assert (answer.status_code, answer.json()) == (200, created)
 
 
-def test_read_without_authorization_shows_the_public_form(shared: Instance, stranger: httpx2.Client) -> None:
+def test_read_without_authorization_shows_the_public_form(shared: Instance, anonymous: httpx2.Client) -> None:
     created = create(shared, token_for(shared, "create"), incomingAmount=usd(100)).json()
-    answer = stranger.get(created["id"])
+    answer = anonymous.get(created["id"])
     assert answer.status_code == 200
     assert answer.json() == {"receivedAmount": usd(0), "authServer": f"{shared.base_url}/"}
 
@@ -218,11 +218,11 @@ def test_read_hides_other_clients_payments_unless_all_may_be_read(shared: Instan
 
 @pytest.mark.parametrize("identifier", ["01a1fc79-0911-70a0-a0fa-6dccf4c9252b", "none", "%00", "%ff", "..%2f", "😀"])
 def test_read_does_not_find_what_is_not_there(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, identifier: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, identifier: str
 ) -> None:
     path = f"/incoming-payments/{identifier}"
     refused(shared.client.get(path, token_for(shared, "read-all", wallet=None)), 404, "not_found")
-    refused(stranger.get(shared.base_url + path), 404, "not_found")
+    refused(anonymous.get(shared.base_url + path), 404, "not_found")
 
 
 def test_expired_payment_stays_readable_and_takes_nothing(shared: Instance, refused: Refused) -> None:
@@ -251,7 +251,7 @@ def test_complete_ends_the_payment_and_may_be_repeated(shared: Instance, refused
     refused(shared.client.post("/quotes", body, quote_token), 400, "invalid_receiver", field="receiver")
 
 
-def test_metadata_can_be_read_by_whoever_knows_the_url(shared: Instance, stranger: httpx2.Client) -> None:
+def test_metadata_can_be_read_by_whoever_knows_the_url(shared: Instance, anonymous: httpx2.Client) -> None:
     """As docs/integrating.md says: servers that pay need to read what they pay, so nobody is asked."""
     url = shared.client.create_incoming_payment(shared.wallet("bob"), metadata={"order": "17"})["id"]
     key = generate_private_key()
@@ -261,7 +261,7 @@ def test_metadata_can_be_read_by_whoever_knows_the_url(shared: Instance, strange
     token = nobody.grant(access, client={"jwk": msgspec.to_builtins(jwk)}, interact=None)
     assert nobody.get(url, token).json()["metadata"] == {"order": "17"}
     nobody.close()
-    assert "metadata" not in stranger.get(url).json()
+    assert "metadata" not in anonymous.get(url).json()
 
 
 @pytest.mark.parametrize("body", [b"done", b"{", b"[]", b'"text"', b"null", b'{"a":1,"a":2}'])

@@ -33,11 +33,11 @@ def labels(**given: str) -> frozenset[tuple[str, str]]:
     return frozenset(given.items())
 
 
-def test_metrics_show_requests_balances_and_the_writer(shared: Instance, stranger: httpx2.Client) -> None:
-    before = figures(stranger.get(f"{shared.base_url}/metrics"))
+def test_metrics_show_requests_balances_and_the_writer(shared: Instance, anonymous: httpx2.Client) -> None:
+    before = figures(anonymous.get(f"{shared.base_url}/metrics"))
     shared.create_wallet("metered", asset="XAU", scale=6, deposit="1.5")
-    stranger.get(f"{shared.base_url}/metered")
-    after = figures(stranger.get(f"{shared.base_url}/metrics"))
+    anonymous.get(f"{shared.base_url}/metered")
+    after = figures(anonymous.get(f"{shared.base_url}/metrics"))
     gold = {"asset": "XAU", "scale": "6"}
     assert after["payres_ledger_minor_units", labels(kind="wallet", **gold)] == 1_500_000
     assert after["payres_ledger_minor_units", labels(kind="external", **gold)] == -1_500_000
@@ -48,9 +48,9 @@ def test_metrics_show_requests_balances_and_the_writer(shared: Instance, strange
     assert after["payres_writing_stopped", labels()] == 0
 
 
-def test_metrics_name_no_wallet_and_no_payment(shared: Instance, stranger: httpx2.Client) -> None:
+def test_metrics_name_no_wallet_and_no_payment(shared: Instance, anonymous: httpx2.Client) -> None:
     made = shared.client.create_incoming_payment(shared.wallet("bob"))
-    text = stranger.get(f"{shared.base_url}/metrics").text
+    text = anonymous.get(f"{shared.base_url}/metrics").text
     assert made["id"].rpartition("/")[2] not in text
     assert "bob" not in text
 
@@ -62,24 +62,24 @@ def test_metrics_name_no_wallet_and_no_payment(shared: Instance, stranger: httpx
         {"X-Forwarded-For": "203.0.113.9"},
     ],
 )
-def test_metrics_are_for_this_machine(shared: Instance, stranger: httpx2.Client, headers: dict[str, str]) -> None:
-    answer = stranger.get(f"{shared.base_url}/metrics", headers=headers)
+def test_metrics_are_for_this_machine(shared: Instance, anonymous: httpx2.Client, headers: dict[str, str]) -> None:
+    answer = anonymous.get(f"{shared.base_url}/metrics", headers=headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_metrics_tell_when_the_ledger_was_last_checked(shared: Instance, stranger: httpx2.Client) -> None:
+def test_metrics_tell_when_the_ledger_was_last_checked(shared: Instance, anonymous: httpx2.Client) -> None:
     late = shared.read(lambda work: work.now) + 1000 * DAY
     for checked_at in (late, late - DAY):  # whoever began later may end earlier
         shared.write(partial(note_check, checked_at=checked_at))
-    shown = figures(stranger.get(f"{shared.base_url}/metrics"))
+    shown = figures(anonymous.get(f"{shared.base_url}/metrics"))
     assert shown["payres_ledger_check_timestamp_seconds", labels()] == late / SECOND
 
 
-def test_metrics_with_a_token_are_for_who_has_it(tmp_path: Path, stranger: httpx2.Client) -> None:
+def test_metrics_with_a_token_are_for_who_has_it(tmp_path: Path, anonymous: httpx2.Client) -> None:
     with run_instance(tmp_path / "payres.db", metrics_token="s3cret") as instance:
 
         def status(**headers: str) -> int:
-            return stranger.get(f"{instance.base_url}/metrics", headers=headers).status_code
+            return anonymous.get(f"{instance.base_url}/metrics", headers=headers).status_code
 
         assert status(Authorization="Bearer s3cret", Host="pay.example.com") == 200
         assert [status(), status(Authorization="Bearer other"), status(Authorization="Basic s3cret")] == [404] * 3

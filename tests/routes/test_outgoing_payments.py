@@ -94,7 +94,7 @@ def test_create_directly_from_an_incoming_payment(shared: Instance, payer: str) 
     assert second.json()["grantSpentDebitAmount"] == second.json()["grantSpentReceiveAmount"] == usd(600)
 
 
-def test_payment_is_sent_whole_and_its_receiver_completed(shared: Instance, stranger: httpx2.Client) -> None:
+def test_payment_is_sent_whole_and_its_receiver_completed(shared: Instance, anonymous: httpx2.Client) -> None:
     sender, taker = shared.create_wallet("sender", deposit="10.00"), shared.create_wallet("taker")
     receiver = shared.client.create_incoming_payment(taker, usd(750))["id"]
     payment = shared.client.pay(sender, receiver)
@@ -106,7 +106,7 @@ def test_payment_is_sent_whole_and_its_receiver_completed(shared: Instance, stra
         receiver, shared.client.grant({"type": "incoming-payment", "actions": ["read"]})
     ).json()
     assert (received["completed"], received["receivedAmount"], received["methods"]) == (True, usd(750), [])
-    assert stranger.get(receiver).json()["receivedAmount"] == usd(750)
+    assert anonymous.get(receiver).json()["receivedAmount"] == usd(750)
     assert (shared.balance("sender"), shared.balance("taker")) == ("2.50", "7.50")
     shared.check_ledger()
 

@@ -42,8 +42,8 @@ def ask(client: httpx2.Client, url: str, accept: str = SPSP) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("path", ["alice", "alice/", "ALICE", ".well-known/pay"])
-def test_details_are_those_of_rfc_9(server: Instance, stranger: httpx2.Client, path: str) -> None:
-    answer = ask(stranger, f"{server.base_url}/{path}")
+def test_details_are_those_of_rfc_9(server: Instance, anonymous: httpx2.Client, path: str) -> None:
+    answer = ask(anonymous, f"{server.base_url}/{path}")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == SPSP
     assert answer.headers["cache-control"] == "no-store"
@@ -55,15 +55,15 @@ def test_details_are_those_of_rfc_9(server: Instance, stranger: httpx2.Client, p
     assert len(base64.b64decode(body["shared_secret"], validate=True)) == 32
 
 
-def test_each_sender_gets_an_address_of_its_own(server: Instance, stranger: httpx2.Client) -> None:
-    found = [ask(stranger, server.wallet("alice")).json() for _ in range(10)]
+def test_each_sender_gets_an_address_of_its_own(server: Instance, anonymous: httpx2.Client) -> None:
+    found = [ask(anonymous, server.wallet("alice")).json() for _ in range(10)]
     assert len({one["destination_account"] for one in found}) == 10
     assert len({one["shared_secret"] for one in found}) == 10
 
 
-def test_money_goes_straight_to_the_wallet(server: Instance, stranger: httpx2.Client) -> None:
+def test_money_goes_straight_to_the_wallet(server: Instance, anonymous: httpx2.Client) -> None:
     server.create_wallet("tips")
-    body = ask(stranger, server.wallet("tips")).json()
+    body = ask(anonymous, server.wallet("tips")).json()
     opened = server.context.credentials.open(body["destination_account"])
     assert opened is not None
     sender = Sender(body["destination_account"], opened.shared_secret, server.clock)
@@ -72,7 +72,7 @@ def test_money_goes_straight_to_the_wallet(server: Instance, stranger: httpx2.Cl
     secret = base64.b64decode(body["shared_secret"])
     assert type(opened.shared_secret)(secret).condition(prepare.data) == prepare.condition
     headers = {"Authorization": "Bearer in", "Content-Type": "application/octet-stream"}
-    answer = stranger.post(f"{server.base_url}/ilp", content=encode(prepare), headers=headers)
+    answer = anonymous.post(f"{server.base_url}/ilp", content=encode(prepare), headers=headers)
     assert isinstance(decode_reply(answer.content), Fulfill)
     assert server.balance("tips") == "1.23"
 
@@ -81,30 +81,30 @@ def test_money_goes_straight_to_the_wallet(server: Instance, stranger: httpx2.Cl
     "accept",
     [SPSP, f"{SPSP}, application/json", f"application/json;q=0.5, {SPSP}", "Application/SPSP4+JSON", f"{SPSP};q=0.1"],
 )
-def test_whoever_names_spsp_gets_it(server: Instance, stranger: httpx2.Client, accept: str) -> None:
-    assert ask(stranger, server.wallet("alice"), accept).headers["content-type"] == SPSP
+def test_whoever_names_spsp_gets_it(server: Instance, anonymous: httpx2.Client, accept: str) -> None:
+    assert ask(anonymous, server.wallet("alice"), accept).headers["content-type"] == SPSP
 
 
 @pytest.mark.parametrize("accept", ["*/*", "", "application/json", "application/*", f"application/json, {SPSP};q=0"])
-def test_everybody_else_gets_the_wallet_address(server: Instance, stranger: httpx2.Client, accept: str) -> None:
-    answer = ask(stranger, server.wallet("alice"), accept)
+def test_everybody_else_gets_the_wallet_address(server: Instance, anonymous: httpx2.Client, accept: str) -> None:
+    answer = ask(anonymous, server.wallet("alice"), accept)
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["vary"] == "Accept"
     assert answer.json()["id"] == server.wallet("alice")
 
 
-def test_keys_know_nothing_of_spsp(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
-    refused(ask(stranger, f"{server.wallet('alice')}/jwks.json"), 406, "not_acceptable")
+def test_keys_know_nothing_of_spsp(server: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
+    refused(ask(anonymous, f"{server.wallet('alice')}/jwks.json"), 406, "not_acceptable")
 
 
-def test_wallet_that_is_not_there_cannot_be_paid(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
-    refused(ask(stranger, server.wallet("nobody")), 404, "not_found")
+def test_wallet_that_is_not_there_cannot_be_paid(server: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
+    refused(ask(anonymous, server.wallet("nobody")), 404, "not_found")
     server.create_wallet("closed")
     server.write(lambda tx: wallets.deactivate(tx, "closed"))
-    refused(ask(stranger, server.wallet("closed")), 404, "not_found")
+    refused(ask(anonymous, server.wallet("closed")), 404, "not_found")
 
 
-def test_other_methods_are_refused(server: Instance, stranger: httpx2.Client, refused: Refused) -> None:
-    refused(stranger.post(server.wallet("alice"), headers={"Accept": SPSP}), 405, "method_not_allowed")
-    head = stranger.head(server.wallet("alice"), headers={"Accept": SPSP})
+def test_other_methods_are_refused(server: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
+    refused(anonymous.post(server.wallet("alice"), headers={"Accept": SPSP}), 405, "method_not_allowed")
+    head = anonymous.head(server.wallet("alice"), headers={"Accept": SPSP})
     assert (head.status_code, head.headers["content-type"], head.content) == (200, SPSP, b"")

@@ -101,14 +101,14 @@ def test_management_refuses_another_token_in_force(shared: Instance, refused: Re
 
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_management_is_for_the_tokens_client(
-    shared: Instance, stranger: httpx2.Client, refused: Refused, method: str
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str
 ) -> None:
     token = obtain(shared)
     other = shared.new_client(f"token-taker-{method.lower()}")
     for value in (None, token["value"]):
         answer = other.request(method, token["manage"], None, value)
         refused(answer, 401, "invalid_client", reason="signature_mismatch")
-    unsigned = stranger.request(method, token["manage"], headers={"authorization": f"GNAP {token['value']}"})
+    unsigned = anonymous.request(method, token["manage"], headers={"authorization": f"GNAP {token['value']}"})
     refused(unsigned, 401, "invalid_client", reason="missing_signature")
     assert is_good(shared.client, token["value"])
 

@@ -257,11 +257,11 @@ def without_date(answer: httpx2.Response) -> dict[str, str]:
 
 
 def test_head_is_get_without_a_body(
-    shared: Instance, stranger: httpx2.Client, readable: list[tuple[str, str | None]]
+    shared: Instance, anonymous: httpx2.Client, readable: list[tuple[str, str | None]]
 ) -> None:
     for url, token in readable:
         url = url if "://" in url else shared.base_url + url
-        ask = stranger.request if token is None else client_request(shared.client, token)
+        ask = anonymous.request if token is None else client_request(shared.client, token)
         got, head = ask("GET", url), ask("HEAD", url)
         assert (got.status_code, head.status_code) == (200, 200), url
         assert without_date(head) == without_date(got), url
@@ -274,8 +274,8 @@ def client_request(client: Client, token: str) -> Callable[[str, str], httpx2.Re
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/quotes/1", "/quotes", "/", "/incoming-payments/1"])
-def test_head_of_what_is_refused_has_no_body_either(shared: Instance, stranger: httpx2.Client, path: str) -> None:
-    got, head = stranger.get(shared.base_url + path), stranger.head(shared.base_url + path)
+def test_head_of_what_is_refused_has_no_body_either(shared: Instance, anonymous: httpx2.Client, path: str) -> None:
+    got, head = anonymous.get(shared.base_url + path), anonymous.head(shared.base_url + path)
     assert got.status_code == head.status_code >= 400
     assert without_date(head) == without_date(got)
     assert head.content == b""
@@ -304,16 +304,16 @@ def test_head_is_not_signed_by_a_get(shared: Instance, refused: Refused) -> None
         ("/alice/did.json", "GET, HEAD, OPTIONS"),
     ],
 )
-def test_options_tells_the_methods(shared: Instance, stranger: httpx2.Client, path: str, allowed: str) -> None:
+def test_options_tells_the_methods(shared: Instance, anonymous: httpx2.Client, path: str, allowed: str) -> None:
     for spelling in (path, f"{path}/"):
-        answer = stranger.options(shared.base_url + spelling)
+        answer = anonymous.options(shared.base_url + spelling)
         assert (answer.status_code, answer.content) == (204, b"")
         assert answer.headers["allow"] == allowed
         assert "content-length" not in answer.headers
 
 
-def test_options_of_the_grant_endpoint_is_its_discovery(shared: Instance, stranger: httpx2.Client) -> None:
-    answer = stranger.options(f"{shared.base_url}/")
+def test_options_of_the_grant_endpoint_is_its_discovery(shared: Instance, anonymous: httpx2.Client) -> None:
+    answer = anonymous.options(f"{shared.base_url}/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     assert answer.headers["allow"] == "OPTIONS, POST"
     assert answer.json() == {
@@ -324,27 +324,27 @@ def test_options_of_the_grant_endpoint_is_its_discovery(shared: Instance, strang
         "sub_id_formats_supported": ["uri"],
         "key_rotation_supported": False,
     }
-    wallet = stranger.get(shared.wallet("alice")).json()
+    wallet = anonymous.get(shared.wallet("alice")).json()
     assert answer.json()["grant_request_endpoint"] == wallet["authServer"]
 
 
 def test_wallet_without_a_path_is_at_its_well_known_address(
-    payres: Instance, stranger: httpx2.Client, refused: Refused
+    payres: Instance, anonymous: httpx2.Client, refused: Refused
 ) -> None:
     address = f"{payres.base_url}/.well-known/pay"
-    refused(stranger.get(address), 404, "not_found")
+    refused(anonymous.get(address), 404, "not_found")
     assert payres.create_wallet(".well-known/pay") == address
-    assert stranger.get(address).json()["id"] == address
+    assert anonymous.get(address).json()["id"] == address
     for suffix in ("/jwks.json", "/did.json", "/"):
-        assert stranger.get(address + suffix).status_code == 200
+        assert anonymous.get(address + suffix).status_code == 200
     for path in ("/.well-known", "/.well-known/did.json", "/.well-known/pay/x", "/.well-known/pay/x/jwks.json"):
-        refused(stranger.get(payres.base_url + path), 404, "not_found")
+        refused(anonymous.get(payres.base_url + path), 404, "not_found")
 
 
 @pytest.mark.parametrize("segment", sorted(RESERVED_SEGMENTS))
-def test_reserved_path_is_never_taken_for_a_wallet(shared: Instance, stranger: httpx2.Client, segment: str) -> None:
+def test_reserved_path_is_never_taken_for_a_wallet(shared: Instance, anonymous: httpx2.Client, segment: str) -> None:
     for path in (segment, f"{segment}/", f"{segment}/jwks.json", f"{segment}/did.json", f"{segment}/x/y/z"):
-        answer = stranger.get(f"{shared.base_url}/{path}")
+        answer = anonymous.get(f"{shared.base_url}/{path}")
         if path.rstrip("/") in {"admin", "metrics"}:  # a page and a text
             assert "authServer" not in answer.text
             continue

@@ -126,13 +126,13 @@ def test_token_that_is_revoked_meanwhile_is_refused(shared: Instance, wait: Any,
     refused(answer.result(), 401, "invalid_token", reason="revoked_token")
 
 
-def test_signature_is_checked_before_anything_waits(shared: Instance, stranger: httpx2.Client, refused: Any) -> None:
+def test_signature_is_checked_before_anything_waits(shared: Instance, anonymous: httpx2.Client, refused: Any) -> None:
     url, token = bill(shared)
     headers = {"authorization": f"GNAP {token}", "prefer": "wait=30"}
-    refused(stranger.get(url, headers=headers), 401, "invalid_client")
+    refused(anonymous.get(url, headers=headers), 401, "invalid_client")
     refused(shared.client.request("GET", url, None, "unknown", {"prefer": "wait=30"}), 401, "invalid_token")
     missing = f"{shared.base_url}/incoming-payments/01900000-0000-7000-8000-000000000000"
-    refused(stranger.get(missing, headers={"prefer": "wait=30"}), 404, "not_found")
+    refused(anonymous.get(missing, headers={"prefer": "wait=30"}), 404, "not_found")
 
 
 def test_payment_to_another_server_shows_its_progress(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.specification.world import World
 
 
 @pytest.fixture(scope="session")
-def world(shared: Instance, stranger: httpx2.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(shared: Instance, anonymous: httpx2.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     database = tmp_path_factory.mktemp("patient") / "payres.db"
     with run_instance(database, continue_wait=5) as patient:
-        yield World(shared, patient, stranger)
+        yield World(shared, patient, anonymous)

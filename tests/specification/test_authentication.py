@@ -56,11 +56,11 @@ def asks_as(path: str) -> Send:
 
 
 def unsigned(method: str, path: str) -> Send:
-    return lambda world: world.stranger.request(method, world.instance.base_url + path)
+    return lambda world: world.anonymous.request(method, world.instance.base_url + path)
 
 
 def public(world: World) -> httpx2.Response:
-    return world.stranger.get(world.incoming())
+    return world.anonymous.get(world.incoming())
 
 
 def with_token(token: str) -> Send:

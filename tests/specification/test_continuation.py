@@ -153,7 +153,7 @@ def resumed_with_body(**body: Any) -> Send:
 
 def resumed_unsigned(world: World) -> httpx2.Response:
     follow_up = world.ask()["continue"]
-    return world.stranger.post(
+    return world.anonymous.post(
         follow_up["uri"], headers={"authorization": f"GNAP {follow_up['access_token']['value']}"}
     )
 

@@ -57,14 +57,14 @@ def as_media_type(media_type: str) -> Send:
 
 
 def asked_as(method: str, path: str) -> Send:
-    return lambda world: world.stranger.request(method, world.instance.base_url + path)
+    return lambda world: world.anonymous.request(method, world.instance.base_url + path)
 
 
 def allowed(path: str) -> Send:
     """The refusal of a method that the address does not take, which names those that it takes."""
 
     def send(world: World) -> httpx2.Response:
-        answer = world.stranger.patch(world.instance.base_url + path)
+        answer = world.anonymous.patch(world.instance.base_url + path)
         assert set(PATHS[path].split(", ")) <= set(answer.headers["allow"].split(", "))
         return answer
 
@@ -135,10 +135,10 @@ ROWS: list[Row] = [
     # 7.7
     keeps("7.7", "a resource that is there", lambda world: world.read_incoming(world.incoming()), 200, present="id"),
     # 7.8
-    keeps("7.8", "a method that the address takes", lambda world: world.stranger.get(world.taker), 200, present="id"),
+    keeps("7.8", "a method that the address takes", lambda world: world.anonymous.get(world.taker), 200, present="id"),
     *(breaks("7.8", f"PATCH {path}", allowed(path), 405, "method_not_allowed") for path in PATHS),
     breaks(
-        "7.8", "POST to a wallet address", lambda world: world.stranger.post(world.taker), 405, "method_not_allowed"
+        "7.8", "POST to a wallet address", lambda world: world.anonymous.post(world.taker), 405, "method_not_allowed"
     ),
     # 7.9, 8.6
     keeps("7.9 8.6", "the longest body", of_size(0), 201, present="metadata.a"),

@@ -89,7 +89,7 @@ def into_inactive_wallet(world: World) -> httpx2.Response:
 def get_inactive_wallet(world: World) -> httpx2.Response:
     wallet = world.fresh()
     world.instance.write(lambda tx: wallets.deactivate(tx, world.path(wallet)))
-    return world.stranger.get(wallet)
+    return world.anonymous.get(wallet)
 
 
 def old_payment_of_inactive_wallet(world: World) -> httpx2.Response:
@@ -108,17 +108,17 @@ def read_new(world: World) -> httpx2.Response:
 
 
 def read_public(world: World) -> httpx2.Response:
-    return world.stranger.get(world.incoming(usd(500), metadata={"secret": 1}))
+    return world.anonymous.get(world.incoming(usd(500), metadata={"secret": 1}))
 
 
 def read_public_with(authorization: str) -> Send:
-    return lambda world: world.stranger.get(world.incoming(), headers={"authorization": authorization})
+    return lambda world: world.anonymous.get(world.incoming(), headers={"authorization": authorization})
 
 
 def read_public_signed(world: World) -> httpx2.Response:
     """Without Authorization a signature is not looked at."""
     headers = {"signature": "undefined", "signature-input": "undefined"}
-    return world.stranger.get(world.incoming(), headers=headers)
+    return world.anonymous.get(world.incoming(), headers=headers)
 
 
 def two_have_details_of_their_own(world: World) -> httpx2.Response:
@@ -334,7 +334,7 @@ ROWS: list[Row] = [
     keeps(
         "2.2.2",
         "an unauthenticated client reads it",
-        lambda world: world.stranger.get(world.taker),
+        lambda world: world.anonymous.get(world.taker),
         200,
         shapes={"": WALLET_ADDRESS},
         values={
@@ -349,14 +349,14 @@ ROWS: list[Row] = [
     keeps(
         "2.2.2",
         "a wallet without a name has no publicName",
-        lambda world: world.stranger.get(world.fresh()),
+        lambda world: world.anonymous.get(world.fresh()),
         200,
         absent="publicName",
     ),
     breaks(
         "2.2.2 7.7",
         "there is none",
-        lambda world: world.stranger.get(f"{world.instance.base_url}/spec-nobody"),
+        lambda world: world.anonymous.get(f"{world.instance.base_url}/spec-nobody"),
         404,
         "not_found",
     ),
@@ -418,7 +418,7 @@ ROWS: list[Row] = [
     breaks(
         "4.5.2 7.7",
         "nobody's, publicly",
-        lambda world: world.stranger.get(f"{world.instance.base_url}/incoming-payments/{NOBODY}"),
+        lambda world: world.anonymous.get(f"{world.instance.base_url}/incoming-payments/{NOBODY}"),
         404,
         "not_found",
     ),
@@ -544,14 +544,14 @@ ROWS: list[Row] = [
     keeps(
         "2.3.11",
         "of a completed one too",
-        lambda world: world.stranger.get(world.completed()),
+        lambda world: world.anonymous.get(world.completed()),
         200,
         shapes={"": PUBLIC_INCOMING_PAYMENT},
     ),
     keeps(
         "2.3.11 3.2",
         "of an expired one too",
-        lambda world: world.stranger.get(world.expired()),
+        lambda world: world.anonymous.get(world.expired()),
         200,
         shapes={"": PUBLIC_INCOMING_PAYMENT},
     ),

@@ -91,21 +91,21 @@ def spending(paid: int) -> Send:
 
 
 def keys(world: World) -> httpx2.Response:
-    answer = world.stranger.get(f"{world.client.wallet_address}/jwks.json")
+    answer = world.anonymous.get(f"{world.client.wallet_address}/jwks.json")
     assert answer.json().keys() == {"keys"}
     return answer
 
 
 def no_keys(world: World) -> httpx2.Response:
-    return world.stranger.get(f"{world.taker}/jwks.json")
+    return world.anonymous.get(f"{world.taker}/jwks.json")
 
 
 def did_document(world: World) -> httpx2.Response:
-    return world.stranger.get(f"{world.client.wallet_address}/did.json")
+    return world.anonymous.get(f"{world.client.wallet_address}/did.json")
 
 
 def no_did_document(world: World) -> httpx2.Response:
-    return world.stranger.get(f"{world.instance.base_url}/spec-nobody/did.json")
+    return world.anonymous.get(f"{world.instance.base_url}/spec-nobody/did.json")
 
 
 def new_payment(world: World) -> httpx2.Response:
@@ -188,7 +188,7 @@ ROWS: list[Row] = [
     keeps(
         "9.1.3",
         "a slash after a wallet address",
-        lambda world: world.stranger.get(f"{world.taker}/", follow_redirects=False),
+        lambda world: world.anonymous.get(f"{world.taker}/", follow_redirects=False),
         200,
         values={"id": "{base}/spec-taker"},
     ),
@@ -197,14 +197,14 @@ ROWS: list[Row] = [
     keeps(
         "9.2.1",
         "of a wallet with a name",
-        lambda world: world.stranger.get(world.taker),
+        lambda world: world.anonymous.get(world.taker),
         200,
         shapes={"": WALLET_ADDRESS},
     ),
     keeps(
         "9.2.1",
         "of a wallet without a name",
-        lambda world: world.stranger.get(world.fresh()),
+        lambda world: world.anonymous.get(world.fresh()),
         200,
         shapes={"": WALLET_ADDRESS},
         absent="publicName",
@@ -259,7 +259,7 @@ ROWS: list[Row] = [
     keeps(
         "9.2.11",
         "unsigned",
-        lambda world: world.stranger.get(world.incoming(usd(5))),
+        lambda world: world.anonymous.get(world.incoming(usd(5))),
         200,
         shapes={"": PUBLIC_INCOMING_PAYMENT},
     ),

@@ -32,10 +32,10 @@ class World:
     `patient` is a second server. A client must wait there before it continues.
     """
 
-    def __init__(self, instance: Instance, patient: Instance, stranger: httpx2.Client) -> None:
+    def __init__(self, instance: Instance, patient: Instance, anonymous: httpx2.Client) -> None:
         self.instance = instance
         self.patient = patient
-        self.stranger = stranger
+        self.anonymous = anonymous
         self.client = instance.client
         self.other = instance.new_client("other-shop", name="Other Shop")
         self.payer = instance.create_wallet("spec-payer", name="Payer", deposit="90000000.00")
@@ -73,7 +73,7 @@ class World:
         return self.fresh(code, 2), self.fresh(code, 2)
 
     def asset_of(self, wallet_address: str) -> tuple[str, int]:
-        body = self.stranger.get(wallet_address).json()
+        body = self.anonymous.get(wallet_address).json()
         return body["assetCode"], body["assetScale"]
 
     def later(self, seconds: float) -> str:
@@ -267,4 +267,4 @@ class World:
         signature = base64.b64encode((signer or self.client).private_key.sign(base.encode())).decode()
         headers |= {"signature-input": f"sig1={params}", "signature": f"sig1=:{signature}:"} | (sent or {})
         going = {name: value for name, value in headers.items() if value is not None}
-        return self.stranger.post(url, content=content if body is None else body, headers=going)
+        return self.anonymous.post(url, content=content if body is None else body, headers=going)

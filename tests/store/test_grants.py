@@ -63,7 +63,7 @@ def opened() -> sqlite3.Connection:
     return connection
 
 
-def stranger(number: int) -> Client:
+def unregistered(number: int) -> Client:
     """One of as many as there are; what their keys are plays no part in this."""
     return Client(f"thumbprint-{number}", None, A_KEY.decode())
 
@@ -117,10 +117,10 @@ def test_grant_requests_of_unauthenticated_clients_are_bounded(tx: Transaction) 
     for hour in range(hours):
         now += HOUR
         for number in range(each_hour - 1):
-            answer = ask(tx, stranger(each_hour * hour + number), now)
+            answer = ask(tx, unregistered(each_hour * hour + number), now)
             if number == 1:
                 revoke_grant(work_at(tx, now), id_of(answer))
-        client_id = clients.remember(work_at(tx, now), stranger(-1 - hour)).id
+        client_id = clients.remember(work_at(tx, now), unregistered(-1 - hour)).id
         assert nonces.use_nonce(tx, client_id, "key", "nonce", now + 5 * MINUTE, now)
         seen.append({table: count(tx, table) for table in ("client", "client_key", "grant", "access_token")})
     for table in seen[0]:
@@ -141,10 +141,10 @@ def test_what_one_client_asks_for_is_bounded(tx: Transaction) -> None:
 
 def test_old_ones_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transaction) -> None:
     for number in range(40):
-        ask(tx, stranger(number), START)
+        ask(tx, unregistered(number), START)
     later = START + GRANT_RETENTION + TOKEN_LIFETIME
     for number in range(1, 21):
-        ask(tx, stranger(-number), later)
+        ask(tx, unregistered(-number), later)
         assert count(tx, "grant") == 40 - GRANTS_PER_PURGE * number + number
         assert count(tx, "client") >= 40 - CLIENTS_PER_PURGE * number + number
     assert count(tx, "grant") == 20
@@ -229,8 +229,8 @@ def test_token_that_is_gone_has_ended(tx: Transaction) -> None:
 
 def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None:
     for number in range(2):
-        ask(tx, stranger(number), START)
-    create(tx, clients.remember(work_at(tx, START), stranger(1)).id, START)
+        ask(tx, unregistered(number), START)
+    create(tx, clients.remember(work_at(tx, START), unregistered(1)).id, START)
     purge_all(tx, START + 10 * DAY)
     assert tx.execute("SELECT identity, purge_at FROM client").fetchall() == [("thumbprint-1", None)]
     assert count(tx, "client_key") == 1
@@ -242,7 +242,7 @@ def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
     assert nonces.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
     purge_all(tx, late + MINUTE)
     assert not nonces.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
-    other = clients.remember(work_at(tx, late + HOUR), stranger(1)).id
+    other = clients.remember(work_at(tx, late + HOUR), unregistered(1)).id
     assert nonces.use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
     purge_all(tx, late + MINUTE + HOUR)
     assert client_store.find_client(tx, SHOP.identity) is None
@@ -257,9 +257,9 @@ def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
 
 
 def test_key_that_comes_with_another_kid_is_taken_over(tx: Transaction) -> None:
-    first = clients.remember(work_at(tx, START), stranger(1))
+    first = clients.remember(work_at(tx, START), unregistered(1))
     key = msgspec.json.decode(A_KEY, type=JWK)
-    renamed = msgspec.structs.replace(stranger(1), jwk=msgspec.json.encode(JWK("other", key.x)).decode())
+    renamed = msgspec.structs.replace(unregistered(1), jwk=msgspec.json.encode(JWK("other", key.x)).decode())
     again = clients.remember(work_at(tx, START), renamed)
     assert (again.id, again.jwk) == (first.id, renamed.jwk)
     assert {record.kid for record in client_store.client_keys(tx, "thumbprint-1")} == {"key", "other"}
@@ -302,7 +302,7 @@ class Story:
         """Does it, unless it is refused."""
         match step:
             case "free" | "spending":
-                client = SHOP if step == "spending" else stranger(number)
+                client = SHOP if step == "spending" else unregistered(number)
                 self.asked.append(ask(self.tx, client, self.now, FREE if step == "free" else SPENDING))
                 if step == "free":
                     self.tokens[id_of(self.asked[-1])] = (token_of(self.asked[-1]), self.now + TOKEN_LIFETIME)

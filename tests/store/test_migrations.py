@@ -429,19 +429,19 @@ def test_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
 def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> None:
     """Of the grants of version 3 it is not known which were used: all of a client that has made something stay."""
     day = 86_400_000_000
-    clients = {"maker": 1, "quoter": 2, "payer": 3, "stranger": 4, "idle": 5}
+    clients = {"maker": 1, "quoter": 2, "payer": 3, "asker": 4, "idle": 5}
     grants = {  # with the client, the state, the end, and when the interaction was decided, if there was one
-        "free": ("stranger", "issued", None, None),
-        "free, revoked": ("stranger", "revoked", 3, None),
+        "free": ("asker", "issued", None, None),
+        "free, revoked": ("asker", "revoked", 3, None),
         "free, of a maker": ("maker", "issued", None, None),
         "free, of a quoter": ("quoter", "revoked", 3, None),
         "free, of a payer": ("payer", "issued", None, None),
         "undecided": ("maker", "pending", None, (700, None)),
-        "cancelled": ("stranger", "revoked", 3, (800, None)),
-        "denied": ("stranger", "denied", 4, (900, 4)),
-        "approved": ("stranger", "approved", None, (900, 4)),
-        "consented": ("stranger", "issued", None, (900, 4)),
-        "consented, revoked": ("stranger", "revoked", 5, (900, 4)),
+        "cancelled": ("asker", "revoked", 3, (800, None)),
+        "denied": ("asker", "denied", 4, (900, 4)),
+        "approved": ("asker", "approved", None, (900, 4)),
+        "consented": ("asker", "issued", None, (900, 4)),
+        "consented, revoked": ("asker", "revoked", 5, (900, 4)),
     }
     with plain(path) as connection:
         at_version(connection, 3)

@@ -150,7 +150,7 @@ def test_congestion(outcome: Outcome, expected: bool) -> None:
     assert is_congested(Answer(outcome)) == expected
 
 
-def test_sentences_quote_strangers_cut_and_escaped() -> None:
+def test_sentences_quote_peers_cut_and_escaped() -> None:
     reject = Reject("F00", "test." + "a" * 1000, "\x1b[31mred\r\n" + "x" * 5000)
     sentence = describe(reject)
     assert sentence.isprintable()

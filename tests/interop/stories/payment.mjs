@@ -34,8 +34,8 @@ const invoice = await client.incomingPayment.create(atBob, {
 })
 step('create an incoming payment', { payment: invoice, expiresAt })
 step('read it privately', { payment: await client.incomingPayment.get({ url: invoice.id, accessToken: receiveToken }) })
-const stranger = await createUnauthenticatedClient({ useHttp: true })
-step('read it publicly', { payment: await stranger.incomingPayment.get({ url: invoice.id }) })
+const unauthenticated = await createUnauthenticatedClient({ useHttp: true })
+step('read it publicly', { payment: await unauthenticated.incomingPayment.get({ url: invoice.id }) })
 
 const open = await client.incomingPayment.create(atBob, { walletAddress: bob.id })
 const unpaid = await client.incomingPayment.create(atBob, { walletAddress: bob.id })
