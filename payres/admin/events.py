@@ -11,7 +11,7 @@ from payres.admin.requests import EventQuery
 from payres.admin.serving import Call
 from payres.admin.wire import List
 from payres.errors import InvalidRequest, TokenInvalid
-from payres.events.views import EventView, event_view
+from payres.events.sender import EventView, event_view
 from payres.http.admission import leave
 from payres.http.streams import Stream
 from payres.limits import MAX_PAGE

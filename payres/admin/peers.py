@@ -71,10 +71,8 @@ def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
 
 def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:
     """Record what became of a packet of unknown outcome."""
-    delivered = body.outcome == "delivered"
-    return representations.resolved_packet(
-        unresolved_packets.resolve(work, id, delivered=delivered), delivered=delivered
-    )
+    resolved = unresolved_packets.resolve(work, id, delivered=body.outcome == "delivered")
+    return ResolvedPacket(**asdict(representations.unresolved_packet(resolved)), outcome=body.outcome)
 
 
 def _moved(work: Work, name: str, record: MovementRecord) -> Movement:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from payres.admin.wire import DeliveryState
 from payres.amounts import MAX_LEDGER
 from payres.limits import MAX_WAIT_SECONDS
 from payres.operator.exports import Format
@@ -209,7 +210,7 @@ class NewTest(Body, frozen=True, kw_only=True):
 
 class DeliveryQuery(Query, frozen=True, kw_only=True):
     webhook: Name | UnsetType = UNSET
-    state: Literal["pending", "failed", "delivered"] | UnsetType = UNSET
+    state: DeliveryState | UnsetType = UNSET
 
 
 class NewReplay(Body, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from typing import get_args
 import click
 from msgspec import UNSET
 
-from payres.admin import granted
 from payres.admin import grants as endpoints
+from payres.admin import representations
 from payres.admin.requests import GrantQuery, NewDecision
 from payres.admin.wire import Grant, GrantSpending
 from payres.amounts import Asset, format_decimal
@@ -43,7 +43,7 @@ def list_all(session: Session, state: State | None, limit: int) -> None:
 @with_session
 def show(session: Session, ref: str) -> None:
     """Show a grant: who asks, for what, and where it stands."""
-    found = session.read(lambda work: granted.grant(work, _find(work, ref)))
+    found = session.read(lambda work: representations.grant(work, _find(work, ref)))
     session.show(found, _text(found))
 
 

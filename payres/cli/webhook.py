@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import get_args
 
 import click
 
+from payres.admin import representations
+from payres.admin.wire import DeliveryState, DeliveryView, WebhookView
 from payres.cli.groups import Group
 from payres.cli.options import Time, limit_option
 from payres.cli.session import Session, labelled, with_session
 from payres.events import webhooks
 from payres.events.sender import Attempt, Sender, Target, target_of
-from payres.events.views import STATES, DeliveryView, WebhookView, list_deliveries, webhook_view
 from payres.events.webhooks import Added, record_test
 from payres.store import webhooks as store
 from payres.store.events import EventRecord
@@ -40,7 +42,7 @@ def add(session: Session, url: str, patterns: tuple[str, ...], is_private: bool)
 @with_session
 def list_all(session: Session) -> None:
     """List webhooks, each with its latest attempt."""
-    found = session.read(lambda work: [webhook_view(work, one) for one in store.list_webhooks(work)])
+    found = session.read(lambda work: [representations.webhook(work, one) for one in store.list_webhooks(work)])
     session.show_list("webhooks", found, _line, "There are no webhooks; `payres webhook add` adds one")
 
 
@@ -71,7 +73,7 @@ def test(session: Session, webhook_id: str) -> None:
 
 @webhook.command(example="payres webhook deliveries --state failed")
 @click.argument("webhook_id", metavar="[ID]", required=False)
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--state", type=click.Choice(get_args(DeliveryState)), help="Only those in this state.")
 @limit_option
 @with_session
 def deliveries(session: Session, webhook_id: str | None, state: str | None, limit: int) -> None:
@@ -79,7 +81,7 @@ def deliveries(session: Session, webhook_id: str | None, state: str | None, limi
 
     def unit(work: Work) -> list[DeliveryView]:
         of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
-        return list_deliveries(work, of, state, limit)
+        return representations.list_deliveries(work, of, state, limit)
 
     session.show_list("deliveries", session.read(unit), _delivery_line, "There are no such deliveries")
 
@@ -127,7 +129,7 @@ def remove(session: Session, webhook_id: str) -> None:
     """Remove a webhook and its deliveries."""
 
     def unit(work: Work) -> WebhookView:
-        removed = webhook_view(work, webhooks.require_webhook(work, webhook_id))
+        removed = representations.webhook(work, webhooks.require_webhook(work, webhook_id))
         webhooks.remove_webhook(work, webhook_id)
         return removed
 
@@ -146,7 +148,7 @@ async def _send(session: Session, target: Target, event: EventRecord) -> Attempt
 def _show_added(session: Session, unit: Callable[[Work], Added]) -> None:
     def added(work: Work) -> WebhookView:
         made = unit(work)
-        return webhook_view(work, made.webhook, made.secret)
+        return representations.webhook(work, made.webhook, made.secret)
 
     webhook = session.write(added)
     text = labelled(
