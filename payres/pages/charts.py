@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from payres.amounts import Asset, describe_amount, format_decimal
 from payres.clock import DAY, format_time
-from payres.pages.tables import Cell, Column, Table, make_table
+from payres.pages.tables import Column, Table, make_table
 
 STEP: Final = 8  # of which a bar takes 6
 HEIGHT: Final = 96
@@ -51,8 +51,8 @@ def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) 
     ]
     days = [_Day(dates[place], format_decimal(figure, asset)) for place, figure in enumerate(figures) if figure]
     columns = (
-        Column("Day (UTC)", lambda one: Cell(one.date)),
-        Column(asset.code, lambda one: Cell(one.amount, "number")),
+        Column("Day (UTC)", "date"),
+        Column(asset.code, "amount", "number"),
     )
     return Chart(
         title=title,

@@ -15,8 +15,8 @@ from payres.operator.doctor import Finding
 from payres.operator.status import Status, read_last_day, read_status
 from payres.operator.volume import Volume
 from payres.pages.charts import Chart, bar_chart
-from payres.pages.tables import Cell, Column, make_table, number, text
-from payres.pages.visit import Page, Visit
+from payres.pages.tables import Cell, Column, make_table
+from payres.pages.visit import View, Visit
 from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.work import Work
 
@@ -42,14 +42,16 @@ class Stand(NamedTuple):
 
 
 BALANCE_COLUMNS: Final = (
-    Column("Asset", text("asset_code")),
-    Column("In wallets", number("wallets")),
-    Column("Liquidity", number("liquidity")),
-    Column("Fees", number("fees")),
+    Column("Asset", "asset_code"),
+    Column("In wallets", "wallets", "number"),
+    Column("Liquidity", "liquidity", "number"),
+    Column("Fees", "fees", "number"),
 )
 
 
-async def _show(visit: Visit) -> Response:
+@View
+async def page(visit: Visit) -> Response:
+    """The first page after signing in."""
     state = visit.request.scope["app"].state
     problem = await state.readiness.problem()
     volume = await state.volume.look(visit.context.database)
@@ -131,6 +133,3 @@ def _age(time: int | None, now: int, none: str) -> str:
         else f"{age // DAY} days"
     )
     return f"{format_time(time)[:10]}, {ago} ago"
-
-
-PAGE: Final = Page(_show)

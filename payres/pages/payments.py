@@ -1,5 +1,6 @@
-"""Payments in both directions, and the whole story of one."""
+"""A payment with its whole story."""
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -9,52 +10,28 @@ from payres.admin import payments
 from payres.admin.stories import PaymentStory
 from payres.admin.wire import Payment
 from payres.grants.wording import visible_text
-from payres.pages.listing import Listing, page_for
 from payres.pages.story import moments_of
-from payres.pages.tables import Cell, Column, linked, long, make_table, number, page_of, state, text, time
-from payres.pages.visit import Page, Visit
-from payres.store.work import Work
+from payres.pages.tables import Cell, Column, cell_of, linked, make_table, page_of
+from payres.pages.visit import View, Visit
 
 LIVE_SECONDS: Final = 5
 
-COLUMNS: Final = (
-    Column("Created (UTC)", time("created_at")),
-    Column("Payment", lambda one: linked("payments", one.id, "code")),
-    Column("Direction", text("direction")),
-    Column("Wallet", lambda one: linked("wallets", one.wallet)),
-    Column("Amount", number("amount")),
-    Column("Moved", number("moved")),
-    Column("Asset", text("asset_code")),
-    Column("State", state),
-    Column("Receiver", long("receiver")),
-    Column("Failure", long("failure")),
-)
 EVENT_COLUMNS: Final = (
     Column("Sequence", lambda one: Cell(str(one[0].sequence), "code")),
     Column("Time (UTC)", lambda one: Cell(one[0].timestamp, "time")),
     Column("Event", lambda one: Cell(one[0].type)),
     Column("Webhook", lambda one: linked("webhooks", one[1] and one[1].webhook, "code")),
-    Column("Delivery", lambda one: Cell(one[1].state if one[1] else "", "state")),
-    Column("Attempts", lambda one: Cell(str(one[1].attempts) if one[1] else "", "number")),
-    Column("Error", lambda one: Cell((one[1] and one[1].last_error) or "", "long")),
-    Column("Next (UTC)", lambda one: _time(one[1] and one[1].next_attempt_at)),
-)
-LIST: Final = page_for(
-    Listing(
-        "Payments",
-        "payments.list_page",
-        COLUMNS,
-        "There are no such payments",
-        "Moved is what an incoming payment has received, or an outgoing one has sent.",
-    )
+    Column("Delivery", lambda one: cell_of(one[1] and one[1].state, "state")),
+    Column("Attempts", lambda one: cell_of(one[1] and one[1].attempts, "number")),
+    Column("Error", lambda one: cell_of(one[1] and one[1].last_error, "long")),
+    Column("Next (UTC)", lambda one: cell_of(one[1] and one[1].next_attempt_at, "time")),
 )
 
 
-async def _show(visit: Visit) -> Response:
-    def unit(work: Work) -> PaymentStory:
-        return payments.show(work, visit.segments["id"])
-
-    story = await visit.read(unit)
+@View
+async def page(visit: Visit) -> Response:
+    """The page of a payment."""
+    story = await visit.read(partial(payments.show, id=visit.segments["id"]))
     payment = story.payment
     is_under_way = payment.state == "sending"
     is_refundable = payment.direction == "incoming" and any(map(str.isdigit, payment.moved.strip("0.")))
@@ -97,16 +74,12 @@ def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
         ("Client", Cell(payment.client)),
         ("Refund of", linked("payments", payment.refund_of, "code")),
         ("Grant", linked("grants", payment.grant, "code")),
-        ("Receiver", Cell(payment.receiver or "", "code")),
-        ("Failure", Cell(payment.failure or "")),
+        ("Receiver", cell_of(payment.receiver, "code")),
+        ("Failure", cell_of(payment.failure)),
         ("Created (UTC)", Cell(payment.created_at, "time")),
-        ("Ended (UTC)", Cell(payment.ended_at or "", "time")),
-        ("Takes money until (UTC)", Cell(payment.expires_at or "", "time")),
+        ("Ended (UTC)", cell_of(payment.ended_at, "time")),
+        ("Takes money until (UTC)", cell_of(payment.expires_at, "time")),
     ]
-
-
-def _time(at: str | None) -> Cell:
-    return Cell(at or "", "time" if at else "text")
 
 
 def _metadata(payment: Payment) -> str | None:
@@ -114,6 +87,3 @@ def _metadata(payment: Payment) -> str | None:
         return None
     text = msgspec.json.format(bytes(payment.metadata), indent=2).decode()
     return "\n".join(map(visible_text, text.splitlines()))
-
-
-PAGE: Final = Page(_show)

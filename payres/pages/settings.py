@@ -5,8 +5,8 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.pages.tables import Cell, Column, code, make_table
-from payres.pages.visit import Page, Visit
+from payres.pages.tables import Cell, Column, make_table
+from payres.pages.visit import View, Visit
 from payres.settings import Settings
 
 SECRET: Final = frozenset({"metrics_token"})
@@ -23,13 +23,15 @@ class Effective(msgspec.Struct, frozen=True):
 
 
 COLUMNS: Final = (
-    Column("Setting", code("name")),
-    Column("Value", lambda one: Cell(one.value, "code")),
+    Column("Setting", "name", "code"),
+    Column("Value", "value", "code"),
     Column("From", lambda one: Cell("default" if one.is_default else "set")),
 )
 
 
-async def _show(visit: Visit) -> Response:
+@View
+async def page(visit: Visit) -> Response:
+    """All settings, without secrets."""
     found = visit.context.settings
     rows = [_effective(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
     table = make_table("Settings", COLUMNS, rows, "")
@@ -42,6 +44,3 @@ def _effective(field: Any, value: object) -> Effective:
         shown = MASK
     before, mark, _ = shown.partition("?")
     return Effective(field.name, f"{before}{mark}{MASK}" if mark else shown, value == field.default)
-
-
-PAGE: Final = Page(_show)

@@ -1,7 +1,7 @@
 """One visit of an operator who is signed in: reading, changing and rendering in their name."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -57,8 +57,18 @@ class Visit(msgspec.Struct, frozen=True):
         return checked
 
 
-class Page(NamedTuple):
-    """What one address shows, and what becomes of a form that is sent to it."""
+class Page(msgspec.Struct, frozen=True):
+    """What one address shows to who is signed in."""
 
-    show: Callable[[Visit], Awaitable[Response]]
-    act: Callable[[Visit, Form], Awaitable[Response]] | None = None
+    async def show(self, visit: Visit) -> Response:
+        """The answer to GET."""
+        raise NotImplementedError
+
+
+class View(Page, frozen=True):
+    """A page that a function makes."""
+
+    make: Callable[[Visit], Awaitable[Response]]
+
+    async def show(self, visit: Visit) -> Response:
+        return await self.make(visit)
