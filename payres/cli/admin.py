@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import click
 
 from payres.cli.groups import Group
-from payres.cli.session import Session, with_session
+from payres.cli.session import Session, warn, with_session
 from payres.clock import format_time
 from payres.operator import operators
 from payres.settings import Settings, local_url
@@ -31,7 +31,7 @@ def link(session: Session, name: str, read_only: bool) -> None:
     settings = session.settings
     url = f"{_reachable(settings)}/admin/link/{made.secret}"
     if not url.startswith(settings.base_url):
-        session.warn(
+        warn(
             "The pages are there for this machine alone: open the URL here or through an SSH tunnel, or let others in"
             " with the setting admin_hosts"
         )

@@ -8,7 +8,7 @@ import click
 
 from payres.cli.groups import Group
 from payres.cli.options import Time
-from payres.cli.session import Session, with_session
+from payres.cli.session import Session, wallet_path, with_session
 from payres.clock import LATEST
 from payres.operator import exports
 from payres.operator.exports import Export, Format
@@ -42,7 +42,7 @@ def export() -> None:
 def payments(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
     """Export incoming and outgoing payments, oldest first."""
     _check_times(since, until)
-    _write(session, exports.Payments(since, until, wallet and session.wallet_path(wallet)), form)
+    _write(session, exports.Payments(since, until, wallet and wallet_path(session.world.urls, wallet)), form)
 
 
 @export.command(example="payres export ledger --format jsonl > ledger.jsonl")
@@ -52,7 +52,7 @@ def payments(session: Session, wallet: str | None, since: int, until: int, form:
 def ledger(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
     """Export every transfer of the ledger, oldest first."""
     _check_times(since, until)
-    _write(session, exports.Ledger(since, until, wallet and session.wallet_path(wallet)), form)
+    _write(session, exports.Ledger(since, until, wallet and wallet_path(session.world.urls, wallet)), form)
 
 
 @export.command(example="payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01")
@@ -65,7 +65,7 @@ def statement(session: Session, wallet: str, since: int, until: int, form: Forma
     Each line has the balance after it. The first is the opening balance, the last the closing one.
     """
     _check_times(since, until)
-    _write(session, exports.Statement(session.wallet_path(wallet), since, until), form)
+    _write(session, exports.Statement(wallet_path(session.world.urls, wallet), since, until), form)
 
 
 def _write(session: Session, export: Export, form: Format) -> None:
