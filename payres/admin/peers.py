@@ -4,10 +4,10 @@ from msgspec.structs import asdict
 
 from payres.admin import representations
 from payres.admin.paging import page_of
-from payres.admin.requests import NewMovement, NewOutcome, NewPeer, PeerChange
+from payres.admin.requests import NewMovement, NewOutcome
 from payres.admin.wire import List, Movement, Peer, ResolvedPacket, UnresolvedPacket
-from payres.operator import assets, movements, peers, unresolved_packets
-from payres.store import assets as asset_store
+from payres.operator import peers, unresolved_packets
+from payres.operator.peers import NewPeer, PeerChange
 from payres.store.movements import MovementRecord, page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.peers import list_peers
@@ -22,9 +22,7 @@ def list_all(work: Work) -> List[Peer]:
 
 def add(work: Work, body: NewPeer) -> Peer:
     """Add a peer. It holds for the next packet."""
-    asset = assets.open_asset(work, body.asset_code, body.asset_scale)
-    limit = movements.require_amount(body.credit_limit, asset, least=0)
-    return representations.peer(work, peers.add_peer(work, peers.NewPeer(**asdict(body) | {"credit_limit": limit})))
+    return representations.peer(work, peers.add_peer(work, body))
 
 
 def show(work: Work, name: str) -> Peer:
@@ -34,10 +32,7 @@ def show(work: Work, name: str) -> Peer:
 
 def change(work: Work, name: str, body: PeerChange) -> Peer:
     """Change what was agreed with a peer. It holds for the next packet."""
-    asset = asset_store.asset_by_id(work, peers.require_peer(work, name).asset_id)
-    limit = None if body.credit_limit is None else movements.require_amount(body.credit_limit, asset, least=0)
-    changed = peers.PeerChange(**asdict(body) | {"credit_limit": limit})
-    return representations.peer(work, peers.change_peer(work, name, changed))
+    return representations.peer(work, peers.change_peer(work, name, body))
 
 
 def remove(work: Work, name: str) -> Peer:

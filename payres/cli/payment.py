@@ -14,11 +14,11 @@ from payres.cli.groups import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session
 from payres.errors import InvalidReceiver
-from payres.operator import payments, refunds
-from payres.operator.payments import Wanted
+from payres.operator import refunds
+from payres.operator.payments import PaymentQuery
 from payres.store.database_file import is_served
 from payres.store.pages import PageQuery
-from payres.store.payments import Direction, State, page_of_payments
+from payres.store.payments import Direction, State
 from payres.store.work import Work
 from payres.terms import Offer
 
@@ -85,20 +85,20 @@ def _refund_line(made: Refund) -> str:
 @click.option("--wallet", metavar="PATH", help="Only of this wallet.")
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
-@click.option("--from", "created_from", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
-@click.option("--to", "created_until", metavar="TIME", help="Made before then.")
+@click.option("--from", "from_", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
+@click.option("--to", "to", metavar="TIME", help="Made before then.")
 @click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
-@click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
-@click.option("--max", "most", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
+@click.option("--min", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
+@click.option("--max", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
 @click.option("--reason", metavar="TEXT", help="Failed with this in the reason.")
 @limit_option
 @lists("payments", _line, "There are no such payments")
 def list_all(work: Work, /, wallet: str | None, limit: int, **options: Any) -> Sequence[Payment]:
     """List payments, newest first."""
-    path = None if wallet is None else wallet_path(work.urls, wallet)
-    wanted = payments.payment_filter(work, Wanted(wallet=path, **options))
-    records, _ = page_of_payments(work, wanted, PageQuery(limit), work.now)
-    return [stories.payment(work, record) for record in records]
+    given = {name: value for name, value in options.items() if value is not None}
+    if wallet is not None:
+        given["wallet"] = wallet_path(work.urls, wallet)
+    return endpoints.list_page(work, PageQuery(limit), PaymentQuery(**given)).result
 
 
 @payment.command(example="payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")

@@ -5,7 +5,8 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.admin import payments, wallets
-from payres.admin.requests import KeyQuery, PaymentQuery, PeriodQuery
+from payres.admin.requests import KeyQuery, PeriodQuery
+from payres.operator.payments import PaymentQuery
 from payres.pages.exports import fields
 from payres.pages.lists import MOVEMENT_COLUMNS, NO_MOVEMENTS, PAYMENT_COLUMNS, WALLET
 from payres.pages.peers import FEW
