@@ -4,7 +4,7 @@ from payres.admin import representations
 from payres.admin.paging import page_of
 from payres.admin.requests import NewFee, NewMovement, NewRate
 from payres.admin.wire import Asset, List, Movement, Rate, RemovedRate
-from payres.errors import NotFound
+from payres.errors import require
 from payres.operator import assets
 from payres.store import assets as store
 from payres.store.accounts import find_operator_account
@@ -43,9 +43,10 @@ def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
 def list_liquidity(work: Work, code: str, scale: int, page: PageQuery) -> Page[Movement]:
     """List deposits into the liquidity of an asset, and withdrawals."""
     asset = assets.require_asset(work, code, scale)
-    account = find_operator_account(work, asset.id, "liquidity")
-    if account is None:
-        raise NotFound(f"The liquidity in {code} with scale {scale} was not used yet")
+    account = require(
+        find_operator_account(work, asset.id, "liquidity"),
+        f"The liquidity in {code} with scale {scale} was not used yet",
+    )
     return page_of(
         page_of_movements(work, account.id, page), lambda record: representations.movement(record, asset.asset)
     )

@@ -5,7 +5,7 @@ That money is the liquidity, which pays receivers in other assets, and the colle
 
 from payres import ledger
 from payres.amounts import Fee, parse_rate
-from payres.errors import InvalidRequest, NotFound
+from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import audit, movements
 from payres.operator.movements import Place
 from payres.store import assets
@@ -28,10 +28,8 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """An asset that is in use here already. Raises NotFound."""
-    asset = assets.find_asset(work, code, scale)
-    if asset is None:
-        raise NotFound(f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
-    return asset
+    found = assets.find_asset(work, code, scale)
+    return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
 
 
 def other_scale_warning(work: Work, code: str, scale: int) -> str | None:

@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from payres.errors import InvalidRequest, NotFound
+from payres.errors import InvalidRequest, require
 from payres.operator.movements import require_amount
 from payres.operator.times import require_time
 from payres.operator.wallets import require_wallet
@@ -51,10 +51,7 @@ def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
 
 def require_payment(work: Work, payment_id: str) -> PaymentRecord:
     """Raises NotFound."""
-    found = find_payment(work, payment_id)
-    if found is None:
-        raise NotFound(f"There is no payment {payment_id}; `payres payment list` shows all")
-    return found
+    return require(find_payment(work, payment_id), f"There is no payment {payment_id}; `payres payment list` shows all")
 
 
 def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int | None:

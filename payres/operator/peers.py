@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
-from payres.errors import InvalidRequest, NotFound, WrongState
+from payres.errors import InvalidRequest, WrongState, require
 from payres.identifiers import hash_secret
 from payres.operator import audit, movements
 from payres.operator.assets import open_asset
@@ -106,10 +106,7 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
 
 def require_peer(work: Work, name: str) -> PeerRecord:
     """The active peer of a name. Raises NotFound."""
-    peer = peers.find_peer(work, name)
-    if peer is None:
-        raise NotFound(f"There is no peer {name!r}; `payres peer list` shows all")
-    return peer
+    return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
 
 
 def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:

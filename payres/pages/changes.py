@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from payres.admin import api_keys, grants, payments, peers, representations, wallets, webhooks
 from payres.admin.requests import KeyQuery, NewMovement, NewOutcome, NewReplay, WalletChange
-from payres.errors import NotFound
+from payres.errors import NotFound, require
 from payres.limits import MAX_URL_LENGTH
 from payres.operator.refunds import Wanted, refund
 from payres.operator.unresolved_packets import require_unresolved
@@ -51,9 +51,7 @@ API_KEY_FACTS: Final = (
 
 def _api_key(work: Work, segments: Segments) -> Subject:
     record = find_api_key(work, segments["id"])
-    if record is None:
-        raise NotFound("There is no such API key; `payres api-key list` shows all")
-    key = representations.api_key(work, record)
+    key = representations.api_key(work, require(record, "There is no such API key; `payres api-key list` shows all"))
     return Subject(facts_of(API_KEY_FACTS, key), "/admin/api-keys", () if key.revoked_at else None)
 
 
