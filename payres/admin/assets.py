@@ -1,7 +1,7 @@
 """Assets: their fees and exchange rates, and the operator's own money in them."""
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.requests import NewFee, NewMovement, NewRate
 from payres.admin.wire import Asset, List, Movement, Rate, RemovedRate
 from payres.errors import require

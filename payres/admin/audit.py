@@ -1,7 +1,7 @@
 """The audit log."""
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.wire import AuditEntry
 from payres.store.audit import page_of_audit
 from payres.store.pages import PageQuery

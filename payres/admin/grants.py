@@ -1,7 +1,7 @@
 """Grants: what clients ask for, and the owner's answer when the operator gives it."""
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.requests import GrantQuery, NewDecision
 from payres.admin.wire import Grant, GrantDecision
 from payres.operator import grants

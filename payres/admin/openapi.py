@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from payres.admin.downloads import Download
+from payres.admin.exports import Download
 from payres.admin.handlers import Operation, operations
 from payres.http.responses import JSON
 from payres.openapi import (

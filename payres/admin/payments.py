@@ -1,7 +1,7 @@
 """Payments in both directions, each with its story, and refunds."""
 
 from payres.admin import stories
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.requests import NewRefund
 from payres.admin.serving import Call
 from payres.admin.stories import PaymentStory

@@ -3,7 +3,7 @@
 from msgspec.structs import asdict
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.requests import NewMovement, NewOutcome
 from payres.admin.wire import List, Movement, Peer, ResolvedPacket, UnresolvedPacket
 from payres.operator import peers, unresolved_packets

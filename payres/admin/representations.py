@@ -1,6 +1,6 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import msgspec
@@ -20,16 +20,19 @@ from payres.store.audit import AuditRecord
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
 from payres.store.movements import MovementRecord
+from payres.store.pages import PageBounds
 from payres.store.peers import PeerRecord
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
+from payres.wire import Page, Pagination
 
 if TYPE_CHECKING:  # they load slowly, and few commands need them
     from payres.operator.backups import Backup
     from payres.operator.invariants import Finding
     from payres.operator.unresolved_packets import UnresolvedPacket
 
+T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 D = TypeVar("D", bound=wire.EventDelivery)
 AMOUNTS: Final = frozenset({"amount", "balance", "moved"})
@@ -54,6 +57,19 @@ def _shown(name: str, value: Any, asset: Asset | None) -> Any:
     if name.endswith("_at"):
         return format_time(value)
     return value if asset is None or name not in AMOUNTS else format_decimal(int(value), asset)
+
+
+def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
+    """The page of these records."""
+    records, bounds = found
+
+    pagination = Pagination(
+        start_cursor=str(records[0].id) if records else UNSET,
+        end_cursor=str(records[-1].id) if records else UNSET,
+        has_next_page=bounds.has_older,  # the next page is the older one
+        has_previous_page=bounds.has_newer,
+    )
+    return Page(pagination=pagination, result=[show(record) for record in records])
 
 
 def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.downloads import Download, send_download
+from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable

@@ -5,7 +5,7 @@ import asyncio
 from msgspec import UnsetType
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
 from payres.admin.serving import Call
 from payres.admin.wire import List, Movement, Wallet, WalletKey

@@ -1,7 +1,7 @@
 """Movements of money between outside (the external account) and an account here.
 
-All amounts that operators type are parsed here, so that each command has the same errors. A movement may have a
-reference, the operator's own name for it. An account has only one movement for a reference, however often it is
+All amounts and times that operators type are parsed here, so that each command has the same errors. A movement may
+have a reference, the operator's own name for it. An account has only one movement for a reference, however often it is
 requested.
 """
 
@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from payres import ledger, representations
 from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
+from payres.clock import complete_day, parse_time
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
 from payres.event_types import WalletEvent
 from payres.operator import audit
@@ -82,6 +83,14 @@ def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
         low, high = (f"{format_decimal(bound, asset.asset)} {asset.code}" for bound in (least, MAX_LEDGER))
         raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
     return amount
+
+
+def require_time(text: str, field: str) -> int:
+    """Microseconds UTC of an RFC 3339 time, or of the beginning of a day. Raises InvalidRequest, naming the field."""
+    try:
+        return parse_time(complete_day(text))
+    except ValueError as error:
+        raise InvalidRequest(f"{field}: {error}", field=field) from error
 
 
 def check_reference(reference: str) -> None:

@@ -4,8 +4,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.errors import InvalidRequest, require
-from payres.operator.movements import require_amount
-from payres.operator.times import require_time
+from payres.operator.movements import require_amount, require_time
 from payres.operator.wallets import require_wallet
 from payres.store import assets
 from payres.store.assets import AssetRecord

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.admin import exports
-from payres.admin.downloads import Download, send_download
+from payres.admin.exports import Download, send_download
 from payres.admin.requests import ExportQuery, PeriodQuery
 from payres.admin.serving import read_query
 from payres.operator.operators import actor_of

@@ -7,20 +7,21 @@ from typing import Final, NamedTuple
 from starlette.responses import Response
 
 from payres import __version__
-from payres.amounts import Asset, format_decimal
+from payres.amounts import Asset, describe_amount, format_decimal
 from payres.clock import DAY, HOUR, MINUTE, format_time
 from payres.encoding import format_size
 from payres.operator import doctor
 from payres.operator.doctor import Finding
 from payres.operator.status import Status, read_last_day, read_status
 from payres.operator.volume import Volume
-from payres.pages.charts import Chart, bar_chart
-from payres.pages.tables import Cell, Column, make_table
+from payres.pages.tables import Cell, Column, Table, make_table
 from payres.pages.visit import View, Visit
 from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.work import Work
 
 LIVE_SECONDS: Final = 30
+STEP: Final = 8  # of which a bar takes 6
+HEIGHT: Final = 96
 
 
 class Balance(NamedTuple):
@@ -30,6 +31,34 @@ class Balance(NamedTuple):
     wallets: str
     liquidity: str
     fees: str
+
+
+class Bar(NamedTuple):
+    """A day: its place in the chart, and what it stands for in words."""
+
+    x: int
+    y: int
+    height: int
+    title: str
+
+
+class Chart(NamedTuple):
+    """Bars from the oldest day to the newest; `table` has the days that are not 0."""
+
+    title: str
+    total: str
+    bars: Sequence[Bar]
+    width: int
+    height: int
+    highest: str
+    first: str
+    last: str
+    table: Table
+
+
+class _Day(NamedTuple):
+    date: str
+    amount: str
 
 
 class Stand(NamedTuple):
@@ -89,10 +118,38 @@ def _balances(sums: Sequence[LedgerSum]) -> Sequence[Balance]:
 
 def _charts(volume: Volume) -> Sequence[Chart]:
     return [
-        bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures)
+        _bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures)
         for asset in volume.paid
         for word, figures in (("paid", volume.paid[asset]), ("received", volume.received[asset]))
     ]
+
+
+def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> Chart:
+    """A chart of a figure a day, in minor units."""
+    most = max(figures)
+    dates = [format_time((first_day + place) * DAY)[:10] for place in range(len(figures))]
+    heights = [-(-figure * HEIGHT // most) if most else 0 for figure in figures]
+    bars = [
+        Bar(place * STEP, HEIGHT - heights[place], heights[place], f"{dates[place]}: {describe_amount(figure, asset)}")
+        for place, figure in enumerate(figures)
+        if figure
+    ]
+    days = [_Day(dates[place], format_decimal(figure, asset)) for place, figure in enumerate(figures) if figure]
+    columns = (
+        Column("Day (UTC)", "date"),
+        Column(asset.code, "amount", "number"),
+    )
+    return Chart(
+        title=title,
+        total=describe_amount(sum(figures), asset),
+        bars=bars,
+        width=len(figures) * STEP,
+        height=HEIGHT,
+        highest=describe_amount(most, asset),
+        first=dates[0],
+        last=dates[-1],
+        table=make_table(title, columns, reversed(days), ""),
+    )
 
 
 def _ledger(stand: Stand) -> str:
