@@ -66,7 +66,7 @@ def _described(operation: Operation) -> Described:
             "summary": (operation.function.__doc__ or "").partition("\n")[0],
             "description": f"Needs the scope `{endpoint.scope}`.",
         },
-        [*_segments(operation), *_query(operation), *_headers(operation)],
+        _parameters(operation),
         operation.status,
         meaning,
         answers,
@@ -75,23 +75,17 @@ def _described(operation: Operation) -> Described:
     )
 
 
-def _segments(operation: Operation) -> list[Schema]:
-    return [path_parameter(name, msgspec.json.schema(kind)) for name, kind in operation.segments.items()]
-
-
-def _query(operation: Operation) -> list[Schema]:
-    parameters = page_parameters() if operation.is_paged else []
+def _parameters(operation: Operation) -> list[Schema]:
+    parameters = [path_parameter(name, msgspec.json.schema(kind)) for name, kind in operation.segments.items()]
+    if operation.is_paged:
+        parameters += page_parameters()
     if operation.query is not None:
         [_], components = msgspec.json.schema_components([operation.query])
         found = components[operation.query.__name__]["properties"]
         parameters += [query_parameter(name, schema) for name, schema in found.items()]
+    if operation.endpoint.method == "POST" and not operation.endpoint.shows_secret:
+        parameters.append(idempotency_key())
     return parameters
-
-
-def _headers(operation: Operation) -> list[Schema]:
-    if operation.endpoint.method != "POST" or operation.endpoint.shows_secret:
-        return []
-    return [idempotency_key()]
 
 
 def _statuses(operation: Operation) -> list[int]:

@@ -107,8 +107,8 @@ class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
     wallet: Name | UnsetType = UNSET
 
 
-class NewBackup(Body, frozen=True, kw_only=True):
-    """There is nothing to say: the settings name the place."""
+class Nothing(Body, frozen=True, kw_only=True):
+    """There is nothing to say."""
 
 
 class NewRefund(Body, frozen=True, kw_only=True):
@@ -134,14 +134,6 @@ class NewWebhook(Body, frozen=True, kw_only=True):
     url: Text
     events: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
     private: bool = False
-
-
-class NewSecret(Body, frozen=True, kw_only=True):
-    """There is nothing to say: the server makes it."""
-
-
-class NewTest(Body, frozen=True, kw_only=True):
-    """There is nothing to say."""
 
 
 class DeliveryQuery(Query, frozen=True, kw_only=True):

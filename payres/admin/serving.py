@@ -61,11 +61,12 @@ class Call(msgspec.Struct, frozen=True):
 
     def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
         """The unit as the key runs it. Raises TokenInvalid for a key that has ended meanwhile."""
-        return partial(self._run, unit=unit)
 
-    def _run(self, work: Work, unit: Callable[[Work], T]) -> T:
-        work.actor = f"api:{api_keys.authenticate(work, self.key_text).id}"
-        return unit(work)
+        def run(work: Work) -> T:
+            work.actor = f"api:{api_keys.authenticate(work, self.key_text).id}"
+            return unit(work)
+
+        return run
 
 
 def _handler(operation: Operation) -> Handler:

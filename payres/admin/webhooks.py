@@ -1,7 +1,7 @@
 """Webhooks, and what became of the events that they did not take at once."""
 
 from payres.admin import representations
-from payres.admin.requests import DeliveryQuery, NewReplay, NewSecret, NewTest, NewWebhook
+from payres.admin.requests import DeliveryQuery, NewReplay, NewWebhook, Nothing
 from payres.admin.serving import Call
 from payres.admin.wire import DeliveryView, List, Replayed, WebhookTest, WebhookView
 from payres.errors import InvalidRequest
@@ -37,13 +37,13 @@ def remove(work: Work, id: str) -> WebhookView:
     return found
 
 
-def rotate(work: Work, id: str, body: NewSecret) -> WebhookView:
+def rotate(work: Work, id: str, body: Nothing) -> WebhookView:
     """Make a new secret, which is shown once. The old one signs too for 24 hours."""
     added = webhooks.rotate_secret(work, id)
     return representations.webhook(work, added.webhook, added.secret)
 
 
-async def test(call: Call, id: str, body: NewTest) -> WebhookTest:
+async def test(call: Call, id: str, body: Nothing) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
 
     def unit(work: Work) -> tuple[EventRecord, Target]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from payres.admin import audit as endpoints
+from payres.admin.audit import describe_details
 from payres.admin.wire import AuditEntry
 from payres.cli.groups import Group
 from payres.cli.options import limit_option
@@ -20,12 +20,8 @@ def audit() -> None:
 
 
 def _line(entry: AuditEntry) -> str:
-    details = ", ".join(f"{name} {_text(value)}" for name, value in entry.details.items())
+    details = describe_details(entry)
     return f"{entry.created_at}  {entry.actor}  {entry.action}  {entry.object}{f': {details}' if details else ''}"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 @audit.command("list", example="payres audit list --limit 10")

@@ -9,7 +9,7 @@ import click
 
 from payres.admin import representations
 from payres.admin import webhooks as endpoints
-from payres.admin.requests import NewSecret, NewWebhook
+from payres.admin.requests import NewWebhook, Nothing
 from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookView
 from payres.cli.groups import Group
 from payres.cli.options import Time, limit_option
@@ -134,7 +134,7 @@ def rotate(work: Work, webhook_id: str) -> WebhookView:
 
     A secret that an earlier rotation replaced no longer signs.
     """
-    return endpoints.rotate(work, webhook_id, NewSecret())
+    return endpoints.rotate(work, webhook_id, Nothing())
 
 
 @webhook.command(example="payres webhook remove 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")

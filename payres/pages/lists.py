@@ -2,9 +2,8 @@
 
 from typing import Final
 
-import msgspec
-
-from payres.admin.wire import AuditEntry, Grant
+from payres.admin.audit import describe_details
+from payres.admin.wire import Grant
 from payres.grants.wording import visible_name
 from payres.pages.listing import Listing
 from payres.pages.tables import Cell, Column
@@ -33,13 +32,6 @@ def _left(one: Grant) -> Cell:
     return Cell("no limit", "number")
 
 
-def _details(entry: AuditEntry) -> Cell:
-    def said(value: object) -> str:
-        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-    return Cell(", ".join(f"{name} {said(value)}" for name, value in entry.details.items()), "long")
-
-
 STATE: Final = Column("State", "state", "state")
 CREATED: Final = Column("Created (UTC)", "created_at", "time")
 ASSET: Final = Column("Asset", "asset_code")
@@ -66,6 +58,11 @@ PAYMENT_COLUMNS: Final = (
     STATE,
     Column("Receiver", "receiver", "long"),
     Column("Failure", "failure", "long"),
+)
+ATTEMPT: Final = (
+    Column("Last attempt (UTC)", "last_attempt_at", "time"),
+    Column("Status", "last_status", "number"),
+    Column("Error", "last_error", "long"),
 )
 NO_MOVEMENTS: Final = "Nothing was deposited or withdrawn yet"
 
@@ -131,9 +128,7 @@ WEBHOOKS: Final = Listing(
         Column("Events", "events", "long"),
         STATE,
         Column("Behind", "behind", "number"),
-        Column("Last attempt (UTC)", "last_attempt_at", "time"),
-        Column("Status", "last_status", "number"),
-        Column("Error", "last_error", "long"),
+        *ATTEMPT,
     ),
     "There are no webhooks; `payres webhook add` makes one",
     also=("Deliveries that were not taken at once", "/admin/webhooks/deliveries"),
@@ -147,9 +142,7 @@ DELIVERIES: Final = Listing(
         Column("Webhook", "webhook", "code", "webhooks"),
         STATE,
         Column("Attempts", "attempts", "number"),
-        Column("Last attempt (UTC)", "last_attempt_at", "time"),
-        Column("Status", "last_status", "number"),
-        Column("Error", "last_error", "long"),
+        *ATTEMPT,
         Column("Next attempt (UTC)", "next_attempt_at", "time"),
     ),
     "There are no such deliveries",
@@ -177,7 +170,7 @@ AUDIT_LOG: Final = Listing(
         Column("Who", "actor", "long"),
         Column("Did what", "action"),
         Column("To what", "object", "long"),
-        Column("Details", _details),
+        Column("Details", lambda entry: Cell(describe_details(entry), "long")),
     ),
     "Nothing was changed yet",
     "What operators changed, with the command, the API or these pages.",
