@@ -38,20 +38,21 @@ class Download(NamedTuple):
 
 def payments(query: ExportQuery) -> Download:
     """Export incoming and outgoing payments, oldest first."""
-    wallet, since, until = query.wallet or None, query.from_ or None, query.to or None
-    return Download("payments", Payments(*period(since, until), wallet), query.format)
+    return Download("payments", Payments(*_period(query), query.wallet or None), query.format)
 
 
 def ledger(query: ExportQuery) -> Download:
     """Export every transfer of the ledger, oldest first, or those of the account of a wallet."""
-    wallet, since, until = query.wallet or None, query.from_ or None, query.to or None
-    return Download("ledger", Ledger(*period(since, until), wallet), query.format)
+    return Download("ledger", Ledger(*_period(query), query.wallet or None), query.format)
 
 
 def statement(wallet: str, query: PeriodQuery) -> Download:
     """Export what went into a wallet and out of it, from the opening balance of a period to the closing one."""
-    bounds = period(query.from_ or None, query.to or None)
-    return Download(f"statement {wallet}", Statement(wallet, *bounds), query.format)
+    return Download(f"statement {wallet}", Statement(wallet, *_period(query)), query.format)
+
+
+def _period(query: PeriodQuery) -> tuple[int, int]:
+    return period(query.from_ or None, query.to or None)
 
 
 async def send_download(request: Request, download: Download, caller: str, read: Read) -> Response:

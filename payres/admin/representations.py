@@ -40,7 +40,7 @@ AMOUNTS: Final = frozenset({"amount", "balance", "moved"})
 MOST_COUNTED: Final = 1000
 
 
-def view(kind: type[S], record: Any, asset: Asset | None = None, **others: Any) -> S:
+def represent(kind: type[S], record: Any, asset: Asset | None = None, **others: Any) -> S:
     """The struct with the fields of the record that have the same names: the times, `..._at`, and AMOUNTS of the asset
     as texts. `others` are the fields that the record lacks or has in another form."""
     if asset is not None:
@@ -75,16 +75,16 @@ def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -
 def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:
     is_over = record.expires_at is not None and work.now >= record.expires_at
     state = "revoked" if record.revoked_at is not None else "expired" if is_over else "valid"
-    return view(wire.ApiKey, record, scopes=msgspec.json.decode(record.scopes), state=state)
+    return represent(wire.ApiKey, record, scopes=msgspec.json.decode(record.scopes), state=state)
 
 
 def audit_entry(record: AuditRecord) -> wire.AuditEntry:
-    return view(wire.AuditEntry, record, details=msgspec.json.decode(record.details))
+    return represent(wire.AuditEntry, record, details=msgspec.json.decode(record.details))
 
 
 def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
     account = accounts.account_by_id(work, record.account_id)
-    return view(
+    return represent(
         wire.Wallet,
         record,
         record.asset,
@@ -96,7 +96,7 @@ def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
 
 
 def movement(record: MovementRecord, asset: Asset) -> wire.Movement:
-    return view(wire.Movement, record, asset)
+    return represent(wire.Movement, record, asset)
 
 
 def asset(work: Work, record: AssetRecord) -> wire.Asset:
@@ -107,13 +107,13 @@ def asset(work: Work, record: AssetRecord) -> wire.Asset:
         return format_decimal(ledger.free_balance(account) if account else 0, unit)
 
     fee = wire.Fee(fixed=format_decimal(record.fee_fixed, unit), basis_points=record.fee_basis_points)
-    return view(wire.Asset, record, unit, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
+    return represent(wire.Asset, record, unit, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
 
 
 def rate(work: Work, record: RateRecord) -> wire.Rate:
     if record.expires_at is None:
-        return view(wire.Rate, record, source="operator", expires_at=UNSET, expired=UNSET)
-    return view(wire.Rate, record, source="service", expired=not record.holds_at(work.now))
+        return represent(wire.Rate, record, source="operator", expires_at=UNSET, expired=UNSET)
+    return represent(wire.Rate, record, source="service", expired=not record.holds_at(work.now))
 
 
 def peer(work: Work, record: PeerRecord) -> wire.Peer:
@@ -122,7 +122,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
     def packet_sum(found: tuple[int, int]) -> wire.PacketSum:
         return wire.PacketSum(packets=found[0], amount=format_decimal(found[1], unit))
 
-    return view(
+    return represent(
         wire.Peer,
         record,
         unit,
@@ -138,7 +138,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
 
 
 def unresolved_packet(one: "UnresolvedPacket") -> wire.UnresolvedPacket:
-    return view(
+    return represent(
         wire.UnresolvedPacket,
         one.packet,
         one.peer.asset,
@@ -151,7 +151,7 @@ def unresolved_packet(one: "UnresolvedPacket") -> wire.UnresolvedPacket:
 
 def wallet_key(work: Work, owner: WalletRecord, record: KeyRecord) -> wire.WalletKey:
     jwk = wire.PublicKey(kid=record.kid, x=record.x)
-    return view(wire.WalletKey, record, wallet_address=work.urls.wallet(owner.path), jwk=jwk)
+    return represent(wire.WalletKey, record, wallet_address=work.urls.wallet(owner.path), jwk=jwk)
 
 
 def grant(work: Work, record: GrantRecord) -> wire.Grant:
@@ -160,8 +160,8 @@ def grant(work: Work, record: GrantRecord) -> wire.Grant:
     consent = None
     if found is not None:
         redirect = f"{work.urls.resource('interact', found.id)}/{found.nonce}"
-        consent = view(wire.Consent, found, redirect=redirect, finish=found.finish_uri)
-    return view(
+        consent = represent(wire.Consent, found, redirect=redirect, finish=found.finish_uri)
+    return represent(
         wire.Grant,
         record,
         state=grant_rules.state_of(record, found, work.now),
@@ -194,12 +194,12 @@ def _spending(found: grant_rules.Spending | None) -> wire.GrantSpending | None:
 
 def ledger_check(findings: "Sequence[Finding]") -> wire.LedgerCheck:
     broken = next((finding.name for finding in findings if not finding.holds), None)
-    checks = [view(wire.InvariantCheck, finding) for finding in findings]
+    checks = [represent(wire.InvariantCheck, finding) for finding in findings]
     return wire.LedgerCheck(ok=broken is None, broken=broken, checks=checks)
 
 
 def ledger_entry(record: EntryRecord) -> wire.LedgerEntry:
-    return view(
+    return represent(
         wire.LedgerEntry,
         record,
         record.asset,
@@ -212,11 +212,11 @@ def ledger_entry(record: EntryRecord) -> wire.LedgerEntry:
 
 
 def backup(database: str, made: "Backup") -> wire.Backup:
-    return view(wire.Backup, made, database=database, backup=str(made.path), bytes=made.size)
+    return represent(wire.Backup, made, database=database, backup=str(made.path), bytes=made.size)
 
 
 def webhook(work: Work, record: WebhookRecord, secret: str | UnsetType = UNSET) -> wire.WebhookView:
-    return view(
+    return represent(
         wire.WebhookView,
         record,
         events=record.events.split(","),
@@ -227,7 +227,7 @@ def webhook(work: Work, record: WebhookRecord, secret: str | UnsetType = UNSET) 
 
 
 def delivery(kind: type[D], record: DeliveryRecord, **event: Any) -> D:
-    return view(
+    return represent(
         kind, record, webhook=record.webhook_id, next_attempt_at=record.next_at and format_time(record.next_at), **event
     )
 

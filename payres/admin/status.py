@@ -1,7 +1,7 @@
 """How the server and its money stand: files, balances, the last 24 hours, peers, webhooks, the last backup."""
 
 from payres import __version__
-from payres.admin.representations import view
+from payres.admin.representations import represent
 from payres.amounts import Asset
 from payres.clock import format_time_if_any
 from payres.operator.status import read_last_day, read_status
@@ -78,7 +78,7 @@ def show(work: Work) -> Status:
 def read(work: Work, *, is_running: bool) -> Status:
     """The same; `is_running` is whether a server has the database."""
     found, day = read_status(work), read_last_day(work)
-    return view(
+    return represent(
         Status,
         found,
         version=__version__,
@@ -86,12 +86,12 @@ def read(work: Work, *, is_running: bool) -> Status:
         running=is_running,
         wal_bytes=found.log_bytes,
         balances=[
-            view(Balance, one, Asset(one.code, one.scale))
+            represent(Balance, one, Asset(one.code, one.scale))
             for one in found.sums
             if one.kind in {"wallet", "liquidity", "fees"}
         ],
         last_day=PaymentCounts(incoming_payments=day.incoming, outgoing_payments=day.outgoing, failed=day.failed),
-        peers=[view(PeerStatus, one) for one in found.peers],
+        peers=[represent(PeerStatus, one) for one in found.peers],
         webhooks=WebhookStatus(
             active=sum(one.active for one in found.webhooks),
             disabled=sum(not one.active for one in found.webhooks),

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Raw
 
 from payres.admin import representations, wire
-from payres.admin.representations import view
+from payres.admin.representations import represent
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.events.webhooks import deliveries_of
@@ -57,7 +57,7 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
     wallet = wallets.wallet_by_id(work, record.wallet_address_id)
     found = _refunds(work, record)
     sent_back = sum(one.counted if record.direction == "incoming" else one.returned for one in found)
-    return view(
+    return represent(
         wire.Payment,
         record,
         wallet.asset,
@@ -95,7 +95,7 @@ def refund(work: Work, record: RefundRecord) -> wire.Refund:
     receiver = _wallet_of(work, record.incoming_payment_id)
     payer = None if record.outgoing_payment_id is None else _wallet_of(work, record.outgoing_payment_id)
     returned = _asset_returned(work, record) if payer is None else payer.asset
-    return view(
+    return represent(
         wire.Refund,
         record,
         incoming_payment=record.incoming_payment_id,
@@ -120,7 +120,7 @@ def _delivered(work: Work, record: PaymentRecord) -> wire.Money | None:
 
 def _quote(work: Work, record: QuoteRecord) -> wire.PaymentQuote:
     asset = wallets.wallet_by_id(work, record.wallet_address_id).asset
-    return view(
+    return represent(
         wire.PaymentQuote,
         record,
         debit=_money(record.terms.debit, asset),
@@ -133,7 +133,7 @@ def _packets(work: Work, record: PaymentRecord) -> list[wire.Packet]:
     """The newest ones, oldest first."""
     found = packets.newest_of_payment(work, record.id, MAX_SHOWN)
     return [
-        view(wire.Packet, one, peer=name, source_amount=str(one.source_amount), amount=str(one.amount))
+        represent(wire.Packet, one, peer=name, source_amount=str(one.source_amount), amount=str(one.amount))
         for one, name in reversed(found)
     ]
 
@@ -151,7 +151,7 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
 
 def _event(work: Work, event: EventRecord) -> PaymentEvent:
     sent = [representations.delivery(wire.EventDelivery, one) for one in deliveries_of(work, event)]
-    return view(PaymentEvent, event, timestamp=format_time(event.created_at), deliveries=sent)
+    return represent(PaymentEvent, event, timestamp=format_time(event.created_at), deliveries=sent)
 
 
 def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:

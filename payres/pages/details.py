@@ -27,7 +27,7 @@ from payres.pages.lists import (
 )
 from payres.pages.story import moments_of
 from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, make_table, page_of
-from payres.pages.visit import View, Visit
+from payres.pages.visit import FunctionPage, Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 
@@ -53,7 +53,7 @@ KEY_COLUMNS: Final = (
 OWN_PAYMENT_COLUMNS: Final = [column for column in PAYMENT_COLUMNS if column is not WALLET]
 
 
-@View
+@FunctionPage
 async def wallet(visit: Visit) -> Response:
     """The page of a wallet."""
     path = visit.segments["wallet"]
@@ -101,7 +101,7 @@ EVENT_COLUMNS: Final = (
 )
 
 
-@View
+@FunctionPage
 async def payment(visit: Visit) -> Response:
     """The page of a payment."""
     story = await visit.read(partial(payments.show, id=visit.segments["id"]))
@@ -162,7 +162,7 @@ def _metadata(payment: Payment) -> str | None:
     return "\n".join(map(visible_text, text.splitlines()))
 
 
-@View
+@FunctionPage
 async def grant(visit: Visit) -> Response:
     """The page of a grant."""
     grant = await visit.read(partial(grants.show, id=visit.segments["id"]))
@@ -221,7 +221,7 @@ PACKET_COLUMNS: Final = (
 )
 
 
-@View
+@FunctionPage
 async def peer(visit: Visit) -> Response:
     """The page of a peer."""
     name = visit.segments["name"]

@@ -12,7 +12,7 @@ from payres.admin.requests import ExportQuery, PeriodQuery
 from payres.admin.serving import read_query
 from payres.operator.operators import actor_of
 from payres.pages.listing import Filter, filters_of
-from payres.pages.visit import View, Visit
+from payres.pages.visit import FunctionPage, Visit
 from payres.routes.requests import other_parameters
 
 
@@ -21,7 +21,7 @@ def fields(query: type[PeriodQuery]) -> Sequence[Filter]:
     return filters_of(query, {})
 
 
-@View
+@FunctionPage
 async def page(visit: Visit) -> Response:
     """The forms of all exports but that of a wallet's statement."""
     return visit.show("exports.html", "/exports", fields=fields(ExportQuery))
@@ -33,6 +33,6 @@ async def _send(visit: Visit, endpoint: Callable[..., Download], query: type[Per
     return await send_download(visit.request, endpoint(**arguments), actor_of(visit.operator), visit.read)
 
 
-PAYMENTS: Final = View(partial(_send, endpoint=exports.payments, query=ExportQuery))
-LEDGER: Final = View(partial(_send, endpoint=exports.ledger, query=ExportQuery))
-STATEMENT: Final = View(partial(_send, endpoint=exports.statement, query=PeriodQuery))
+PAYMENTS: Final = FunctionPage(partial(_send, endpoint=exports.payments, query=ExportQuery))
+LEDGER: Final = FunctionPage(partial(_send, endpoint=exports.ledger, query=ExportQuery))
+STATEMENT: Final = FunctionPage(partial(_send, endpoint=exports.statement, query=PeriodQuery))

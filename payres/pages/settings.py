@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from payres.pages.tables import Cell, Column, make_table
-from payres.pages.visit import View, Visit
+from payres.pages.visit import FunctionPage, Visit
 from payres.settings import Settings
 
 SECRET: Final = frozenset({"metrics_token"})
@@ -29,7 +29,7 @@ COLUMNS: Final = (
 )
 
 
-@View
+@FunctionPage
 async def page(visit: Visit) -> Response:
     """All settings, without secrets."""
     found = visit.context.settings

@@ -65,7 +65,7 @@ class Page(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
 
-class View(Page, frozen=True):
+class FunctionPage(Page, frozen=True):
     """A page that a function makes."""
 
     make: Callable[[Visit], Awaitable[Response]]
