@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from payres.amounts import MAX_LEDGER, Asset, parse_value
+from payres.amounts import Asset, parse_value
 from payres.errors import InvalidAmount, InvalidRequest
 from payres.limits import (
     MAX_ACCESS_ITEMS,
@@ -25,13 +25,6 @@ from payres.member_names import repeated_member
 T = TypeVar("T")
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-# What operators write: amounts in units of their asset, times in RFC 3339.
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Reference = Annotated[str, Meta(min_length=1, max_length=100)]
-Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
-Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
-Bound = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
-Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 
 # The actions that an access item of each type can name (Specification 2.7). A new one also needs its words in
@@ -57,10 +50,6 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of request bodies of the resource server, which take no members but their own."""
-
-
-class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the parameters in a query."""
 
 
 class Amount(Resource, frozen=True, kw_only=True):

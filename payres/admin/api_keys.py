@@ -7,7 +7,7 @@ from payres.admin.representations import page_of
 from payres.admin.requests import NewApiKey
 from payres.admin.wire import ApiKey, CreatedApiKey
 from payres.operator import api_keys
-from payres.operator.movements import require_time
+from payres.operator.inputs import require_time
 from payres.store.api_keys import page_of_api_keys
 from payres.store.pages import PageQuery
 from payres.store.work import Work

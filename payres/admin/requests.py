@@ -12,9 +12,10 @@ from payres.admin.wire import DeliveryState
 from payres.amounts import MAX_LEDGER
 from payres.limits import MAX_WAIT_SECONDS
 from payres.operator.exports import Format
+from payres.operator.inputs import Code, Decimal, Name, Query, Reference, Time
 from payres.signatures.jwk import JWK
 from payres.store.grants import State
-from payres.wire import Body, Code, Decimal, Name, Query, Reference, Scale, Text, Time
+from payres.wire import Body, Scale, Text
 
 
 class NewApiKey(Body, frozen=True, kw_only=True):

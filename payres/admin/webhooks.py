@@ -8,7 +8,7 @@ from payres.errors import InvalidRequest
 from payres.events import webhooks
 from payres.events.sender import Target, target_of
 from payres.limits import MAX_PAGE
-from payres.operator.movements import require_time
+from payres.operator.inputs import require_time
 from payres.store import webhooks as store
 from payres.store.events import EventRecord
 from payres.store.work import Work

@@ -7,6 +7,7 @@ from payres import ledger
 from payres.amounts import Fee, parse_rate
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import audit, movements
+from payres.operator.inputs import require_amount
 from payres.operator.movements import Place
 from payres.store import assets
 from payres.store.assets import AssetRecord, RateRecord
@@ -51,7 +52,7 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
     """
     asset = open_asset(work, code, scale)
     try:
-        fee = Fee(movements.require_amount(fixed, asset, least=0), basis_points)
+        fee = Fee(require_amount(fixed, asset, least=0), basis_points)
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     assets.set_fee(work, asset.id, fee.fixed, fee.basis_points)

@@ -15,7 +15,7 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
-from payres.operator.movements import require_time
+from payres.operator.inputs import require_time
 from payres.operator.wallets import require_wallet
 from payres.store import exports
 from payres.store.exports import TransferLine

@@ -4,13 +4,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.errors import InvalidRequest, require
-from payres.operator.movements import require_amount, require_time
+from payres.operator.inputs import Decimal, Name, Query, Time, require_amount, require_time
 from payres.operator.wallets import require_wallet
 from payres.store import assets
 from payres.store.assets import AssetRecord
 from payres.store.payments import Direction, PaymentFilter, PaymentRecord, State, find_payment
 from payres.store.work import Work
-from payres.wire import Decimal, Name, Query, Text, Time
+from payres.wire import Text
 
 
 class PaymentQuery(Query, frozen=True, kw_only=True):

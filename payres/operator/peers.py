@@ -12,6 +12,7 @@ from payres.errors import InvalidRequest, WrongState, require
 from payres.identifiers import hash_secret
 from payres.operator import audit, movements
 from payres.operator.assets import open_asset
+from payres.operator.inputs import Bound, Code, Decimal, Name, require_amount
 from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
 from payres.store import assets, packets, peers, secrets
@@ -19,7 +20,7 @@ from payres.store.movements import MovementRecord
 from payres.store.peers import PeerRecord, PeerRow
 from payres.store.work import Work
 from payres.urls import is_http_url
-from payres.wire import Body, Bound, Code, Decimal, Name, Scale, Text
+from payres.wire import Body, Scale, Text
 
 MAX_ADDRESS_LENGTH = 1023  # RFC 15
 MAX_TOKEN_LENGTH = 1000
@@ -73,7 +74,7 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     outgoing_token, incoming_token_hash = _outgoing(work, new.outgoing_token), _incoming(work, new.incoming_token)
     _check_max_packet(new.max_packet, least=1)
     asset = open_asset(work, new.asset_code, new.asset_scale)
-    limit = movements.require_amount(new.credit_limit, asset, least=0)
+    limit = require_amount(new.credit_limit, asset, least=0)
     for other in peers.list_peers(work):
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
@@ -287,7 +288,7 @@ def _check_token(which: str, token: str) -> None:
 
 
 def _limit(work: Work, peer: PeerRecord, text: str) -> int:
-    return movements.require_amount(text, assets.asset_by_id(work, peer.asset_id), least=0)
+    return require_amount(text, assets.asset_by_id(work, peer.asset_id), least=0)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:

@@ -18,7 +18,7 @@ from payres.amounts import format_decimal
 from payres.clock import SECOND
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.operator import audit
-from payres.operator.movements import check_reference, require_amount
+from payres.operator.inputs import check_reference, require_amount
 from payres.payments.incoming import add
 from payres.payments.outgoing import check_funds, check_movable, new_payment, settle
 from payres.payments.pricing import local_terms
