@@ -38,18 +38,18 @@ def admin_routes() -> Sequence[Route]:
     return build_routes(ADMIN_ENDPOINTS, lambda endpoint: _handler(served[endpoint]))
 
 
-class Call(msgspec.Struct, frozen=True):
-    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
+class Caller(msgspec.Struct, frozen=True):
+    """A request of who operates the server: a program or a person. `read` and `write` run units in their name."""
 
-    context: Context
-    key_text: str
-    key: ApiKey
     request: Request
 
     @property
-    def actor(self) -> str:
-        """The key, as the audit log names it."""
-        return f"api:{self.key.id}"
+    def context(self) -> Context:
+        return context_of(self.request)
+
+    def authenticate(self, work: Work) -> str:
+        """The caller as the audit log names it. Raises TokenInvalid or SignInFailed for one that may not call now."""
+        raise NotImplementedError
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
@@ -60,13 +60,28 @@ class Call(msgspec.Struct, frozen=True):
         return await self.context.database.write(self.unit(unit))
 
     def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
-        """The unit as the key runs it. Raises TokenInvalid for a key that has ended meanwhile."""
+        """The unit as the caller runs it, if the caller still may."""
 
         def run(work: Work) -> T:
-            work.actor = f"api:{api_keys.authenticate(work, self.key_text).id}"
+            work.actor = self.authenticate(work)
             return unit(work)
 
         return run
+
+
+class Call(Caller, frozen=True):
+    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
+
+    key_text: str
+    key: ApiKey
+
+    @property
+    def actor(self) -> str:
+        """The key, as the audit log names it."""
+        return f"api:{self.key.id}"
+
+    def authenticate(self, work: Work) -> str:
+        return f"api:{api_keys.authenticate(work, self.key_text).id}"
 
 
 def _handler(operation: Operation) -> Handler:
@@ -110,7 +125,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
             await context.database.write(partial(api_keys.note_use, key=key))
-    return Call(context, text, key, request)
+    return Call(request, text, key)
 
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
