@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from payres import ledger
 from payres.admin import wire
 from payres.amounts import Asset, format_decimal
-from payres.clock import format_time
+from payres.clock import format_time, format_time_if_any
 from payres.events.webhooks import wants
 from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
@@ -41,13 +41,14 @@ MOST_COUNTED: Final = 1000
 
 
 def represent(kind: type[S], record: Any, asset: Asset | None = None, **others: Any) -> S:
-    """The struct with the fields of the record that have the same names: the times, `..._at`, and AMOUNTS of the asset
-    as texts. `others` are the fields that the record lacks or has in another form."""
+    """The struct with the fields of the record that have the same names, or these with `_id`: times (`..._at`), and
+    AMOUNTS of the asset, as texts. `others` are the fields that the record lacks or has in another form."""
     if asset is not None:
         others = {"asset_code": asset.code, "asset_scale": asset.scale} | others
     for name in kind.__struct_fields__:
         if name not in others:
-            others[name] = _shown(name, getattr(record, name), asset)
+            source = name if hasattr(record, name) else f"{name}_id"
+            others[name] = _shown(name, getattr(record, source), asset)
     return kind(**others)
 
 
@@ -62,7 +63,6 @@ def _shown(name: str, value: Any, asset: Asset | None) -> Any:
 def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
     """The page of these records."""
     records, bounds = found
-
     pagination = Pagination(
         start_cursor=str(records[0].id) if records else UNSET,
         end_cursor=str(records[-1].id) if records else UNSET,
@@ -199,16 +199,7 @@ def ledger_check(findings: "Sequence[Finding]") -> wire.LedgerCheck:
 
 
 def ledger_entry(record: EntryRecord) -> wire.LedgerEntry:
-    return represent(
-        wire.LedgerEntry,
-        record,
-        record.asset,
-        id=str(record.id),
-        outgoing_payment=record.outgoing_payment_id,
-        incoming_payment=record.incoming_payment_id,
-        packet=record.packet_id,
-        refund=record.refund_id,
-    )
+    return represent(wire.LedgerEntry, record, record.asset, id=str(record.id))
 
 
 def backup(database: str, made: "Backup") -> wire.Backup:
@@ -227,9 +218,7 @@ def webhook(work: Work, record: WebhookRecord, secret: str | UnsetType = UNSET) 
 
 
 def delivery(kind: type[D], record: DeliveryRecord, **event: Any) -> D:
-    return represent(
-        kind, record, webhook=record.webhook_id, next_attempt_at=record.next_at and format_time(record.next_at), **event
-    )
+    return represent(kind, record, next_attempt_at=format_time_if_any(record.next_at), **event)
 
 
 def list_deliveries(work: Work, of: WebhookRecord | None, state: str | None, most: int) -> list[wire.DeliveryView]:

@@ -66,7 +66,6 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
         wallet_address=work.urls.wallet(wallet.path),
         client=clients.client_by_id(work, record.client_id).identity,
         refunded=format_decimal(sent_back, wallet.asset),
-        grant=record.grant_id,
         refund_of=_refund_of(work, record),
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
     )
@@ -98,9 +97,6 @@ def refund(work: Work, record: RefundRecord) -> wire.Refund:
     return represent(
         wire.Refund,
         record,
-        incoming_payment=record.incoming_payment_id,
-        outgoing_payment=record.outgoing_payment_id,
-        return_payment=record.return_payment_id,
         receiver=receiver.path,
         payer=None if payer is None else payer.path,
         to=record.wallet_address,
