@@ -1,5 +1,6 @@
 """The settings as they are in effect."""
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -12,15 +13,6 @@ from payres.settings import Settings
 SECRET: Final = frozenset({"metrics_token"})
 # Stands for secrets and for the query of a URL, which may have one.
 MASK: Final = "••••••••"
-
-
-class Effective(msgspec.Struct, frozen=True):
-    """One setting in words."""
-
-    name: str
-    value: str
-    is_default: bool
-
 
 COLUMNS: Final = (
     Column("Setting", "name", "code"),
@@ -38,9 +30,11 @@ async def page(visit: Visit) -> Response:
     return visit.show("settings.html", "/settings", table=table)
 
 
-def _effective(field: Any, value: object) -> Effective:
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    if field.name in SECRET and shown:
-        shown = MASK
-    before, mark, _ = shown.partition("?")
-    return Effective(field.name, f"{before}{mark}{MASK}" if mark else shown, value == field.default)
+def _effective(field: Any, value: object) -> SimpleNamespace:
+    """One setting in words."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if field.name in SECRET and text:
+        text = MASK
+    before, mark, _ = text.partition("?")
+    shown = f"{before}{mark}{MASK}" if mark else text
+    return SimpleNamespace(name=field.name, value=shown, is_default=value == field.default)
