@@ -1,5 +1,7 @@
 """The keys of the operator's API."""
 
+from functools import partial
+
 import msgspec
 
 from payres.admin import representations
@@ -16,7 +18,7 @@ from payres.wire import Page
 
 def list_page(work: Work, page: PageQuery) -> Page[ApiKey]:
     """List API keys."""
-    return page_of(page_of_api_keys(work, page), lambda one: representations.api_key(work, one))
+    return page_of(page_of_api_keys(work, page), partial(representations.api_key, work))
 
 
 def create(work: Work, body: NewApiKey, caller: api_keys.ApiKey) -> CreatedApiKey:

@@ -1,5 +1,7 @@
 """Grants: what clients ask for, and the owner's answer when the operator gives it."""
 
+from functools import partial
+
 from payres.admin import representations
 from payres.admin.representations import page_of
 from payres.admin.requests import GrantQuery, NewDecision
@@ -13,9 +15,7 @@ from payres.wire import Page
 
 def list_page(work: Work, page: PageQuery, query: GrantQuery) -> Page[Grant]:
     """List grants with what they have spent and have left."""
-    return page_of(
-        page_of_grants(work, query.state or None, page, work.now), lambda one: representations.grant(work, one)
-    )
+    return page_of(page_of_grants(work, query.state or None, page, work.now), partial(representations.grant, work))
 
 
 def show(work: Work, id: str) -> Grant:

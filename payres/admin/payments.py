@@ -1,5 +1,7 @@
 """Payments in both directions, each with its story, and refunds."""
 
+from functools import partial
+
 from payres.admin import stories
 from payres.admin.representations import page_of
 from payres.admin.requests import NewRefund
@@ -18,7 +20,7 @@ from payres.wire import Page
 def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]:
     """List payments, incoming and outgoing, of all wallets or of one."""
     found = page_of_payments(work, payments.payment_filter(work, query), page, work.now)
-    return page_of(found, lambda record: stories.payment(work, record))
+    return page_of(found, partial(stories.payment, work))
 
 
 def show(work: Work, id: str) -> PaymentStory:

@@ -1,5 +1,7 @@
 """Interledger peers, what was settled with them, and packets of unknown outcome."""
 
+from functools import partial
+
 from msgspec.structs import asdict
 
 from payres.admin import representations
@@ -8,7 +10,7 @@ from payres.admin.requests import NewMovement, NewOutcome
 from payres.admin.wire import List, Movement, Peer, ResolvedPacket, UnresolvedPacket
 from payres.operator import peers, unresolved_packets
 from payres.operator.peers import NewPeer, PeerChange
-from payres.store.movements import MovementRecord, page_of_movements
+from payres.store.movements import page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.peers import list_peers
 from payres.store.work import Work
@@ -46,17 +48,17 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> Page[Movement]:
     """List what was settled with a peer."""
     peer = peers.require_peer(work, name)
     records = page_of_movements(work, peer.account_id, page)
-    return page_of(records, lambda record: representations.movement(record, peer.asset))
+    return page_of(records, partial(representations.movement, work))
 
 
 def deposit(work: Work, name: str, body: NewMovement) -> Movement:
     """Record what the peer paid us outside of payres."""
-    return _moved(work, name, peers.deposit(work, name, body.amount, body.reference))
+    return representations.movement(work, peers.deposit(work, name, body.amount, body.reference))
 
 
 def withdraw(work: Work, name: str, body: NewMovement) -> Movement:
     """Record what we paid the peer outside of payres."""
-    return _moved(work, name, peers.withdraw(work, name, body.amount, body.reference))
+    return representations.movement(work, peers.withdraw(work, name, body.amount, body.reference))
 
 
 def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
@@ -68,7 +70,3 @@ def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:
     """Record what became of a packet of unknown outcome."""
     resolved = unresolved_packets.resolve(work, id, delivered=body.outcome == "delivered")
     return ResolvedPacket(**asdict(representations.unresolved_packet(resolved)), outcome=body.outcome)
-
-
-def _moved(work: Work, name: str, record: MovementRecord) -> Movement:
-    return representations.movement(record, peers.require_peer(work, name).asset)
