@@ -12,7 +12,7 @@ from payres.admin.stories import PaymentStory
 from payres.admin.wire import PacketSum, Payment, Peer
 from payres.grants.wording import describe_access, visible_text
 from payres.operator.payments import PaymentQuery
-from payres.pages.exports import fields
+from payres.pages.listing import filters_of
 from payres.pages.lists import (
     AMOUNT,
     ASSET,
@@ -80,7 +80,7 @@ async def wallet(visit: Visit) -> Response:
         facts=facts_of(WALLET_FACTS, wallet),
         own=own,
         actions=[("Deposit", f"{own}/deposit"), ("Withdraw", f"{own}/withdraw"), change],
-        statement=fields(PeriodQuery),
+        statement=filters_of(PeriodQuery),
         **found,
     )
 

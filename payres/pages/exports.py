@@ -1,6 +1,6 @@
 """Exports: the forms that ask for one, and the files that they lead to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -11,20 +11,15 @@ from payres.admin.exports import Download, send_download
 from payres.admin.requests import ExportQuery, PeriodQuery
 from payres.admin.serving import read_query
 from payres.operator.operators import actor_of
-from payres.pages.listing import Filter, filters_of
+from payres.pages.listing import filters_of
 from payres.pages.visit import FunctionPage, Visit
 from payres.routes.requests import other_parameters
-
-
-def fields(query: type[PeriodQuery]) -> Sequence[Filter]:
-    """What the form of an export asks for."""
-    return filters_of(query, {})
 
 
 @FunctionPage
 async def page(visit: Visit) -> Response:
     """The forms of all exports but that of a wallet's statement."""
-    return visit.show("exports.html", "/exports", fields=fields(ExportQuery))
+    return visit.show("exports.html", "/exports", fields=filters_of(ExportQuery))
 
 
 async def _send(visit: Visit, endpoint: Callable[..., Download], query: type[PeriodQuery]) -> Response:

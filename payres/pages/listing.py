@@ -108,11 +108,11 @@ def _beside(visit: Visit, given: Mapping[str, str], found: Any) -> Sequence[tupl
     return [(name, _url(visit, kept | place)) for name, place, is_there in there if is_there]
 
 
-def filters_of(query: type[msgspec.Struct], given: Mapping[str, str]) -> Sequence[Filter]:
+def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] | None = None) -> Sequence[Filter]:
     """The parameters of a query as the fields of a form."""
     kind = msgspec.inspect.type_info(query)
     assert isinstance(kind, msgspec.inspect.StructType)
-    return [_filter(field, given.get(field.encode_name, "")) for field in kind.fields]
+    return [_filter(field, (given or {}).get(field.encode_name, "")) for field in kind.fields]
 
 
 def _filter(field: msgspec.inspect.Field, value: str) -> Filter:
