@@ -5,8 +5,8 @@ import sqlite3
 from pathlib import Path
 
 from payres.admin import representations
+from payres.admin.caller import Call
 from payres.admin.requests import Nothing
-from payres.admin.serving import Call
 from payres.admin.wire import Backup
 from payres.errors import Unavailable, WrongState
 from payres.operator import backups

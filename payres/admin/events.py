@@ -7,8 +7,8 @@ from typing import Final
 
 from starlette.responses import Response
 
+from payres.admin.caller import Call
 from payres.admin.requests import EventQuery
-from payres.admin.serving import Call
 from payres.admin.wire import List
 from payres.errors import InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view

@@ -4,9 +4,9 @@ from contextlib import suppress
 from functools import partial
 
 from payres.admin import representations
+from payres.admin.caller import Call
 from payres.admin.representations import page_of
 from payres.admin.requests import LedgerQuery
-from payres.admin.serving import Call
 from payres.admin.wire import LedgerCheck, LedgerEntry
 from payres.errors import InvalidRequest, Unavailable, require
 from payres.operator import invariants

@@ -3,9 +3,9 @@
 from functools import partial
 
 from payres.admin import stories
+from payres.admin.caller import Call
 from payres.admin.representations import page_of
 from payres.admin.requests import NewRefund
-from payres.admin.serving import Call
 from payres.admin.stories import PaymentStory
 from payres.admin.wire import List, Payment, Refund
 from payres.operator import payments

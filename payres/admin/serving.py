@@ -3,7 +3,7 @@
 The order of the steps is the order of errors: 401, 403, 429, what the path, the query and the body say, the rules.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.admin.caller import Call
 from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
@@ -20,9 +21,8 @@ from payres.http.accept import takes
 from payres.http.errors import ErrorResponse, error_response, invalid_token
 from payres.http.responses import json_response
 from payres.operator import api_keys
-from payres.operator.api_keys import ApiKey
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
-from payres.routes.context import Context, context_of
+from payres.routes.context import context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
 from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
@@ -36,52 +36,6 @@ def admin_routes() -> Sequence[Route]:
     """The routes of the operator's API."""
     served = {operation.endpoint: operation for operation in operations()}
     return build_routes(ADMIN_ENDPOINTS, lambda endpoint: _handler(served[endpoint]))
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """A request of who operates the server: a program or a person. `read` and `write` run units in their name."""
-
-    request: Request
-
-    @property
-    def context(self) -> Context:
-        return context_of(self.request)
-
-    def authenticate(self, work: Work) -> str:
-        """The caller as the audit log names it. Raises TokenInvalid or SignInFailed for one that may not call now."""
-        raise NotImplementedError
-
-    async def read(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
-        return await self.context.database.examine(self.unit(unit))
-
-    async def write(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result, once its work is committed."""
-        return await self.context.database.write(self.unit(unit))
-
-    def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
-        """The unit as the caller runs it, if the caller still may."""
-
-        def run(work: Work) -> T:
-            work.actor = self.authenticate(work)
-            return unit(work)
-
-        return run
-
-
-class Call(Caller, frozen=True):
-    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
-
-    key_text: str
-    key: ApiKey
-
-    @property
-    def actor(self) -> str:
-        """The key, as the audit log names it."""
-        return f"api:{self.key.id}"
-
-    def authenticate(self, work: Work) -> str:
-        return f"api:{api_keys.authenticate(work, self.key_text).id}"
 
 
 def _handler(operation: Operation) -> Handler:

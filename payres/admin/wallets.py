@@ -6,9 +6,9 @@ from functools import partial
 from msgspec import UnsetType
 
 from payres.admin import representations
+from payres.admin.caller import Call
 from payres.admin.representations import page_of
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
-from payres.admin.serving import Call
 from payres.admin.wire import List, Movement, Wallet, WalletKey
 from payres.grants.passwords import hash_password
 from payres.operator import keys, wallets

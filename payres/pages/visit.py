@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.admin.serving import Caller
+from payres.admin.caller import Caller
 from payres.grants.consent import csrf_token
 from payres.operator import operators
 from payres.routes.pages import STYLE_SHEET, render
