@@ -19,6 +19,7 @@ from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings, local_url
 from payres.store.database_file import changed_at, is_served
+from payres.store.status import takeover
 from payres.store.wallets import list_wallets
 from payres.urls import Urls, is_loopback
 
@@ -38,9 +39,11 @@ def doctor(session: Session) -> None:
     """It checks the files, the money and the links in the database, the server on this machine, and its public address
     as clients see it: TLS, redirects, the clock. The exit code is 1 when something should be fixed.
     """
-    findings = [*session.read(examine), *_clock(), *_server(session)]
-    if not session.is_standby and is_served(session.settings.database):
-        findings += _public(session)
+    findings = [*session.read(examine), *_clock()]
+    if session.is_standby:
+        findings.append(_standby(session))
+    elif session.read(takeover) is None:
+        findings += _server(session)
     bad = [finding for finding in findings if finding.fix is not None]
     session.show(
         {"ok": not bad, "findings": [msgspec.structs.asdict(finding) for finding in findings]},
@@ -78,11 +81,8 @@ def _clock() -> Iterator[Finding]:
 
 
 def _server(session: Session) -> Iterator[Finding]:
-    """Whether the server runs here and can take payments."""
+    """Whether the server runs here and can take payments, and what clients see of it."""
     settings = session.settings
-    if session.is_standby:
-        yield _standby(session)
-        return
     if not is_served(settings.database):
         seen = f"no server has {settings.database}"
         yield Finding("server", seen, "Start it: `payres serve`")
@@ -96,6 +96,7 @@ def _server(session: Session) -> Iterator[Finding]:
         yield Finding("server", f"it runs and can take payments ({url})")
     else:
         yield Finding("server", f"it cannot take payments: {answer.text}", "Read docs/operating.md on health")
+    yield from _public(session)
 
 
 def _standby(session: Session) -> Finding:
