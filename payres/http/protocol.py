@@ -232,8 +232,7 @@ class HttpProtocol(HttpToolsProtocol):
         cycle = self.cycle
         try:
             await self.app(scope, receive, send)
-        except CutShort as cut:
-            log.info("an answer was cut short: %s", cut)
+        except CutShort:
             cycle.disconnected = True
             self._close()
         except asyncio.CancelledError:
