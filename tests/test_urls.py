@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from payres.endpoints import RESERVED_SEGMENTS
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
     Urls,

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.endpoints import SECRET_PATHS
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.http.streams import CutShort
 from payres.logs import RequestLog
 from payres.metrics import Metrics

@@ -23,7 +23,7 @@ from payres.grants.clients import Client
 from payres.grants.consent import Browser
 from payres.grants.passwords import hash_password
 from payres.grants.requests import request_grant
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.limits import MAX_KNOWN_BROWSERS
 from payres.operator import wallets
