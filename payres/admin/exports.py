@@ -75,12 +75,14 @@ async def _parts(request: Request, download: Download, caller: str, read: Read) 
     try:
         step = partial(_step, export=export, form=form)
         yield (exports.heading(export, form) + await read(step)).encode()
-        while not export.done and not gone.done():
+        while not (export.done or gone.done()):
             try:
                 lines = await read(step)
             except DomainError as error:
                 raise CutShort(str(error)) from error
             yield lines.encode()
+        if gone.done():
+            raise CutShort("the client has gone")
     finally:
         gone.cancel()
         slots.release(caller)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from payres.clock import DAY
 from payres.errors import DomainError, InvalidRequest, WrongState
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.pages.listing import section_of
 from payres.pages.sign_in import check_password

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from payres.endpoints import ADMIN_PAGES, Endpoint
 from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.pages import sign_in
 from payres.pages.actions import Action
 from payres.pages.visit import Page, Visit

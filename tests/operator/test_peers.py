@@ -6,7 +6,7 @@ import pytest
 
 from payres import ledger
 from payres.errors import DomainError, InvalidAmount
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.operator import invariants, peers
 from payres.operator.peers import NewPeer, PeerChange
