@@ -44,8 +44,8 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
         )
     if not (is_private or work.settings.allow_private_hosts) and not url.lower().startswith("https://"):
         raise InvalidRequest(
-            "The URL must start with https://, or say that the webhook is private (--private), on this machine or in your"
-            " network",
+            "The URL must start with https://; for an endpoint on this machine or in your network, say that it is"
+            " private (--private)",
             field="url",
         )
     if not (is_private or work.settings.allow_private_hosts) and _is_private(urlsplit(url).hostname or ""):
