@@ -1,9 +1,9 @@
 """The ledger: double entry, with holds, and the only place where money moves.
 
 Every function runs inside the caller's transaction, checks the accounts before and after, and stores what caused the
-movement: `store.accounts.change_account` checks an account, changes it and returns it, in one statement. No account
-falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At any moment the
-balances of all accounts of one asset sum to zero, which `payres.operator.invariants` checks.
+movement: `store.accounts.change_account` checks an account and changes it, in one statement, and reads it again. No
+account falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At any moment
+the balances of all accounts of one asset sum to zero, which `payres.operator.invariants` checks.
 """
 
 import sqlite3

@@ -4,7 +4,6 @@
 """
 
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ ERRORS_HERE: Final = openapi.ERRORS | {
 @cache
 def read() -> msgspec.Raw:
     """Read this document."""
-    return msgspec.Raw((files("payres.admin") / openapi.FILE).read_bytes())
+    return msgspec.Raw(Path(__file__).with_name(openapi.FILE).read_bytes())
 
 
 def admin_document() -> dict[str, Any]:

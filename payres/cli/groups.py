@@ -1,7 +1,6 @@
 """Commands with examples, and groups that suggest a command for a mistyped one, but never one that removes or decides
 something."""
 
-from difflib import get_close_matches
 from inspect import cleandoc
 from typing import Any, Final
 
@@ -33,6 +32,8 @@ class Group(click.Group):
         name = args[0]
         if name.startswith("-") or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
+        from difflib import get_close_matches  # loads slowly, for mistakes alone
+
         found = get_close_matches(name, self.list_commands(ctx), n=1)
         if found and found[0] not in NEVER_SUGGESTED:
             hint = f"Did you mean `{ctx.command_path} {found[0]}`?"

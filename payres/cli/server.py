@@ -8,7 +8,6 @@ import resource
 import signal
 import socket
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import urlsplit
@@ -148,7 +147,7 @@ def _allow_connections() -> None:
 
 def _write_config(path: Path, database: str) -> bool:
     """Whether it was written; a file that is there is never touched."""
-    text = (files("payres") / "templates" / "payres.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "templates" / "payres.toml").read_text(encoding="utf-8")
     default = Settings().database
     if database != default:  # so that the next command finds the same file; a JSON string is a TOML string too
         text = text.replace(f'# database = "{default}"', f"database = {json.dumps(database, ensure_ascii=False)}")
@@ -188,11 +187,11 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 
 
 def _announce(session: Session, demo: bool) -> None:
-    from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
-
     if not session.settings.read_only:
         session.create_database()
     if demo:
+        from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
+
         session.write(open_demo_wallets)
     wallets = session.read(count_wallets)
     settings = session.settings

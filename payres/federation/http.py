@@ -103,11 +103,12 @@ class GuardedClient:
             target = self._permitted(url)
             sent = _default_headers(method, target, body) | {k.lower(): value for k, value in (headers or {}).items()}
             limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-            transport = self._opened()  # before the timeout begins: loading the system's certificates takes a while
+            transport = self._opened()
+            tls = self._trusted() if target.scheme == "https" else None  # before the timeout begins: it takes a while
             async with self._shares.slot(target.host, target.authority, lambda: has_left):
                 try:
                     async with asyncio.timeout(limit):
-                        response = await transport.exchange(method, target, sent, body, leave)
+                        response = await transport.exchange(method, target, sent, body, tls, leave)
                 except TimeoutError as error:
                     raise FetchFailed("timeout", f"{target.host} did not answer within {limit:g} seconds") from error
                 if response.status >= 400:
@@ -137,13 +138,17 @@ class GuardedClient:
             raise FetchFailed("bad_url", f"{url} must start with https://")
         return target
 
+    def _trusted(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = system_tls()
+        return self._tls
+
     def _opened(self) -> "Transport":
         if self._transport is None:
             bounds = self._bounds
             self._transport = Transport(
                 self._allow_private_hosts,
                 self._resolver,
-                self._tls or system_tls(),
                 seconds=bounds.seconds,
                 max_body_bytes=bounds.max_body_bytes,
                 idle=bounds.idle,

@@ -53,7 +53,6 @@ class Transport:
         self,
         allow_private_hosts: bool,
         resolver: Resolver,
-        tls: ssl.SSLContext,
         *,
         seconds: float,
         max_body_bytes: int,
@@ -62,8 +61,6 @@ class Transport:
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._resolver = resolver
-        self._tls = tls
-        self._tls.set_alpn_protocols(["http/1.1"])
         self._seconds = seconds
         self._max_body_bytes = max_body_bytes
         self._most_idle = idle
@@ -71,15 +68,22 @@ class Transport:
         self._idle: list[Connection] = []  # the longest idle first
 
     async def exchange(
-        self, method: str, target: Target, headers: Mapping[str, str], body: bytes, on_departure: Callable[[], None]
+        self,
+        method: str,
+        target: Target,
+        headers: Mapping[str, str],
+        body: bytes,
+        tls: ssl.SSLContext | None,
+        on_departure: Callable[[], None],
     ) -> Response:
         """Sends a request with only these headers, and reads the whole answer. Raises FetchFailed.
 
-        `on_departure` is called just before the first byte leaves.
+        `tls` has the certificates to trust, None for plain http. `on_departure` is called just before the first byte
+        leaves.
         """
         request = _written(method, target, headers) + body
         server = Server(target.scheme, target.host, target.port or DEFAULT_PORTS[target.scheme])
-        connection = self._kept(server) or await self._connect(server)
+        connection = self._kept(server) or await self._connect(server, tls)
         on_departure()
         response = await connection.exchange(request)
         if connection.reusable:
@@ -109,18 +113,21 @@ class Transport:
         if len(self._idle) > self._most_idle:
             self._idle.pop(0).close()
 
-    async def _connect(self, server: Server) -> Connection:
+    async def _connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
         """A connection to the first permitted address that accepts one. Raises FetchFailed."""
         addresses = await self._permitted(server.host, server.port)
         # An address that drops packets must leave time for the next address.
         seconds = self._seconds / min(len(addresses), 4)
-        tls = {"ssl": self._tls, "server_hostname": server.host} if server.scheme == "https" else {}
+        options: dict[str, Any] = {}
+        if tls is not None:
+            tls.set_alpn_protocols(["http/1.1"])
+            options = {"ssl": tls, "server_hostname": server.host}
         failure: Exception | None = None
         for address in addresses:
             try:
                 async with asyncio.timeout(seconds):
                     opened = partial(Connection, server, self._max_body_bytes)
-                    return (await self._opener(opened, address, server.port, **tls))[1]
+                    return (await self._opener(opened, address, server.port, **options))[1]
             except (OSError, ValueError) as error:
                 failure = error
                 if isinstance(error, ssl.SSLError | ValueError):  # ValueError: a name that no certificate can have

@@ -1,7 +1,7 @@
 """The OpenAPI document of the Open Payments endpoints over HTTP. `payres/routes/operations.py` makes it."""
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -21,4 +21,4 @@ async def read(_: Request) -> Response:
 
 @cache
 def _document() -> msgspec.Raw:
-    return msgspec.Raw((files("payres.routes") / "openapi.json").read_bytes())
+    return msgspec.Raw(Path(__file__).with_name("openapi.json").read_bytes())

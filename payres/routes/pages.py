@@ -11,7 +11,7 @@ import string
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote
 
@@ -163,7 +163,7 @@ def _style(names: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _read(name: str) -> str:
-    return (files("payres") / "templates" / name).read_text(encoding="utf-8")
+    return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")
 
 
 def _check_origin(request: Request) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Final
 from urllib.parse import unquote
@@ -35,7 +35,6 @@ class Route:
 
     def __init__(self, path: str, kind: Kind, handlers: Mapping[str, Handler], streams: Sequence[str] = ()) -> None:
         self.path = path
-        self.pattern = path_pattern(path, WALLET)
         self.handlers = dict(handlers)
         if "GET" in self.handlers:
             self.handlers["HEAD"] = self.handlers["GET"]
@@ -43,6 +42,11 @@ class Route:
         self.is_json = kind in {Kind.API, Kind.ADMIN}
         self._takes_all = kind in {Kind.PAGE, Kind.ADMIN_PAGE, Kind.WALLET}
         self._allowed = {"Allow": ", ".join(sorted({"OPTIONS", *self.handlers}))}  # RFC 9110 section 10.2.1
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the path."""
+        return path_pattern(self.path, WALLET)
 
     def handler(self, method: str) -> Handler:
         """What answers the method. Raises 405."""

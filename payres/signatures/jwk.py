@@ -10,14 +10,6 @@ from typing import Any, Final
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 from msgspec import UNSET, UnsetType
 
 from payres.encoding import base64url, base64url_decoded
@@ -119,6 +111,9 @@ def jwk_from_pem(kid: str, pem: bytes) -> JWK:
 
     Of a private key only the public half is read.
     """
+    # It loads slowly, and no server reads PEM.
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
     try:
         key = load_pem_private_key(pem, password=None) if b"PRIVATE KEY" in pem else load_pem_public_key(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -132,7 +127,7 @@ def jwk_from_pem(kid: str, pem: bytes) -> JWK:
             public = key
         case _:
             raise ValueError("The PEM holds a key of another type; only Ed25519 is supported")
-    return jwk_from_public_bytes(kid, public.public_bytes(Encoding.Raw, PublicFormat.Raw))
+    return jwk_from_public_bytes(kid, public.public_bytes_raw())
 
 
 def generate_private_key() -> Ed25519PrivateKey:
@@ -142,4 +137,6 @@ def generate_private_key() -> Ed25519PrivateKey:
 
 def private_pem(key: Ed25519PrivateKey) -> bytes:
     """Return the unencrypted PKCS#8 PEM of a private key."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -9,7 +9,6 @@ import re
 import sqlite3
 from contextlib import closing
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 
 from payres.store.copies import copied, examine, rename, side_file
@@ -136,16 +135,14 @@ def first_difference(connection: sqlite3.Connection) -> str | None:
 @cache
 def schema() -> str:
     """The text of schema.sql: beside the package in a wheel, at the top of the tree in a checkout."""
-    packaged = files("payres") / "schema.sql"
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
-    return (Path(__file__).parents[3] / "schema.sql").read_text(encoding="utf-8")
+    packaged, in_checkout = (Path(__file__).parents[up] / "schema.sql" for up in (2, 3))
+    return (packaged if packaged.is_file() else in_checkout).read_text(encoding="utf-8")
 
 
 @cache
 def migrations() -> dict[int, str]:
     """The migration scripts by the version they lead to."""
-    named = ((_STEP.fullmatch(file.name), file) for file in files(__name__).iterdir())
+    named = ((_STEP.fullmatch(file.name), file) for file in Path(__file__).parent.iterdir())
     return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match}
 
 
