@@ -61,7 +61,7 @@ class Urls:
 
     def canonical_receiver(self, url: str) -> str | None:
         """The canonical URL of an incoming payment, local or remote; None if the URL cannot be one."""
-        path = self._canonical_path(url)
+        path = _canonical_path(self._prefix, url)
         if path is not None and path.startswith("incoming-payments/") and path.count("/") == 1:
             return self.resource("incoming-payments", path.rpartition("/")[2])
         plain = canonical_url(url)
@@ -89,7 +89,7 @@ class Urls:
 
     def _path(self, url: str) -> str | None:
         """What follows the base URL and a slash; None for a URL of another server."""
-        path = self._canonical_path(url)
+        path = _canonical_path(self._prefix, url)
         if path is not None:
             return path
         normal = canonical(url)
@@ -98,12 +98,15 @@ class Urls:
                 return normal[len(base) + 1 :]
         return None
 
-    def _canonical_path(self, url: str) -> str | None:
-        """What follows the base URL and a slash in a URL that is canonical at first sight; None for any other."""
-        if not url.startswith(self._prefix) or len(url) > MAX_URL_LENGTH:
-            return None
-        path = url[len(self._prefix) :]
-        return path if CANONICAL_PATH.fullmatch(path) else None
+
+@lru_cache(maxsize=1024)
+def _canonical_path(prefix: str, url: str) -> str | None:
+    """What follows the prefix, a base URL with a slash, in a URL that is canonical at first sight; None for others."""
+    # Cached, because the steps of a request ask for the same few URLs.
+    if not url.startswith(prefix) or len(url) > MAX_URL_LENGTH:
+        return None
+    path = url[len(prefix) :]
+    return path if CANONICAL_PATH.fullmatch(path) else None
 
 
 def canonical(url: str) -> str:

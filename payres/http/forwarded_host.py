@@ -4,6 +4,7 @@ The wallet addresses and tokens of such a server lead nowhere, and no signature 
 """
 
 import logging
+from collections.abc import Awaitable
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,12 +23,12 @@ class ForwardedHost:
         self._base_url = base_url
         self._is_told = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if not self._is_told:
             for name, value in scope["headers"]:
                 if name == b"x-forwarded-host" and not _names_this_machine(value):
                     self._tell(value)
-        await self.app(scope, receive, send)
+        return self.app(scope, receive, send)
 
     def _tell(self, value: bytes) -> None:
         self._is_told = True

@@ -19,7 +19,6 @@ from payres.interledger.sending.probe import probe
 from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives, rate_between, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
-from payres.store import assets
 from payres.store.database import Database
 from payres.store.wallets import active_wallet
 from payres.store.work import Work
@@ -134,13 +133,12 @@ class RemoteQuotes:
 
     def _payer(self, work: Work, wanted: _Wanted, target: Asset) -> _Payer:
         wallet = active_wallet(work, wanted.wallet_address)
-        asset = assets.asset_by_id(work, wallet.asset_id)
         return _Payer(
             wallet.id,
-            asset.id,
-            asset.asset,
-            Fee() if wanted.is_free else Fee(asset.fee_fixed, asset.fee_basis_points),
-            rate_between(work, asset.code, target.code),
+            wallet.asset_id,
+            wallet.asset,
+            Fee() if wanted.is_free else wallet.fee,
+            rate_between(work, wallet.asset_code, target.code),
         )
 
     def _check_exchange(self, work: Work, payer: _Payer, receiver: RemoteIncomingPayment, terms: Terms) -> None:

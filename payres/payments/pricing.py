@@ -55,10 +55,9 @@ def local_terms(
 
     Raises InvalidAmount, NoRate.
     """
-    source = assets.asset_by_id(work, wallet.asset_id)
-    fee = Fee() if is_free else Fee(source.fee_fixed, source.fee_basis_points)
-    rate = rate_between(work, source.code, receiver.asset.code)
-    scales = Scales(source.scale, receiver.asset.scale)
+    fee = Fee() if is_free else wallet.fee
+    rate = rate_between(work, wallet.asset_code, receiver.asset.code)
+    scales = Scales(wallet.asset_scale, receiver.asset.scale)
     try:
         if debit:
             split = fixed_send(value_in(debit, wallet.asset, "debitAmount"), fee, rate, scales)

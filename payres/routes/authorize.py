@@ -56,7 +56,7 @@ async def authorize_reading(
     unverified = parse_signature(request, body)
     and_read = partial(_read_permitted, kind=kind, action=action, read=read)
     unit = partial(_find_holder, token=token, kids=unverified.keyids, and_read=and_read)
-    holder, keys, outcome = await context.database.read(unit)
+    holder, keys, outcome = await context.database.read(unit, for_write=request.method != "GET")
     observation_of(request.scope).grant = holder.grant_id
     try:
         check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, unverified.now)
@@ -88,7 +88,7 @@ async def verify_client(
     def unit(work: Work) -> tuple[bool, dict[str, JWK]]:
         return clients.is_known(work, client), clients.find_keys(work, client, unverified.keyids)
 
-    is_known, keys = await context_of(request).database.read(unit)
+    is_known, keys = await context_of(request).database.read(unit, for_write=True)
     if is_known:
         _count_for(client)
     named = Client(client.identity, client.wallet_address, client.jwk)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from payres.errors import InvalidRequest
 from payres.http.errors import ErrorResponse
-from payres.http.request_head import body_bytes, is_encoded
+from payres.http.request_head import body_bytes, header, is_encoded
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES
 from payres.routes.context import context_of
@@ -42,7 +42,7 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         if len(body) > limit:
             raise _too_large(limit)
         more = message.get("more_body", False)
-    if body and is_encoded(request.headers.get("content-encoding", "")):
+    if body and is_encoded(_header_text(request, b"content-encoding")):
         raise ErrorResponse(
             415,
             "unsupported_media_type",
@@ -62,7 +62,12 @@ async def read_json_body(request: Request) -> bytes:
 
 def media_type_of(request: Request) -> str:
     """The media type of the body in lower case, without parameters; empty when none is named."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return _header_text(request, b"content-type").partition(";")[0].strip().lower()
+
+
+def _header_text(request: Request, name: bytes) -> str:
+    """The value of a header, empty without one."""
+    return (header(request.scope["headers"], name) or b"").decode("latin-1")
 
 
 def signed_message(request: Request, body: bytes) -> Message:

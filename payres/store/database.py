@@ -86,9 +86,12 @@ class Database:
         result: T = await self._writer.submit(unit)
         return result
 
-    async def read(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result over one snapshot that holds all that was committed before this call."""
-        result: T = await self._reader.submit(unit)
+    async def read(self, unit: Callable[[Work], T], *, for_write: bool = False) -> T:
+        """The unit's result over one snapshot that holds all that was committed before this call.
+
+        What is read `for_write`, by a request that is to change something, goes before other reads.
+        """
+        result: T = await self._reader.submit(unit, first=for_write)
         return result
 
     async def examine(self, unit: Callable[[Work], T]) -> T:

@@ -38,6 +38,8 @@ T = TypeVar("T")
 Waiting = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
+# In one turn of the event loop. A write passes several turns until it is committed, and waits for all reads of each.
+READS_PER_TURN: Final = 4
 
 log = logging.getLogger("payres.store")
 
@@ -92,11 +94,14 @@ class Runner(Protocol):
 class Lane:
     """A queue in front of one connection, which runs its units on the connection's thread: what may take long."""
 
+    _batch_size = MAX_UNITS_PER_COMMIT
+
     def __init__(self, connection: Runner, around: World, on_stop: Callable[[FailStop], None] | None = None) -> None:
         self._connection = connection
         self._around = around
         self._on_stop = on_stop or self.fail_stop
         self._waiting: list[Waiting] = []
+        self._first = 0  # so many of them go before the others
         self._drain: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.stopped: str | None = None
@@ -113,8 +118,8 @@ class Lane:
         """How many units wait."""
         return len(self._waiting)
 
-    async def submit(self, unit: Unit) -> Any:
-        """The unit's result, or what it raised."""
+    async def submit(self, unit: Unit, *, first: bool = False) -> Any:
+        """The unit's result, or what it raised; `first` for one that goes before the others, and beside a batch."""
         if self._closing is not None:
             raise Unavailable("The server is stopping; try again shortly", retry_after=5)
         if self.stopped is not None:
@@ -122,7 +127,8 @@ class Lane:
         if len(self._waiting) >= MAX_WAITING_UNITS:
             raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((unit, future))
+        self._waiting.insert(self._first if first else len(self._waiting), (unit, future))
+        self._first += first
         if self._drain is None:
             self._drain = asyncio.create_task(self._run_waiting())
         return await future
@@ -140,12 +146,13 @@ class Lane:
     def take(self, most: int) -> list[Waiting]:
         """Takes so many of the units that wait."""
         batch, self._waiting = self._waiting[:most], self._waiting[most:]
+        self._first = max(0, self._first - most)
         return batch
 
     async def _run_waiting(self) -> None:
         try:
             while self._waiting:
-                batch = self.take(MAX_UNITS_PER_COMMIT)
+                batch = self.take(self._first + self._batch_size)
                 try:
                     outcomes = await self.run_together(batch)
                 except (FailStop, NotBegun) as error:  # those behind would only wait for the same again
@@ -156,6 +163,8 @@ class Lane:
                     outcomes = [Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, self._reported(outcome))
+                if self._waiting:
+                    await asyncio.sleep(0)  # the next batch is for the next turn of the loop
         finally:
             self._drain = None
 
@@ -201,6 +210,8 @@ class LoopLane(Lane):
 
 class ReadLane(LoopLane):
     """Runs units that read, and take microseconds, over one snapshot in each turn of the event loop."""
+
+    _batch_size = READS_PER_TURN
 
     async def run_together(self, batch: list[Waiting]) -> list[Any]:
         connection = self._connection.raw

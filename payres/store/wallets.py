@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from payres.amounts import Asset
+from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
 from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table, insert_row
@@ -15,7 +15,8 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
-    """A wallet address with its asset; path is what follows the base URL, times are microseconds.
+    """A wallet address with its asset and the fee for sending that; path is what follows the base URL, times are
+    microseconds.
 
     Wrong passwords before unlocked_at no longer count.
     """
@@ -26,6 +27,8 @@ class WalletRecord(msgspec.Struct, frozen=True):
     asset_id: int
     asset_code: str
     asset_scale: int
+    fee_fixed: int
+    fee_basis_points: int
     account_id: int
     password_hash: str | None
     state: str
@@ -39,6 +42,10 @@ class WalletRecord(msgspec.Struct, frozen=True):
     @property
     def asset(self) -> Asset:
         return Asset(self.asset_code, self.asset_scale)
+
+    @property
+    def fee(self) -> Fee:
+        return Fee(self.fee_fixed, self.fee_basis_points)
 
 
 class KeyRecord(msgspec.Struct, frozen=True):
@@ -57,6 +64,8 @@ WALLETS = Table(
     prefix="w.",
     asset_code="a.code",
     asset_scale="a.scale",
+    fee_fixed="a.fee_fixed",
+    fee_basis_points="a.fee_basis_points",
 )
 KEYS = Table(KeyRecord, "wallet_key")
 

@@ -78,8 +78,9 @@ def _damaged(copy: Path, before: Index, after: Index, order: Order, chance: Rand
     """The copy, its log with an end that never reached the disk: gone, not written, or with something else in it."""
     log = side_file(copy, "-wal")
     durable, written = before.end(before.committed), log.stat().st_size
-    # What has gone into the database was on the disk for sure.
-    earliest = before.end(max(before.attempted, after.attempted)) if chance.random() < 0.5 else durable
+    # What has gone into the database was on the disk for sure, also what was committed while the files were copied.
+    in_database = before.end(max(before.attempted, after.attempted))
+    earliest = in_database if chance.random() < 0.5 else max(in_database, durable)
     damage: Damage = chance.choice(("none", "cut", "zeros", "noise"))
     if damage == "none" or earliest >= written:
         return Remains(copy, True, "none", order)

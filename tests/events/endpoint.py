@@ -1,6 +1,8 @@
 """An endpoint for webhooks, as an operator would run one on the same machine."""
 
 import json
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,6 +49,13 @@ class Received(NamedTuple):
             yield
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        """Says nothing of a sender that was killed."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class Endpoint:
     """Keeps what it gets. `answer` says for each request with which status and headers, and may take its time."""
 
@@ -72,7 +81,7 @@ class Endpoint:
             def log_message(self, *_: object) -> None:
                 """Says nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
 

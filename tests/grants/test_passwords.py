@@ -10,7 +10,7 @@ from payres.store.wallets import WalletRecord
 
 
 def wallet(password_hash: str | None) -> WalletRecord:
-    return WalletRecord(1, "alice", None, 1, "USD", 2, 1, password_hash, "active", 0)
+    return WalletRecord(1, "alice", None, 1, "USD", 2, 0, 0, 1, password_hash, "active", 0)
 
 
 def test_verify_password_knows_the_right_one() -> None:

@@ -24,7 +24,7 @@ NOW = 1_800_000_000 * SECOND
 
 
 def wallet(number: int = 1, unlocked_at: int | None = None) -> WalletRecord:
-    return WalletRecord(number, f"wallet{number}", None, 1, "USD", 2, number, "hash", "active", NOW, unlocked_at)
+    return WalletRecord(number, f"wallet{number}", None, 1, "USD", 2, 0, 0, number, "hash", "active", NOW, unlocked_at)
 
 
 @pytest.fixture(autouse=True)

@@ -205,9 +205,9 @@ def test_thousand_wait_without_threads_and_without_asking_the_database(
     with connections(shared, url, CROWD) as opened:
         read = Database.read
 
-        async def counted(database: Database, unit: Any) -> Any:
+        async def counted(database: Database, unit: Any, **how: bool) -> Any:
             reads.append(unit)
-            return await read(database, unit)
+            return await read(database, unit, **how)
 
         monkeypatch.setattr(Database, "read", counted)
         assert threading.active_count() == threads

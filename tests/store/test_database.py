@@ -20,7 +20,7 @@ from payres.store import connections, lanes
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import Database
-from payres.store.lanes import OwnedConnection
+from payres.store.lanes import READS_PER_TURN, OwnedConnection
 from payres.store.units import savepoint
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
@@ -506,12 +506,34 @@ async def test_long_read_holds_up_neither_writer_nor_reader(database: Database) 
 async def test_reads_of_one_turn_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
     statements: list[str] = []
     await database.read(lambda work: trace(work, statements.append))
-    units = [unit_raising(NotFound(str(n))) if n % 3 == 0 else answer_with(n) for n in range(20)]
+    units = [unit_raising(NotFound(str(n))) if n % 3 == 0 else answer_with(n) for n in range(5 * READS_PER_TURN)]
     outcomes = await asyncio.gather(*(database.read(unit) for unit in units), return_exceptions=True)
     for n, outcome in enumerate(outcomes):
         assert outcome == n if n % 3 else isinstance(outcome, DomainError) and error_response(outcome).hint == str(n)
-    assert statements.count("BEGIN") == 1
+    assert statements.count("BEGIN") == 5
     await database.read(lambda work: trace(work, None))
+
+
+async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_each_turn(database: Database) -> None:
+    order: list[str] = []
+
+    async def read(name: str, *, for_write: bool) -> None:
+        await database.read(lambda work: order.append(name), for_write=for_write)
+
+    async def count_turns() -> None:
+        while len(order) < 2 * len(plain):
+            order_at_turn.append(len(order))
+            await asyncio.sleep(0)
+
+    plain = [read(f"plain {number}", for_write=False) for number in range(3 * READS_PER_TURN)]
+    urgent = [read(f"for write {number}", for_write=True) for number in range(3 * READS_PER_TURN)]
+    order_at_turn: list[int] = []
+    await asyncio.gather(*plain, *urgent, count_turns())
+    assert order == [
+        *(f"for write {number}" for number in range(len(urgent))),
+        *(f"plain {number}" for number in range(len(plain))),
+    ]
+    assert {len(urgent) + number * READS_PER_TURN for number in (1, 2)} <= set(order_at_turn)
 
 
 async def test_readers_cannot_write(database: Database, path: str) -> None:
