@@ -10,7 +10,7 @@ from payres.settings import Settings
 from payres.store.connections import connect_writer
 from payres.store.work import Work, world
 
-CREDIT_LIMIT = 10**15
+CREDIT_LIMIT = "10000000000000.00"
 
 
 class Node(msgspec.Struct, frozen=True):

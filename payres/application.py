@@ -14,8 +14,7 @@ from starlette.types import ASGIApp
 from payres.clock import Clock
 from payres.errors import Unavailable
 from payres.events.changes import Changes, poll_events
-from payres.events.deliveries import Deliveries
-from payres.events.purge import purge_events
+from payres.events.deliveries import Deliveries, purge_events
 from payres.events.sender import Sender
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity

@@ -1,10 +1,12 @@
 """Domain errors: why payres does not do something, in a sentence that says what the caller can do.
 
-They are independent of HTTP and ILP. `payres.http.errors` has the table of their statuses and codes; the command prints
-the sentence.
+They are independent of HTTP and ILP. `payres.http.error_responses` has the table of their statuses and codes; the
+command prints the sentence.
 """
 
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class DomainError(Exception):
@@ -93,6 +95,13 @@ class InsufficientFunds(DomainError):
 
 class NotFound(DomainError):
     """It does not exist, or the caller must not learn that it does."""
+
+
+def require(found: T | None, sentence: str) -> T:
+    """What was looked up. Raises NotFound, with this sentence, when there is none."""
+    if found is None:
+        raise NotFound(sentence)
+    return found
 
 
 class InteractionUnknown(DomainError):

@@ -25,7 +25,7 @@ HEADER_SECONDS: Final = 10
 BODY_SECONDS: Final = 30
 # Seconds in which a client must read some of its answer: 4 KiB, or all that is left.
 UNREAD_SECONDS: Final = 30
-# Seconds that a connection stays open between requests: more than proxies keep one that they may use again.
+# Seconds that a connection stays open between requests; proxies must close theirs earlier.
 KEEP_ALIVE_SECONDS: Final = 75
 # Seconds that a request for a payment may wait for a change (`Prefer: wait`). Proxies give up after 60, mostly.
 MAX_WAIT_SECONDS: Final = 30

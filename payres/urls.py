@@ -184,6 +184,17 @@ def is_http_url(url: str) -> bool:
     return _split(url) is not None
 
 
+def with_ascii_host(url: str) -> str | None:
+    """An absolute http(s) URL with its host in ASCII (RFC 5891), all else as it is; None for any other text, and for
+    one whose host is no name."""
+    parts = _split(url)
+    if parts is None or parts.netloc.isascii():
+        return None if parts is None else url
+    host = _plain_host(parts.hostname or "")
+    _, colon, port = parts.netloc.partition(":")
+    return url.replace(parts.netloc, host + colon + port, 1) if host.isascii() else None
+
+
 def app_scheme(url: str) -> str | None:
     """The scheme of a URL that opens an application, such as `com.example.app:/done`; None for any other text."""
     match = APP_URL.fullmatch(url) if _is_plain(url) else None

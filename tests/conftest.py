@@ -13,7 +13,7 @@ import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
 
-from payres.http.errors import CODES, REASONS, description_of
+from payres.http.error_responses import CODES, REASONS, description_of
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT
 from tests.openapi.conformance import Answer, check_answer

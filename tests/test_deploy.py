@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from payres.endpoints import ENDPOINTS
+from payres.limits import KEEP_ALIVE_SECONDS
 from payres.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -146,4 +147,10 @@ def test_proxy_leaves_the_request_as_it_was_signed() -> None:
     assert text.count("{") == text.count("}")
     assert text.strip().startswith("{"), "the global options must come first"
     assert not re.search(r"^\s*(uri|rewrite|handle_path|redir|route|encode|header)\b", text, re.M)
-    assert re.search(rf"reverse_proxy {Settings().host}:{Settings().port}$", text, re.M)
+    assert re.search(rf"reverse_proxy {Settings().host}:{Settings().port} {{$", text, re.M)
+
+
+def test_proxy_ends_idle_connections_before_the_server_does() -> None:
+    text = (DEPLOY / "Caddyfile").read_text(encoding="utf-8")
+    (kept,) = re.findall(r"keepalive (\d+)s$", text, re.M)
+    assert int(kept) < KEEP_ALIVE_SECONDS

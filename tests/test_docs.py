@@ -13,7 +13,7 @@ import pytest
 from payres import __version__
 from payres.cli import main
 from payres.cli.session import SETTING_FLAGS
-from payres.http.errors import CODES, DESCRIPTIONS, REASONS
+from payres.http.error_responses import CODES, DESCRIPTIONS, REASONS
 from payres.settings import Settings
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.ledger import LedgerBroken, NotEnough
 from payres.operator import invariants
 from payres.store import accounts

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from payres.endpoints import RESERVED_SEGMENTS
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
     Urls,
@@ -13,6 +13,7 @@ from payres.urls import (
     is_http_url,
     new_wallet_path,
     require_wallet_path,
+    with_ascii_host,
 )
 
 urls = Urls("https://pay.example")
@@ -303,6 +304,24 @@ def test_scheme_of_an_application_has_a_period(url: str, scheme: str | None) -> 
 )
 def test_wallet_path_is_stored_in_one_spelling(path: str, clean: str) -> None:
     assert require_wallet_path(path) == new_wallet_path(path) == clean
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("HTTPS://Shop.example:443/\u00fc?\u00fc#\u00fc", "HTTPS://Shop.example:443/\u00fc?\u00fc#\u00fc"),
+        (
+            "https://B\u00fccher.example:8443/b\u00fccher.example",
+            "https://xn--bcher-kva.example:8443/b\u00fccher.example",
+        ),
+        ("https://b\u00fccher.example", "https://xn--bcher-kva.example"),
+        ("http://[::1]/", "http://[::1]/"),
+        ("https://\u2665.example/", None),
+        ("/done", None),
+    ],
+)
+def test_host_is_put_into_ascii_and_nothing_else(url: str, expected: str | None) -> None:
+    assert with_ascii_host(url) == expected
 
 
 NO_PATHS = ["", "/", "a b", "a//b", "a/./b", "../a", "a%2Fb", "é", "a?b", "a#b", "a\n", "x" * 201]

@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 from payres import wire
 from payres.amounts import Asset
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.wire import (
     Amount,
     ContinueRequest,

@@ -1,13 +1,15 @@
 """The keys of the operator's API."""
 
+from functools import partial
+
 import msgspec
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.requests import NewApiKey
 from payres.admin.wire import ApiKey, CreatedApiKey
 from payres.operator import api_keys
-from payres.operator.times import require_time
+from payres.operator.inputs import require_time
 from payres.store.api_keys import page_of_api_keys
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -16,7 +18,7 @@ from payres.wire import Page
 
 def list_page(work: Work, page: PageQuery) -> Page[ApiKey]:
     """List API keys."""
-    return page_of(page_of_api_keys(work, page), lambda one: representations.api_key(work, one))
+    return page_of(page_of_api_keys(work, page), partial(representations.api_key, work))
 
 
 def create(work: Work, body: NewApiKey, caller: api_keys.ApiKey) -> CreatedApiKey:

@@ -1,14 +1,16 @@
 """Assets: their fees and exchange rates, and the operator's own money in them."""
 
+from functools import partial
+
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.requests import NewFee, NewMovement, NewRate
 from payres.admin.wire import Asset, List, Movement, Rate, RemovedRate
-from payres.errors import NotFound
+from payres.errors import require
 from payres.operator import assets
 from payres.store import assets as store
 from payres.store.accounts import find_operator_account
-from payres.store.movements import MovementRecord, page_of_movements
+from payres.store.movements import page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 from payres.wire import Page
@@ -43,28 +45,23 @@ def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
 def list_liquidity(work: Work, code: str, scale: int, page: PageQuery) -> Page[Movement]:
     """List deposits into the liquidity of an asset, and withdrawals."""
     asset = assets.require_asset(work, code, scale)
-    account = find_operator_account(work, asset.id, "liquidity")
-    if account is None:
-        raise NotFound(f"The liquidity in {code} with scale {scale} was not used yet")
-    return page_of(
-        page_of_movements(work, account.id, page), lambda record: representations.movement(record, asset.asset)
+    account = require(
+        find_operator_account(work, asset.id, "liquidity"),
+        f"The liquidity in {code} with scale {scale} was not used yet",
     )
+    return page_of(page_of_movements(work, account.id, page), partial(representations.movement, work))
 
 
 def deposit_liquidity(work: Work, code: str, scale: int, body: NewMovement) -> Movement:
     """Put money into the liquidity of an asset."""
-    return _moved(work, code, scale, assets.deposit_liquidity(work, code, scale, body.amount, body.reference))
+    return representations.movement(work, assets.deposit_liquidity(work, code, scale, body.amount, body.reference))
 
 
 def withdraw_liquidity(work: Work, code: str, scale: int, body: NewMovement) -> Movement:
     """Take money out of the liquidity of an asset."""
-    return _moved(work, code, scale, assets.withdraw_liquidity(work, code, scale, body.amount, body.reference))
+    return representations.movement(work, assets.withdraw_liquidity(work, code, scale, body.amount, body.reference))
 
 
 def withdraw_fees(work: Work, code: str, scale: int, body: NewMovement) -> Movement:
     """Take collected fees out."""
-    return _moved(work, code, scale, assets.withdraw_fees(work, code, scale, body.amount, body.reference))
-
-
-def _moved(work: Work, code: str, scale: int, record: MovementRecord) -> Movement:
-    return representations.movement(record, assets.require_asset(work, code, scale).asset)
+    return representations.movement(work, assets.withdraw_fees(work, code, scale, body.amount, body.reference))

@@ -1,14 +1,22 @@
 """The audit log."""
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.representations import page_of
 from payres.admin.wire import AuditEntry
 from payres.store.audit import page_of_audit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
-from payres.wire import Page
+from payres.wire import Page, encode
 
 
 def list_page(work: Work, page: PageQuery) -> Page[AuditEntry]:
     """Read what operators changed, and who did it."""
     return page_of(page_of_audit(work, page), representations.audit_entry)
+
+
+def describe_details(entry: AuditEntry) -> str:
+    """What an entry says besides who did what to what, in a line."""
+    said = (
+        (name, value if isinstance(value, str) else encode(value).decode()) for name, value in entry.details.items()
+    )
+    return ", ".join(f"{name} {value}" for name, value in said)

@@ -5,8 +5,8 @@ import sqlite3
 from pathlib import Path
 
 from payres.admin import representations
-from payres.admin.requests import NewBackup
-from payres.admin.serving import Call
+from payres.admin.caller import Call
+from payres.admin.requests import Nothing
 from payres.admin.wire import Backup
 from payres.errors import Unavailable, WrongState
 from payres.operator import backups
@@ -14,7 +14,7 @@ from payres.operator.backups import BackupError
 from payres.store.migrations import UnusableDatabase
 
 
-async def make(call: Call, body: NewBackup) -> Backup:
+async def make(call: Call, body: Nothing) -> Backup:
     """Make a verified copy of the database in the directory of the setting backup_directory."""
     directory, database = call.context.settings.backup_directory, call.context.database.path
     if not directory:

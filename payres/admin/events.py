@@ -7,15 +7,15 @@ from typing import Final
 
 from starlette.responses import Response
 
+from payres.admin.caller import Call
 from payres.admin.requests import EventQuery
-from payres.admin.serving import Call
 from payres.admin.wire import List
 from payres.errors import InvalidRequest, TokenInvalid
-from payres.events.views import EventView, event_view
+from payres.events.sender import EventView, event_view
 from payres.http.admission import leave
 from payres.http.streams import Stream
 from payres.limits import MAX_PAGE
-from payres.routes.requests import read_body
+from payres.routes.bodies import read_body
 from payres.routes.waiting import wait_for_change
 from payres.store import events
 from payres.store.work import EVENTS, Work

@@ -1,7 +1,9 @@
 """Grants: what clients ask for, and the owner's answer when the operator gives it."""
 
-from payres.admin import granted
-from payres.admin.paging import page_of
+from functools import partial
+
+from payres.admin import representations
+from payres.admin.representations import page_of
 from payres.admin.requests import GrantQuery, NewDecision
 from payres.admin.wire import Grant, GrantDecision
 from payres.operator import grants
@@ -13,12 +15,12 @@ from payres.wire import Page
 
 def list_page(work: Work, page: PageQuery, query: GrantQuery) -> Page[Grant]:
     """List grants with what they have spent and have left."""
-    return page_of(page_of_grants(work, query.state or None, page, work.now), lambda one: granted.grant(work, one))
+    return page_of(page_of_grants(work, query.state or None, page, work.now), partial(representations.grant, work))
 
 
 def show(work: Work, id: str) -> Grant:
     """Read a grant: who asks, for what, where it stands, what it has spent and has left."""
-    return granted.grant(work, grants.require_grant(work, id))
+    return representations.grant(work, grants.require_grant(work, id))
 
 
 def decide(work: Work, id: str, body: NewDecision) -> GrantDecision:
@@ -29,4 +31,4 @@ def decide(work: Work, id: str, body: NewDecision) -> GrantDecision:
 
 def revoke(work: Work, id: str) -> Grant:
     """End a grant and all its tokens at once. What was paid stays paid."""
-    return granted.grant(work, grants.revoke(work, id))
+    return representations.grant(work, grants.revoke(work, id))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 from starlette.responses import Response
 
-from payres.admin.downloads import Download
+from payres.admin.exports import Download
 from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
 
 

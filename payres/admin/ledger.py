@@ -4,14 +4,17 @@ from contextlib import suppress
 from functools import partial
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.caller import Call
+from payres.admin.representations import page_of
 from payres.admin.requests import LedgerQuery
-from payres.admin.serving import Call
 from payres.admin.wire import LedgerCheck, LedgerEntry
-from payres.errors import Unavailable
+from payres.errors import InvalidRequest, Unavailable, require
 from payres.operator import invariants
-from payres.operator.entries import find_account
+from payres.operator.assets import require_asset
 from payres.operator.payments import require_payment
+from payres.operator.peers import require_peer
+from payres.operator.wallets import require_wallet
+from payres.store import accounts
 from payres.store.entries import page_of_entries
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -20,7 +23,7 @@ from payres.wire import Page
 
 def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEntry]:
     """List the transfers of the ledger, or those of one account, which are looked for one by one."""
-    account = find_account(work, query.account) if query.account else None
+    account = _find_account(work, query.account) if query.account else None
     payment = require_payment(work, query.payment) if query.payment else None
     found = page_of_entries(work, page, account_id=account, payment=payment)
     return page_of(found, representations.ledger_entry)
@@ -32,3 +35,24 @@ async def check(call: Call) -> LedgerCheck:
     with suppress(Unavailable):  # what was found can be told all the same
         await call.write(partial(invariants.note, findings=findings, checked_at=at))
     return representations.ledger_check(findings)
+
+
+def _find_account(work: Work, name: str) -> int:
+    """The id of an account such as `wallet alice`, `peer second` or `liquidity USD 2`.
+
+    Raises NotFound, InvalidRequest for another kind of name.
+    """
+    kind, _, whose = name.partition(" ")
+    if kind == "wallet":
+        return require_wallet(work, whose).account_id
+    if kind == "peer":
+        return require_peer(work, whose).account_id
+    code, _, scale = whose.rpartition(" ")
+    if kind not in {"liquidity", "fees", "external"} or not (scale.isascii() and scale.isdigit() and len(scale) <= 3):
+        raise InvalidRequest(
+            f"{name!r} names no account: write `wallet alice`, `peer second`, `liquidity USD 2`, `fees USD 2` or"
+            " `external USD 2`",
+            field="account",
+        )
+    found = accounts.find_operator_account(work, require_asset(work, code, int(scale)).id, kind)
+    return require(found, f"The account {name} was not used yet").id

@@ -10,25 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from payres.admin.downloads import Download
+from payres import openapi
+from payres.admin.exports import Download
 from payres.admin.handlers import Operation, operations
 from payres.http.responses import JSON
-from payres.openapi import (
-    ERRORS,
-    FILE,
-    Described,
-    Schema,
-    as_text,
-    document,
-    idempotency_key,
-    page_parameters,
-    path_parameter,
-    query_parameter,
-)
 from payres.operator.api_keys import SCOPES
 from payres.operator.exports import MEDIA_TYPES
 
-ERRORS_HERE: Final = ERRORS | {
+ERRORS_HERE: Final = openapi.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",
     403: "The API key lacks the scope, or there is not enough money",
     404: "It does not exist, or the API is not there for whom the request comes from",
@@ -38,12 +27,12 @@ ERRORS_HERE: Final = ERRORS | {
 @cache
 def read() -> msgspec.Raw:
     """Read this document."""
-    return msgspec.Raw((files("payres.admin") / FILE).read_bytes())
+    return msgspec.Raw((files("payres.admin") / openapi.FILE).read_bytes())
 
 
 def admin_document() -> dict[str, Any]:
     """The document."""
-    return document(
+    return openapi.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
         [_described(operation) for operation in operations() if operation.endpoint.scope],
@@ -52,21 +41,21 @@ def admin_document() -> dict[str, Any]:
     )
 
 
-def _described(operation: Operation) -> Described:
+def _described(operation: Operation) -> openapi.Described:
     endpoint, meaning, answers = operation.endpoint, "What was asked for", {JSON: operation.answer}
     if operation.answer is Download:
         meaning = (
             "The rows as `format` says: CSV with a heading, or an object a line. One that is cut off has no last chunk"
         )
         answers = {media_type: {"type": "string"} for media_type in MEDIA_TYPES.values()}
-    return Described(
+    return openapi.Described(
         endpoint,
         {
             "operationId": endpoint.handler,
             "summary": (operation.function.__doc__ or "").partition("\n")[0],
             "description": f"Needs the scope `{endpoint.scope}`.",
         },
-        [*_segments(operation), *_query(operation), *_headers(operation)],
+        _parameters(operation),
         operation.status,
         meaning,
         answers,
@@ -75,23 +64,17 @@ def _described(operation: Operation) -> Described:
     )
 
 
-def _segments(operation: Operation) -> list[Schema]:
-    return [path_parameter(name, msgspec.json.schema(kind)) for name, kind in operation.segments.items()]
-
-
-def _query(operation: Operation) -> list[Schema]:
-    parameters = page_parameters() if operation.is_paged else []
+def _parameters(operation: Operation) -> list[openapi.Schema]:
+    parameters = [openapi.path_parameter(name, msgspec.json.schema(kind)) for name, kind in operation.segments.items()]
+    if operation.is_paged:
+        parameters += openapi.page_parameters()
     if operation.query is not None:
         [_], components = msgspec.json.schema_components([operation.query])
         found = components[operation.query.__name__]["properties"]
-        parameters += [query_parameter(name, schema) for name, schema in found.items()]
+        parameters += [openapi.query_parameter(name, schema) for name, schema in found.items()]
+    if operation.endpoint.method == "POST" and not operation.endpoint.shows_secret:
+        parameters.append(openapi.idempotency_key())
     return parameters
-
-
-def _headers(operation: Operation) -> list[Schema]:
-    if operation.endpoint.method != "POST" or operation.endpoint.shows_secret:
-        return []
-    return [idempotency_key()]
 
 
 def _statuses(operation: Operation) -> list[int]:
@@ -106,4 +89,4 @@ def _statuses(operation: Operation) -> list[int]:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name(FILE).write_text(as_text(admin_document()), encoding="utf-8")
+    Path(__file__).with_name(openapi.FILE).write_text(openapi.as_text(admin_document()), encoding="utf-8")

@@ -1,12 +1,15 @@
 """Payments in both directions, each with its story, and refunds."""
 
+from functools import partial
+
 from payres.admin import stories
-from payres.admin.paging import page_of
-from payres.admin.requests import NewRefund, PaymentQuery
-from payres.admin.serving import Call
+from payres.admin.caller import Call
+from payres.admin.representations import page_of
+from payres.admin.requests import NewRefund
 from payres.admin.stories import PaymentStory
 from payres.admin.wire import List, Payment, Refund
 from payres.operator import payments
+from payres.operator.payments import PaymentQuery
 from payres.operator.refunds import Wanted, refund
 from payres.store.pages import PageQuery
 from payres.store.payments import page_of_payments
@@ -16,19 +19,8 @@ from payres.wire import Page
 
 def list_page(work: Work, page: PageQuery, query: PaymentQuery) -> Page[Payment]:
     """List payments, incoming and outgoing, of all wallets or of one."""
-    wanted = payments.Wanted(
-        wallet=query.wallet or None,
-        direction=query.direction or None,
-        state=query.state or None,
-        created_from=query.from_ or None,
-        created_until=query.to or None,
-        counterpart=query.counterpart or None,
-        least=query.min or None,
-        most=query.max or None,
-        reason=query.reason or None,
-    )
-    found = page_of_payments(work, payments.payment_filter(work, wanted), page, work.now)
-    return page_of(found, lambda record: stories.payment(work, record))
+    found = page_of_payments(work, payments.payment_filter(work, query), page, work.now)
+    return page_of(found, partial(stories.payment, work))
 
 
 def show(work: Work, id: str) -> PaymentStory:

@@ -1,14 +1,16 @@
 """Interledger peers, what was settled with them, and packets of unknown outcome."""
 
+from functools import partial
+
 from msgspec.structs import asdict
 
 from payres.admin import representations
-from payres.admin.paging import page_of
-from payres.admin.requests import NewMovement, NewOutcome, NewPeer, PeerChange
+from payres.admin.representations import page_of
+from payres.admin.requests import NewMovement, NewOutcome
 from payres.admin.wire import List, Movement, Peer, ResolvedPacket, UnresolvedPacket
-from payres.operator import assets, movements, peers, unresolved_packets
-from payres.store import assets as asset_store
-from payres.store.movements import MovementRecord, page_of_movements
+from payres.operator import peers, unresolved_packets
+from payres.operator.peers import NewPeer, PeerChange
+from payres.store.movements import page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.peers import list_peers
 from payres.store.work import Work
@@ -22,9 +24,7 @@ def list_all(work: Work) -> List[Peer]:
 
 def add(work: Work, body: NewPeer) -> Peer:
     """Add a peer. It holds for the next packet."""
-    asset = assets.open_asset(work, body.asset_code, body.asset_scale)
-    limit = movements.require_amount(body.credit_limit, asset, least=0)
-    return representations.peer(work, peers.add_peer(work, peers.NewPeer(**asdict(body) | {"credit_limit": limit})))
+    return representations.peer(work, peers.add_peer(work, body))
 
 
 def show(work: Work, name: str) -> Peer:
@@ -34,10 +34,7 @@ def show(work: Work, name: str) -> Peer:
 
 def change(work: Work, name: str, body: PeerChange) -> Peer:
     """Change what was agreed with a peer. It holds for the next packet."""
-    asset = asset_store.asset_by_id(work, peers.require_peer(work, name).asset_id)
-    limit = None if body.credit_limit is None else movements.require_amount(body.credit_limit, asset, least=0)
-    changed = peers.PeerChange(**asdict(body) | {"credit_limit": limit})
-    return representations.peer(work, peers.change_peer(work, name, changed))
+    return representations.peer(work, peers.change_peer(work, name, body))
 
 
 def remove(work: Work, name: str) -> Peer:
@@ -51,17 +48,17 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> Page[Movement]:
     """List what was settled with a peer."""
     peer = peers.require_peer(work, name)
     records = page_of_movements(work, peer.account_id, page)
-    return page_of(records, lambda record: representations.movement(record, peer.asset))
+    return page_of(records, partial(representations.movement, work))
 
 
 def deposit(work: Work, name: str, body: NewMovement) -> Movement:
     """Record what the peer paid us outside of payres."""
-    return _moved(work, name, peers.deposit(work, name, body.amount, body.reference))
+    return representations.movement(work, peers.deposit(work, name, body.amount, body.reference))
 
 
 def withdraw(work: Work, name: str, body: NewMovement) -> Movement:
     """Record what we paid the peer outside of payres."""
-    return _moved(work, name, peers.withdraw(work, name, body.amount, body.reference))
+    return representations.movement(work, peers.withdraw(work, name, body.amount, body.reference))
 
 
 def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
@@ -71,11 +68,5 @@ def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
 
 def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:
     """Record what became of a packet of unknown outcome."""
-    delivered = body.outcome == "delivered"
-    return representations.resolved_packet(
-        unresolved_packets.resolve(work, id, delivered=delivered), delivered=delivered
-    )
-
-
-def _moved(work: Work, name: str, record: MovementRecord) -> Movement:
-    return representations.movement(record, peers.require_peer(work, name).asset)
+    resolved = unresolved_packets.resolve(work, id, delivered=body.outcome == "delivered")
+    return ResolvedPacket(**asdict(representations.unresolved_packet(resolved)), outcome=body.outcome)

@@ -1,83 +1,103 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from payres import ledger
 from payres.admin import wire
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time, format_time_if_any
+from payres.events.webhooks import wants
+from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
-from payres.store import accounts, packets, peers
+from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets, webhooks
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import AssetRecord, RateRecord
 from payres.store.audit import AuditRecord
 from payres.store.entries import EntryRecord
+from payres.store.grants import GrantRecord
 from payres.store.movements import MovementRecord
+from payres.store.pages import PageBounds
 from payres.store.peers import PeerRecord
 from payres.store.wallets import KeyRecord, WalletRecord
+from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
+from payres.wire import Page, Pagination
 
 if TYPE_CHECKING:  # they load slowly, and few commands need them
     from payres.operator.backups import Backup
     from payres.operator.invariants import Finding
     from payres.operator.unresolved_packets import UnresolvedPacket
 
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+D = TypeVar("D", bound=wire.EventDelivery)
+AMOUNTS: Final = frozenset({"amount", "balance", "moved"})
+# How many events are counted at most, so that showing a webhook stays fast.
+MOST_COUNTED: Final = 1000
+
+
+def represent(kind: type[S], record: Any, asset: Asset | None = None, **others: Any) -> S:
+    """The struct with the fields of the record that have the same names, or these with `_id`: times (`..._at`), and
+    AMOUNTS of the asset, as texts. `others` are the fields that the record lacks or has in another form."""
+    if asset is not None:
+        others = {"asset_code": asset.code, "asset_scale": asset.scale} | others
+    for name in kind.__struct_fields__:
+        if name not in others:
+            source = name if hasattr(record, name) else f"{name}_id"
+            others[name] = _shown(name, getattr(record, source), asset)
+    return kind(**others)
+
+
+def _shown(name: str, value: Any, asset: Asset | None) -> Any:
+    if value is None:
+        return None
+    if name.endswith("_at"):
+        return format_time(value)
+    return value if asset is None or name not in AMOUNTS else format_decimal(int(value), asset)
+
+
+def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
+    """The page of these records."""
+    records, bounds = found
+    pagination = Pagination(
+        start_cursor=str(records[0].id) if records else UNSET,
+        end_cursor=str(records[-1].id) if records else UNSET,
+        has_next_page=bounds.has_older,  # the next page is the older one
+        has_previous_page=bounds.has_newer,
+    )
+    return Page(pagination=pagination, result=[show(record) for record in records])
+
 
 def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:
     is_over = record.expires_at is not None and work.now >= record.expires_at
-    return wire.ApiKey(
-        id=record.id,
-        name=record.name,
-        scopes=msgspec.json.decode(record.scopes),
-        state="revoked" if record.revoked_at is not None else "expired" if is_over else "valid",
-        created_at=format_time(record.created_at),
-        expires_at=format_time_if_any(record.expires_at),
-        revoked_at=format_time_if_any(record.revoked_at),
-        last_used_at=format_time_if_any(record.last_used_at),
-    )
+    state = "revoked" if record.revoked_at is not None else "expired" if is_over else "valid"
+    return represent(wire.ApiKey, record, scopes=msgspec.json.decode(record.scopes), state=state)
 
 
 def audit_entry(record: AuditRecord) -> wire.AuditEntry:
-    return wire.AuditEntry(
-        id=record.id,
-        created_at=format_time(record.created_at),
-        actor=record.actor,
-        action=record.action,
-        object=record.object,
-        details=msgspec.json.decode(record.details),
-    )
+    return represent(wire.AuditEntry, record, details=msgspec.json.decode(record.details))
 
 
 def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
     account = accounts.account_by_id(work, record.account_id)
-    return wire.Wallet(
+    return represent(
+        wire.Wallet,
+        record,
+        record.asset,
         wallet_address=work.urls.wallet(record.path),
-        path=record.path,
-        public_name=record.public_name,
-        asset_code=record.asset_code,
-        asset_scale=record.asset_scale,
         balance=format_decimal(account.balance, record.asset),
         reserved=format_decimal(account.held, record.asset),
-        state=record.state,
         can_sign_in=record.password_hash is not None,
-        created_at=format_time(record.created_at),
     )
 
 
-def movement(record: MovementRecord, asset: Asset) -> wire.Movement:
-    return wire.Movement(
-        id=record.id,
-        kind=record.kind,
-        amount=format_decimal(record.amount, asset),
-        asset_code=asset.code,
-        asset_scale=asset.scale,
-        reference=record.reference,
-        created_at=format_time(record.created_at),
-    )
+def movement(work: Work, record: MovementRecord) -> wire.Movement:
+    account = accounts.account_by_id(work, record.account_id)
+    return represent(wire.Movement, record, assets.asset_by_id(work, account.asset_id).asset)
 
 
 def asset(work: Work, record: AssetRecord) -> wire.Asset:
@@ -87,26 +107,14 @@ def asset(work: Work, record: AssetRecord) -> wire.Asset:
         account = accounts.find_operator_account(work, record.id, kind)
         return format_decimal(ledger.free_balance(account) if account else 0, unit)
 
-    return wire.Asset(
-        asset_code=record.code,
-        asset_scale=record.scale,
-        fee=wire.Fee(fixed=format_decimal(record.fee_fixed, unit), basis_points=record.fee_basis_points),
-        liquidity=free("liquidity"),
-        fees=free("fees"),
-    )
+    fee = wire.Fee(fixed=format_decimal(record.fee_fixed, unit), basis_points=record.fee_basis_points)
+    return represent(wire.Asset, record, unit, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
 
 
 def rate(work: Work, record: RateRecord) -> wire.Rate:
-    expires_at = record.expires_at
-    return wire.Rate(
-        base=record.base,
-        counter=record.counter,
-        rate=record.rate,
-        set_at=format_time(record.set_at),
-        source="operator" if expires_at is None else "service",
-        expires_at=UNSET if expires_at is None else format_time(expires_at),
-        expired=UNSET if expires_at is None else not record.holds_at(work.now),
-    )
+    if record.expires_at is None:
+        return represent(wire.Rate, record, source="operator", expires_at=UNSET, expired=UNSET)
+    return represent(wire.Rate, record, source="service", expired=not record.holds_at(work.now))
 
 
 def peer(work: Work, record: PeerRecord) -> wire.Peer:
@@ -115,93 +123,113 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
     def packet_sum(found: tuple[int, int]) -> wire.PacketSum:
         return wire.PacketSum(packets=found[0], amount=format_decimal(found[1], unit))
 
-    return wire.Peer(
-        name=record.name,
-        ilp_address=record.ilp_address,
+    return represent(
+        wire.Peer,
+        record,
+        unit,
         routes=list(peers.routes_of_peer(work, record.id)),
-        url=record.url,
-        asset_code=record.asset_code,
-        asset_scale=record.asset_scale,
-        balance=format_decimal(record.balance, unit),
         standing=peer_rules.describe_balance(record),
         credit_limit=format_decimal(-record.floor, unit),
         left=format_decimal(ledger.free_balance(accounts.account_by_id(work, record.account_id)), unit),
         reserved=format_decimal(record.held, unit),
         in_flight=packet_sum(packets.in_flight(work, record.id)),
         in_doubt=packet_sum(packets.outcome_unknown(work, record.id)),
-        max_packet=record.max_packet,
-        packets_received=record.packets_received,
-        packets_sent=record.packets_sent,
         repeats_answers=bool(record.repeats_answers),
-        last_error=record.last_error,
-        last_error_at=format_time_if_any(record.last_error_at),
-        created_at=format_time(record.created_at),
     )
 
 
 def unresolved_packet(one: "UnresolvedPacket") -> wire.UnresolvedPacket:
-    return wire.UnresolvedPacket(
-        id=one.packet.id,
+    return represent(
+        wire.UnresolvedPacket,
+        one.packet,
+        one.peer.asset,
         peer=one.peer.name,
         payment=one.payment.id,
         wallet=one.wallet.path,
-        amount=format_decimal(one.packet.amount, one.peer.asset),
-        asset_code=one.peer.asset_code,
-        asset_scale=one.peer.asset_scale,
         expired_at=format_time(one.packet.expires_at),
     )
 
 
-def resolved_packet(one: "UnresolvedPacket", *, delivered: bool) -> wire.ResolvedPacket:
-    shown = msgspec.structs.asdict(unresolved_packet(one))
-    return wire.ResolvedPacket(**shown, outcome="delivered" if delivered else "returned")
-
-
 def wallet_key(work: Work, owner: WalletRecord, record: KeyRecord) -> wire.WalletKey:
-    return wire.WalletKey(
-        wallet_address=work.urls.wallet(owner.path),
-        kid=record.kid,
-        name=record.name,
-        jwk=wire.PublicKey(kid=record.kid, x=record.x),
-        created_at=format_time(record.created_at),
-        revoked_at=format_time_if_any(record.revoked_at),
+    jwk = wire.PublicKey(kid=record.kid, x=record.x)
+    return represent(wire.WalletKey, record, wallet_address=work.urls.wallet(owner.path), jwk=jwk)
+
+
+def grant(work: Work, record: GrantRecord) -> wire.Grant:
+    """With what it has spent and has left."""
+    owner, found = record.wallet_address_id, grants.interaction_of_grant(work, record.id)
+    consent = None
+    if found is not None:
+        redirect = f"{work.urls.resource('interact', found.id)}/{found.nonce}"
+        consent = represent(wire.Consent, found, redirect=redirect, finish=found.finish_uri)
+    return represent(
+        wire.Grant,
+        record,
+        state=grant_rules.state_of(record, found, work.now),
+        client=clients.client_by_id(work, record.client_id).identity,
+        wallet_address=None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
+        access=msgspec.json.decode(record.access),
+        subject=msgspec.json.decode(record.subject) if record.subject else None,
+        interaction=consent,
+        spending=_spending(grant_rules.spending_of(work, record)),
+    )
+
+
+def _spending(found: grant_rules.Spending | None) -> wire.GrantSpending | None:
+    def shown(amount: int | None, unit: Asset | None) -> str | None:
+        return None if amount is None or unit is None else format_decimal(amount, unit)
+
+    if found is None:
+        return None
+    return wire.GrantSpending(
+        debit=format_decimal(found.debit, found.debit_asset),
+        debit_left=shown(found.debit_left, found.debit_asset),
+        debit_asset_code=found.debit_asset.code,
+        debit_asset_scale=found.debit_asset.scale,
+        receive=shown(found.receive, found.receive_asset),
+        receive_left=shown(found.receive_left, found.receive_asset),
+        receive_asset_code=found.receive_asset.code if found.receive_asset else None,
+        receive_asset_scale=found.receive_asset.scale if found.receive_asset else None,
     )
 
 
 def ledger_check(findings: "Sequence[Finding]") -> wire.LedgerCheck:
-    broken = next((finding for finding in findings if not finding.holds), None)
-    return wire.LedgerCheck(
-        ok=broken is None,
-        broken=broken.name if broken else None,
-        checks=[
-            wire.InvariantCheck(
-                name=finding.name,
-                claim=finding.claim,
-                holds=finding.holds,
-                examined=finding.examined,
-                breaches=list(finding.breaches),
-            )
-            for finding in findings
-        ],
-    )
+    broken = next((finding.name for finding in findings if not finding.holds), None)
+    checks = [represent(wire.InvariantCheck, finding) for finding in findings]
+    return wire.LedgerCheck(ok=broken is None, broken=broken, checks=checks)
 
 
 def ledger_entry(record: EntryRecord) -> wire.LedgerEntry:
-    return wire.LedgerEntry(
-        id=str(record.id),
-        kind=record.kind,
-        amount=format_decimal(record.amount, record.asset),
-        asset_code=record.asset_code,
-        asset_scale=record.asset_scale,
-        debit=record.debit,
-        credit=record.credit,
-        outgoing_payment=record.outgoing_payment_id,
-        incoming_payment=record.incoming_payment_id,
-        packet=record.packet_id,
-        refund=record.refund_id,
-        created_at=format_time(record.created_at),
-    )
+    return represent(wire.LedgerEntry, record, record.asset, id=str(record.id))
 
 
 def backup(database: str, made: "Backup") -> wire.Backup:
-    return wire.Backup(database=database, backup=str(made.path), version=made.version, bytes=made.size)
+    return represent(wire.Backup, made, database=database, backup=str(made.path), bytes=made.size)
+
+
+def webhook(work: Work, record: WebhookRecord, secret: str | UnsetType = UNSET) -> wire.WebhookView:
+    return represent(
+        wire.WebhookView,
+        record,
+        events=record.events.split(","),
+        private=bool(record.is_private),
+        behind=sum(wants(record, one) for one in events.events_after(work, record.cursor, MOST_COUNTED)),
+        secret=secret,
+    )
+
+
+def delivery(kind: type[D], record: DeliveryRecord, **event: Any) -> D:
+    return represent(kind, record, next_attempt_at=format_time_if_any(record.next_at), **event)
+
+
+def list_deliveries(work: Work, of: WebhookRecord | None, state: str | None, most: int) -> list[wire.DeliveryView]:
+    """Newest first: of one webhook or of all, in one state or in all; `most` at the most."""
+    found = [
+        one
+        for webhook in (webhooks.list_webhooks(work) if of is None else [of])
+        for named in ((state,) if state else get_args(wire.DeliveryState))
+        for one in webhooks.deliveries_of(work, webhook.id, named, most)
+    ]
+    newest = sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:most]
+    told = [(one, events.event_at(work, one.sequence)) for one in newest]
+    return [delivery(wire.DeliveryView, one, event=event.id, type=event.type) for one, event in told]

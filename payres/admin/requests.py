@@ -8,25 +8,14 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from payres.admin.wire import DeliveryState
 from payres.amounts import MAX_LEDGER
 from payres.limits import MAX_WAIT_SECONDS
 from payres.operator.exports import Format
+from payres.operator.inputs import Code, Decimal, Name, Query, Reference, Time
 from payres.signatures.jwk import JWK
 from payres.store.grants import State
-from payres.store.payments import Direction
-from payres.store.payments import State as PaymentState
 from payres.wire import Body, Scale, Text
-
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Reference = Annotated[str, Meta(min_length=1, max_length=100)]
-Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
-Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
-Bound = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
-Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
-
-
-class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the parameters in a query."""
 
 
 class NewApiKey(Body, frozen=True, kw_only=True):
@@ -96,39 +85,6 @@ class NewRate(Body, frozen=True, kw_only=True):
     rate: Decimal
 
 
-class NewPeer(Body, frozen=True, kw_only=True):
-    """`max_packet` is in the smallest unit; `routes` are reached through the peer besides its own address."""
-
-    name: Name
-    ilp_address: Text
-    asset_code: Code
-    asset_scale: Scale
-    url: Text
-    outgoing_token: Text
-    incoming_token: Text
-    max_packet: Bound | None = None
-    credit_limit: Decimal = "0"
-    routes: tuple[Text, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"NewPeer({self.name!r})"
-
-
-class PeerChange(Body, frozen=True, kw_only=True):
-    """What is left out stays. A `max_packet` of 0 takes the bound away."""
-
-    url: Text | None = None
-    outgoing_token: Text | None = None
-    incoming_token: Text | None = None
-    max_packet: Bound | None = None
-    credit_limit: Decimal | None = None
-    add_routes: tuple[Text, ...] = ()
-    remove_routes: tuple[Text, ...] = ()
-
-    def __repr__(self) -> str:
-        return "PeerChange(...)"
-
-
 class NewOutcome(Body, frozen=True, kw_only=True):
     outcome: Literal["delivered", "returned"]
 
@@ -152,26 +108,8 @@ class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
     wallet: Name | UnsetType = UNSET
 
 
-class NewBackup(Body, frozen=True, kw_only=True):
-    """There is nothing to say: the settings name the place."""
-
-
-class PaymentQuery(Query, frozen=True, kw_only=True):
-    """`counterpart` is a wallet here, by path or address, or what a URL elsewhere begins with.
-
-    `reason` is a part of the failure. `min` and `max` are of what was received or sent, and need the wallet, in whose
-    asset they are.
-    """
-
-    wallet: Name | UnsetType = UNSET
-    direction: Direction | UnsetType = UNSET
-    state: PaymentState | UnsetType = UNSET
-    from_: Time | UnsetType = msgspec.field(name="from", default=UNSET)
-    to: Time | UnsetType = UNSET
-    counterpart: Text | UnsetType = UNSET
-    min: Decimal | UnsetType = UNSET
-    max: Decimal | UnsetType = UNSET
-    reason: Name | UnsetType = UNSET
+class Nothing(Body, frozen=True, kw_only=True):
+    """There is nothing to say."""
 
 
 class NewRefund(Body, frozen=True, kw_only=True):
@@ -199,17 +137,9 @@ class NewWebhook(Body, frozen=True, kw_only=True):
     private: bool = False
 
 
-class NewSecret(Body, frozen=True, kw_only=True):
-    """There is nothing to say: the server makes it."""
-
-
-class NewTest(Body, frozen=True, kw_only=True):
-    """There is nothing to say."""
-
-
 class DeliveryQuery(Query, frozen=True, kw_only=True):
     webhook: Name | UnsetType = UNSET
-    state: Literal["pending", "failed", "delivered"] | UnsetType = UNSET
+    state: DeliveryState | UnsetType = UNSET
 
 
 class NewReplay(Body, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 The order of the steps is the order of errors: 401, 403, 429, what the path, the query and the body say, the rules.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -12,18 +12,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.downloads import Download, send_download
+from payres.admin.caller import Call
+from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes
-from payres.http.errors import ErrorResponse, error_response, invalid_token
+from payres.http.error_responses import ErrorResponse, error_response, invalid_token
 from payres.http.responses import json_response
 from payres.operator import api_keys
-from payres.operator.api_keys import ApiKey
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
-from payres.routes.context import Context, context_of
-from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
+from payres.routes.bodies import read_json_body
+from payres.routes.context import context_of
+from payres.routes.requests import idempotency_key, other_parameters, page_query
 from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
 from payres.wire import check_members, decode, encode
@@ -36,36 +37,6 @@ def admin_routes() -> Sequence[Route]:
     """The routes of the operator's API."""
     served = {operation.endpoint: operation for operation in operations()}
     return build_routes(ADMIN_ENDPOINTS, lambda endpoint: _handler(served[endpoint]))
-
-
-class Call(msgspec.Struct, frozen=True):
-    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
-
-    context: Context
-    key_text: str
-    key: ApiKey
-    request: Request
-
-    @property
-    def actor(self) -> str:
-        """The key, as the audit log names it."""
-        return f"api:{self.key.id}"
-
-    async def read(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
-        return await self.context.database.examine(self.unit(unit))
-
-    async def write(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result, once its work is committed."""
-        return await self.context.database.write(self.unit(unit))
-
-    def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
-        """The unit as the key runs it. Raises TokenInvalid for a key that has ended meanwhile."""
-        return partial(self._run, unit=unit)
-
-    def _run(self, work: Work, unit: Callable[[Work], T]) -> T:
-        work.actor = f"api:{api_keys.authenticate(work, self.key_text).id}"
-        return unit(work)
 
 
 def _handler(operation: Operation) -> Handler:
@@ -109,7 +80,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
             await context.database.write(partial(api_keys.note_use, key=key))
-    return Call(context, text, key, request)
+    return Call(request, text, key)
 
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:

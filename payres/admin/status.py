@@ -1,7 +1,8 @@
 """How the server and its money stand: files, balances, the last 24 hours, peers, webhooks, the last backup."""
 
 from payres import __version__
-from payres.amounts import Asset, format_decimal
+from payres.admin.representations import represent
+from payres.amounts import Asset
 from payres.clock import format_time_if_any
 from payres.operator.status import read_last_day, read_status
 from payres.store.work import Work
@@ -77,40 +78,24 @@ def show(work: Work) -> Status:
 def read(work: Work, *, is_running: bool) -> Status:
     """The same; `is_running` is whether a server has the database."""
     found, day = read_status(work), read_last_day(work)
-    return Status(
+    return represent(
+        Status,
+        found,
         version=__version__,
         base_url=work.urls.base,
         running=is_running,
-        database=found.database,
-        database_bytes=found.database_bytes,
         wal_bytes=found.log_bytes,
-        free_bytes=found.free_bytes,
-        wallets=found.wallets,
         balances=[
-            Balance(
-                kind=one.kind,
-                asset_code=one.code,
-                asset_scale=one.scale,
-                balance=format_decimal(one.balance, Asset(one.code, one.scale)),
-            )
+            represent(Balance, one, Asset(one.code, one.scale))
             for one in found.sums
             if one.kind in {"wallet", "liquidity", "fees"}
         ],
         last_day=PaymentCounts(incoming_payments=day.incoming, outgoing_payments=day.outgoing, failed=day.failed),
-        sending=found.sending,
-        peers=[
-            PeerStatus(name=one.name, last_error=one.last_error, last_error_at=format_time_if_any(one.last_error_at))
-            for one in found.peers
-        ],
-        unresolved_packets=found.unresolved_packets,
+        peers=[represent(PeerStatus, one) for one in found.peers],
         webhooks=WebhookStatus(
             active=sum(one.active for one in found.webhooks),
             disabled=sum(not one.active for one in found.webhooks),
             failed=found.failed_deliveries,
             oldest_pending_at=format_time_if_any(found.oldest_pending_at),
         ),
-        last_backup_at=format_time_if_any(found.last_backup_at),
-        last_check_at=format_time_if_any(found.last_check_at),
-        broken_invariant=found.broken_invariant,
-        followed_at=format_time_if_any(found.followed_at),
     )

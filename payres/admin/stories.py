@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec import Raw
 
-from payres.admin import granted, representations, wire
+from payres.admin import representations, wire
+from payres.admin.representations import represent
 from payres.amounts import Asset, format_decimal
-from payres.clock import format_time, format_time_if_any
-from payres.events.views import EventDelivery
+from payres.clock import format_time
 from payres.events.webhooks import deliveries_of
 from payres.store import clients, events, grants, incoming, outgoing, packets, quotes, refunds, wallets
 from payres.store.entries import EntryRecord, page_of_entries
@@ -32,7 +32,7 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
     id: str
     type: str
     timestamp: str
-    deliveries: list[EventDelivery]
+    deliveries: list[wire.EventDelivery]
 
 
 class PaymentStory(Resource, frozen=True, kw_only=True):
@@ -57,26 +57,17 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
     wallet = wallets.wallet_by_id(work, record.wallet_address_id)
     found = _refunds(work, record)
     sent_back = sum(one.counted if record.direction == "incoming" else one.returned for one in found)
-    return wire.Payment(
-        id=record.id,
-        direction=record.direction,
+    return represent(
+        wire.Payment,
+        record,
+        wallet.asset,
         state=record.state_at(work.now),
         wallet=wallet.path,
         wallet_address=work.urls.wallet(wallet.path),
         client=clients.client_by_id(work, record.client_id).identity,
-        amount=None if record.amount is None else format_decimal(int(record.amount), wallet.asset),
-        moved=format_decimal(record.moved, wallet.asset),
         refunded=format_decimal(sent_back, wallet.asset),
-        asset_code=wallet.asset_code,
-        asset_scale=wallet.asset_scale,
-        receiver=record.receiver,
-        grant=record.grant_id,
         refund_of=_refund_of(work, record),
-        failure=record.failure,
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
-        created_at=format_time(record.created_at),
-        ended_at=format_time_if_any(record.ended_at),
-        expires_at=format_time_if_any(record.expires_at),
     )
 
 
@@ -88,7 +79,7 @@ def story(work: Work, record: PaymentRecord) -> PaymentStory:
     return PaymentStory(
         payment=payment(work, record),
         delivered=_delivered(work, record),
-        grant=None if grant is None else granted.grant(work, grant),
+        grant=None if grant is None else representations.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
         payers=[] if is_outgoing else list(payers_of(work, record.id)),
         entries=[representations.ledger_entry(one) for one in reversed(entries)],
@@ -103,23 +94,17 @@ def refund(work: Work, record: RefundRecord) -> wire.Refund:
     receiver = _wallet_of(work, record.incoming_payment_id)
     payer = None if record.outgoing_payment_id is None else _wallet_of(work, record.outgoing_payment_id)
     returned = _asset_returned(work, record) if payer is None else payer.asset
-    return wire.Refund(
-        id=record.id,
-        incoming_payment=record.incoming_payment_id,
-        outgoing_payment=record.outgoing_payment_id,
-        return_payment=record.return_payment_id,
+    return represent(
+        wire.Refund,
+        record,
         receiver=receiver.path,
         payer=None if payer is None else payer.path,
         to=record.wallet_address,
-        state=record.state,
-        failure=record.failure,
         amount=format_decimal(record.amount, receiver.asset),
         sent=format_decimal(record.counted, receiver.asset),
         asset_code=receiver.asset_code,
         returned=format_decimal(record.returned, returned),
         returned_asset_code=returned.code,
-        reference=record.reference,
-        created_at=format_time(record.created_at),
     )
 
 
@@ -131,13 +116,12 @@ def _delivered(work: Work, record: PaymentRecord) -> wire.Money | None:
 
 def _quote(work: Work, record: QuoteRecord) -> wire.PaymentQuote:
     asset = wallets.wallet_by_id(work, record.wallet_address_id).asset
-    return wire.PaymentQuote(
-        id=record.id,
+    return represent(
+        wire.PaymentQuote,
+        record,
         debit=_money(record.terms.debit, asset),
         fee=_money(record.terms.fee, asset),
         receive=_money(record.terms.receive, record.terms.asset),
-        created_at=format_time(record.created_at),
-        expires_at=format_time(record.expires_at),
     )
 
 
@@ -145,14 +129,7 @@ def _packets(work: Work, record: PaymentRecord) -> list[wire.Packet]:
     """The newest ones, oldest first."""
     found = packets.newest_of_payment(work, record.id, MAX_SHOWN)
     return [
-        wire.Packet(
-            id=one.id,
-            state=one.state,
-            peer=name,
-            source_amount=str(one.source_amount),
-            amount=str(one.amount),
-            expires_at=format_time(one.expires_at),
-        )
+        represent(wire.Packet, one, peer=name, source_amount=str(one.source_amount), amount=str(one.amount))
         for one, name in reversed(found)
     ]
 
@@ -169,24 +146,8 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
 
 
 def _event(work: Work, event: EventRecord) -> PaymentEvent:
-    return PaymentEvent(
-        sequence=event.sequence,
-        id=event.id,
-        type=event.type,
-        timestamp=format_time(event.created_at),
-        deliveries=[
-            EventDelivery(
-                webhook=one.webhook_id,
-                state=one.state,
-                attempts=one.attempts,
-                next_attempt_at=format_time_if_any(one.next_at),
-                last_attempt_at=format_time_if_any(one.last_attempt_at),
-                last_status=one.last_status,
-                last_error=one.last_error,
-            )
-            for one in deliveries_of(work, event)
-        ],
-    )
+    sent = [representations.delivery(wire.EventDelivery, one) for one in deliveries_of(work, event)]
+    return represent(PaymentEvent, event, timestamp=format_time(event.created_at), deliveries=sent)
 
 
 def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:

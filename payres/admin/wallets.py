@@ -1,17 +1,18 @@
 """Wallets, the money in them, and the public keys of their clients."""
 
 import asyncio
+from functools import partial
 
 from msgspec import UnsetType
 
 from payres.admin import representations
-from payres.admin.paging import page_of
+from payres.admin.caller import Call
+from payres.admin.representations import page_of
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
-from payres.admin.serving import Call
 from payres.admin.wire import List, Movement, Wallet, WalletKey
 from payres.grants.passwords import hash_password
 from payres.operator import keys, wallets
-from payres.store.movements import MovementRecord, page_of_movements
+from payres.store.movements import page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.wallets import KeyRecord, list_keys, page_of_wallets
 from payres.store.work import Work
@@ -20,7 +21,7 @@ from payres.wire import Page
 
 def list_page(work: Work, page: PageQuery) -> Page[Wallet]:
     """List wallets with their balances."""
-    return page_of(page_of_wallets(work, page), lambda record: representations.wallet(work, record))
+    return page_of(page_of_wallets(work, page), partial(representations.wallet, work))
 
 
 def create(work: Work, body: NewWallet) -> Wallet:
@@ -62,19 +63,19 @@ def unlock(work: Work, wallet: str) -> Wallet:
 
 def deposit(work: Work, wallet: str, body: NewMovement) -> Movement:
     """Move money from the world outside into a wallet."""
-    return _moved(work, wallet, wallets.deposit(work, wallet, body.amount, body.reference))
+    return representations.movement(work, wallets.deposit(work, wallet, body.amount, body.reference))
 
 
 def withdraw(work: Work, wallet: str, body: NewMovement) -> Movement:
     """Move money out of a wallet."""
-    return _moved(work, wallet, wallets.withdraw(work, wallet, body.amount, body.reference))
+    return representations.movement(work, wallets.withdraw(work, wallet, body.amount, body.reference))
 
 
 def list_movements(work: Work, wallet: str, page: PageQuery) -> Page[Movement]:
     """List the deposits and withdrawals of a wallet."""
     found = wallets.require_wallet(work, wallet)
     records = page_of_movements(work, found.account_id, page)
-    return page_of(records, lambda record: representations.movement(record, found.asset))
+    return page_of(records, partial(representations.movement, work))
 
 
 def list_wallet_keys(work: Work, wallet: str, query: KeyQuery) -> List[WalletKey]:
@@ -92,10 +93,6 @@ def add_key(work: Work, wallet: str, body: NewWalletKey) -> WalletKey:
 def revoke_key(work: Work, wallet: str, kid: str) -> WalletKey:
     """End a key at once."""
     return _key(work, wallet, keys.revoke_key(work, wallet, kid))
-
-
-def _moved(work: Work, wallet: str, record: MovementRecord) -> Movement:
-    return representations.movement(record, wallets.require_wallet(work, wallet).asset)
 
 
 def _key(work: Work, wallet: str, record: KeyRecord) -> WalletKey:

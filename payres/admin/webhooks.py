@@ -1,14 +1,14 @@
 """Webhooks, and what became of the events that they did not take at once."""
 
-from payres.admin.requests import DeliveryQuery, NewReplay, NewSecret, NewTest, NewWebhook
-from payres.admin.serving import Call
-from payres.admin.wire import List, Replayed, WebhookTest
+from payres.admin import representations
+from payres.admin.caller import Call
+from payres.admin.requests import DeliveryQuery, NewReplay, NewWebhook, Nothing
+from payres.admin.wire import DeliveryView, List, Replayed, WebhookTest, WebhookView
 from payres.errors import InvalidRequest
 from payres.events import webhooks
 from payres.events.sender import Target, target_of
-from payres.events.views import DeliveryView, WebhookView, list_deliveries, webhook_view
 from payres.limits import MAX_PAGE
-from payres.operator.times import require_time
+from payres.operator.inputs import require_time
 from payres.store import webhooks as store
 from payres.store.events import EventRecord
 from payres.store.work import Work
@@ -16,18 +16,18 @@ from payres.store.work import Work
 
 def list_all(work: Work) -> List[WebhookView]:
     """List webhooks, each with its latest attempt."""
-    return List(result=[webhook_view(work, one) for one in store.list_webhooks(work)])
+    return List(result=[representations.webhook(work, one) for one in store.list_webhooks(work)])
 
 
 def add(work: Work, body: NewWebhook) -> WebhookView:
     """Send events from now on to a URL. The secret is shown once."""
     added = webhooks.add_webhook(work, body.url, body.events, body.private)
-    return webhook_view(work, added.webhook, added.secret)
+    return representations.webhook(work, added.webhook, added.secret)
 
 
 def show(work: Work, id: str) -> WebhookView:
     """Read a webhook with its latest attempt."""
-    return webhook_view(work, webhooks.require_webhook(work, id))
+    return representations.webhook(work, webhooks.require_webhook(work, id))
 
 
 def remove(work: Work, id: str) -> WebhookView:
@@ -37,13 +37,13 @@ def remove(work: Work, id: str) -> WebhookView:
     return found
 
 
-def rotate(work: Work, id: str, body: NewSecret) -> WebhookView:
+def rotate(work: Work, id: str, body: Nothing) -> WebhookView:
     """Make a new secret, which is shown once. The old one signs too for 24 hours."""
     added = webhooks.rotate_secret(work, id)
-    return webhook_view(work, added.webhook, added.secret)
+    return representations.webhook(work, added.webhook, added.secret)
 
 
-async def test(call: Call, id: str, body: NewTest) -> WebhookTest:
+async def test(call: Call, id: str, body: Nothing) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
 
     def unit(work: Work) -> tuple[EventRecord, Target]:
@@ -58,7 +58,7 @@ async def test(call: Call, id: str, body: NewTest) -> WebhookTest:
 def list_page(work: Work, query: DeliveryQuery) -> List[DeliveryView]:
     """List events that were not taken at once, or are sent again, newest first; a hundred at most."""
     webhook = webhooks.require_webhook(work, query.webhook) if query.webhook else None
-    return List(result=list_deliveries(work, webhook, query.state or None, MAX_PAGE))
+    return List(result=representations.list_deliveries(work, webhook, query.state or None, MAX_PAGE))
 
 
 def replay(work: Work, body: NewReplay) -> Replayed:

@@ -16,6 +16,7 @@ from payres.store.refunds import RefundState
 from payres.wire import Resource
 
 T = TypeVar("T")
+DeliveryState = Literal["pending", "failed", "delivered"]
 
 
 class List(Resource, Generic[T], frozen=True, kw_only=True):
@@ -337,6 +338,41 @@ class Refund(Resource, frozen=True, kw_only=True):
     returned_asset_code: str
     reference: str
     created_at: str
+
+
+class WebhookView(Resource, frozen=True, kw_only=True):
+    """`secret` is only present when it is new. `behind` counts those of the next thousand events that it wants."""
+
+    id: str
+    url: str
+    events: list[str]
+    private: bool
+    state: str
+    created_at: str
+    behind: int
+    last_attempt_at: str | None
+    last_status: int | None
+    last_error: str | None
+    secret: str | UnsetType = UNSET
+
+
+class EventDelivery(Resource, frozen=True, kw_only=True):
+    """What became of an event at a webhook. `attempts` counts from the last replay on."""
+
+    webhook: str
+    state: str
+    attempts: int
+    next_attempt_at: str | None
+    last_attempt_at: str | None
+    last_status: int | None
+    last_error: str | None
+
+
+class DeliveryView(EventDelivery, frozen=True, kw_only=True):
+    """A delivery with the event that it is of."""
+
+    event: str
+    type: str
 
 
 class WebhookTest(Resource, frozen=True, kw_only=True):

@@ -5,10 +5,11 @@ from urllib.parse import urlsplit
 import click
 
 from payres.cli.groups import Group
-from payres.cli.session import Session, with_session
+from payres.cli.session import Resource, warn, writes
 from payres.clock import format_time
 from payres.operator import operators
 from payres.settings import Settings, local_url
+from payres.store.work import Work
 from payres.urls import is_loopback
 
 
@@ -17,36 +18,30 @@ def admin() -> None:
     """The pages are at /admin; docs/admin-pages.md is about them."""
 
 
-@admin.command(example="payres admin link --name ann")
-@click.option("--name", default="admin", show_default=True, help="Who it is for, as the audit log names them.")
-@click.option("--read-only", is_flag=True, help="They may look at everything and change nothing.")
-@with_session
-def link(session: Session, name: str, read_only: bool) -> None:
-    """Print a URL with which an operator sets a password.
-
-    It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody
-    out.
-    """
-    made = session.write(lambda work: operators.make_link(work, name, read_only=read_only))
-    settings = session.settings
-    url = f"{_reachable(settings)}/admin/link/{made.secret}"
-    if not url.startswith(settings.base_url):
-        session.warn(
-            "The pages are there for this machine alone: open the URL here or through an SSH tunnel, or let others in"
-            " with the setting admin_hosts"
-        )
-    resource = {
-        "name": made.operator.name,
-        "role": made.operator.role,
-        "url": url,
-        "expiresAt": format_time(made.operator.link_expires_at),
-    }
-    session.show(resource, url)
-
-
 def _reachable(settings: Settings) -> str:
     """The URL of the pages: the base URL if `admin_hosts` has its name."""
     host = urlsplit(settings.base_url).hostname or ""
     if is_loopback(host) or host in settings.admin_hosts.split(","):
         return settings.base_url
     return local_url(settings.host, settings.port)
+
+
+@admin.command(example="payres admin link --name ann")
+@click.option("--name", default="admin", show_default=True, help="Who it is for, as the audit log names them.")
+@click.option("--read-only", is_flag=True, help="They may look at everything and change nothing.")
+@writes(lambda made: made["url"])
+def link(work: Work, name: str, read_only: bool) -> Resource:
+    """Print a URL with which an operator sets a password.
+
+    It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody
+    out.
+    """
+    made = operators.make_link(work, name, read_only=read_only)
+    url = f"{_reachable(work.settings)}/admin/link/{made.secret}"
+    if not url.startswith(work.settings.base_url):
+        warn(
+            "The pages are there for this machine alone: open the URL here or through an SSH tunnel, or let others in"
+            " with the setting admin_hosts"
+        )
+    expires_at = format_time(made.operator.link_expires_at)
+    return {"name": made.operator.name, "role": made.operator.role, "url": url, "expiresAt": expires_at}

@@ -4,10 +4,11 @@ import shutil
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -18,6 +19,7 @@ from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings, local_url
 from payres.store.database_file import changed_at, is_served
+from payres.store.status import takeover
 from payres.store.wallets import list_wallets
 from payres.urls import Urls, is_loopback
 
@@ -26,7 +28,8 @@ if TYPE_CHECKING:  # it loads slowly, and only this command needs it
 
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # how far a clock may be off; not much more and signatures are rejected
-CERTIFICATE_DAYS: Final = 14
+CERTIFICATE_SECONDS: Final = 14 * 86400
+CERTIFICATE_PART: Final = 6  # of what it was made for; one is left when those who renew in time have done so
 STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
 
 
@@ -36,9 +39,11 @@ def doctor(session: Session) -> None:
     """It checks the files, the money and the links in the database, the server on this machine, and its public address
     as clients see it: TLS, redirects, the clock. The exit code is 1 when something should be fixed.
     """
-    findings = [*session.read(examine), *_clock(), *_server(session)]
-    if not session.is_standby and is_served(session.settings.database):
-        findings += _public(session)
+    findings = [*session.read(examine), *_clock()]
+    if session.is_standby:
+        findings.append(_standby(session))
+    elif session.read(takeover) is None:
+        findings += _server(session)
     bad = [finding for finding in findings if finding.fix is not None]
     session.show(
         {"ok": not bad, "findings": [msgspec.structs.asdict(finding) for finding in findings]},
@@ -76,13 +81,11 @@ def _clock() -> Iterator[Finding]:
 
 
 def _server(session: Session) -> Iterator[Finding]:
-    """Whether the server runs here and can take payments."""
+    """Whether the server runs here and can take payments, and what clients see of it."""
     settings = session.settings
-    if session.is_standby:
-        yield _standby(session)
-        return
     if not is_served(settings.database):
-        yield Finding("server", f"no server has {settings.database}", "Start it: `payres serve`")
+        seen = f"no server has {settings.database}"
+        yield Finding("server", seen, "Start it: `payres serve`")
         return
     url = f"{local_url(settings.host, settings.port)}/readyz"
     answer = _get(url)
@@ -93,6 +96,7 @@ def _server(session: Session) -> Iterator[Finding]:
         yield Finding("server", f"it runs and can take payments ({url})")
     else:
         yield Finding("server", f"it cannot take payments: {answer.text}", "Read docs/operating.md on health")
+    yield from _public(session)
 
 
 def _standby(session: Session) -> Finding:
@@ -114,6 +118,7 @@ def _public(session: Session) -> Iterator[Finding]:
         return
     yield _identity(urls, answer)
     yield from _paths(session)
+    yield from _connections(settings, urls.auth_server)
     yield from _transport(settings, answer)
 
 
@@ -142,6 +147,49 @@ def _paths(session: Session) -> Iterator[Finding]:
             yield Finding("paths", f"{url} is answered {answer.status_code}", fix)
 
 
+def _connections(settings: Settings, url: str) -> Iterator[Finding]:
+    """Whether connections are kept open between requests, and for how long their certificate is good."""
+    import httpx2
+
+    used: list[object] = []
+    certificate = None
+    with suppress(httpx2.HTTPError), httpx2.Client(timeout=TIMEOUT_SECONDS) as client:
+        for _ in range(2):
+            with client.stream("OPTIONS", url) as answer:
+                stream = answer.extensions["network_stream"]
+                used.append(stream.get_extra_info("client_addr"))
+                connection = stream.get_extra_info("socket")
+                certificate = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+                answer.read()
+    if len(used) < 2 or used[0] != used[1]:
+        fix = (
+            "Let the proxy keep the connections of clients open between requests, with HTTP/1.1 or later: nginx's"
+            " keepalive_timeout, Caddy's timeouts idle. Now each request waits for a new connection, and for its TLS"
+        )
+        yield Finding("keep-alive", f"{url} closes the connection of a client after one answer", fix)
+    else:
+        yield Finding("keep-alive", f"{url} answers two requests on one connection{_kept(settings)}")
+    if certificate:
+        yield _certificate(certificate)
+
+
+def _certificate(certificate: Mapping[str, Any]) -> Finding:
+    start, end = (ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter"))
+    fix = "Renew the certificate; a proxy such as Caddy does so by itself"
+    is_late = end - time.time() < min((end - start) // CERTIFICATE_PART, CERTIFICATE_SECONDS)
+    return Finding("TLS", f"the certificate is good until {format_time(end * SECOND)}", fix if is_late else None)
+
+
+def _kept(settings: Settings) -> str:
+    """What follows where a proxy may have connections to the server: one that both end at once loses a request."""
+    url = local_url(settings.host, settings.port)
+    answer = None if settings.base_url == url else _get(f"{url}/healthz")
+    if answer is None or isinstance(answer, str) or "keep-alive" not in answer.headers:
+        return ""
+    seconds = answer.headers["keep-alive"].removeprefix("timeout=")
+    return f"; the server closes idle ones after {seconds} seconds, so the proxy must close its own earlier"
+
+
 def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Finding]:
     sent = answer.headers.get("date")
     if sent is not None:
@@ -149,25 +197,10 @@ def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Findin
         fix = "Set the clocks of this machine and of its proxy right: signatures carry the time"
         if off > CLOCK_SECONDS:
             yield Finding("clock", f"the proxy's clock is {off:.0f} seconds off", fix)
-    if "close" in answer.headers.get("connection", "").lower():
-        fix = "Let the proxy keep connections open: each request of a client costs a new one"
-        yield Finding("keep-alive", "the public address closes each connection", fix)
-    end = _certificate_end(answer)
-    if end is not None:
-        days = (end - time.time()) / 86400
-        fix = "Renew the certificate; a proxy such as Caddy does so by itself"
-        yield Finding("TLS", f"the certificate is good for {days:.0f} days", fix if days < CERTIFICATE_DAYS else None)
     if not is_loopback(answer.url.host) and not isinstance(seen := _get(f"{settings.base_url}/metrics"), str):
         fix = "The proxy must send X-Forwarded-For, or the Host that clients use: without, others count as this machine"
         if seen.status_code == 200 and not settings.metrics_token:
             yield Finding("metrics", "everyone can read /metrics at the public address", fix)
-
-
-def _certificate_end(answer: "httpx2.Response") -> float | None:
-    stream = answer.extensions.get("network_stream")
-    tls = stream.get_extra_info("ssl_object") if stream is not None else None
-    certificate = tls.getpeercert() if isinstance(tls, ssl.SSLObject | ssl.SSLSocket) else None
-    return ssl.cert_time_to_seconds(str(certificate["notAfter"])) if certificate else None
 
 
 def _get(url: str) -> "httpx2.Response | str":

@@ -8,7 +8,7 @@ import click
 from payres.cli.groups import Command
 from payres.cli.key import KeyInput, read_key
 from payres.cli.options import Time
-from payres.cli.session import Resource, Session, with_session
+from payres.cli.session import Resource, Session, wallet_path, with_session
 from payres.clock import format_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
@@ -77,7 +77,7 @@ def explain(
     elif jwk is not None or pem is not None or kid is not None:
         raise click.UsageError("Give either --wallet, or a key of your own with --jwk or --pem")
     else:
-        path = session.wallet_path(wallet)
+        path = wallet_path(session.world.urls, wallet)
         keys = session.read(lambda work: _wallet_keys(work, path))
     now = session.world.clock.now() if at is None else at
     try:

@@ -3,31 +3,33 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 
 import click
 
 from payres.cli.groups import Group
 from payres.cli.options import Time
-from payres.cli.session import Session, with_session
+from payres.cli.session import Session, wallet_path, with_session
 from payres.clock import LATEST
 from payres.operator import exports
 from payres.operator.exports import Export, Format
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options of every export."""
-    for option in (
-        click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True),
-        click.option("--to", "until", type=Time(), metavar="TIME", default=LATEST, help="Until just before it (UTC)."),
-        click.option("--from", "since", type=Time(), metavar="TIME", default=0, help="From a day or a time on (UTC)."),
-    ):
-        command = option(command)
+def _writes(make: Callable[..., Export]) -> Callable[..., None]:
+    """Makes a command of what makes an export of a wallet or of all, from one time until just before another."""
+
+    @click.option("--from", "since", type=Time(), metavar="TIME", default=0, help="From a day or a time on (UTC).")
+    @click.option("--to", "until", type=Time(), metavar="TIME", default=LATEST, help="Until just before it (UTC).")
+    @click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="csv", show_default=True)
+    @with_session
+    @wraps(make)
+    def command(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
+        if since >= until:
+            raise click.UsageError("--from must be before --to")
+        path = None if wallet is None else wallet_path(session.world.urls, wallet)
+        _write(session, make(path, since, until), form)
+
     return command
-
-
-def _check_times(since: int, until: int) -> None:
-    if since >= until:
-        raise click.UsageError("--from must be before --to")
 
 
 @click.group(cls=Group)
@@ -37,35 +39,29 @@ def export() -> None:
 
 @export.command(example="payres export payments --from 2026-01-01 --to 2026-02-01 > january.csv")
 @click.option("--wallet", metavar="PATH", help="Of this wallet only.")
-@_options
-@with_session
-def payments(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
+@_writes
+def payments(wallet: str | None, since: int, until: int) -> Export:
     """Export incoming and outgoing payments, oldest first."""
-    _check_times(since, until)
-    _write(session, exports.Payments(since, until, wallet and session.wallet_path(wallet)), form)
+    return exports.Payments(since, until, wallet)
 
 
 @export.command(example="payres export ledger --format jsonl > ledger.jsonl")
 @click.option("--wallet", metavar="PATH", help="Of the account of this wallet only.")
-@_options
-@with_session
-def ledger(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
+@_writes
+def ledger(wallet: str | None, since: int, until: int) -> Export:
     """Export every transfer of the ledger, oldest first."""
-    _check_times(since, until)
-    _write(session, exports.Ledger(since, until, wallet and session.wallet_path(wallet)), form)
+    return exports.Ledger(since, until, wallet)
 
 
 @export.command(example="payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01")
 @click.option("--wallet", metavar="PATH", required=True, help="The wallet.")
-@_options
-@with_session
-def statement(session: Session, wallet: str, since: int, until: int, form: Format) -> None:
+@_writes
+def statement(wallet: str, since: int, until: int) -> Export:
     """Export what went into a wallet and out of it.
 
     Each line has the balance after it. The first is the opening balance, the last the closing one.
     """
-    _check_times(since, until)
-    _write(session, exports.Statement(session.wallet_path(wallet), since, until), form)
+    return exports.Statement(wallet, since, until)
 
 
 def _write(session: Session, export: Export, form: Format) -> None:

@@ -1,22 +1,22 @@
 """`payres grant`: what clients ask for, and the owner's answer when the operator gives it."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import get_args
 
 import click
 from msgspec import UNSET
 
-from payres.admin import granted
 from payres.admin import grants as endpoints
 from payres.admin.requests import GrantQuery, NewDecision
-from payres.admin.wire import Grant, GrantSpending
+from payres.admin.wire import Grant, GrantDecision, GrantSpending
 from payres.amounts import Asset, format_decimal
 from payres.cli.groups import Group
 from payres.cli.options import limit_option
-from payres.cli.session import Resource, Session, labelled, with_session
+from payres.cli.session import Resource, labelled, lists, reads, writes
 from payres.errors import InvalidRequest
 from payres.grants import consent
-from payres.operator import grants
-from payres.store.grants import GrantRecord, State
+from payres.store.grants import State
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 from payres.urls import canonical
@@ -27,65 +27,8 @@ def grant() -> None:
     """REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`)."""
 
 
-@grant.command("list", example="payres grant list --state pending")
-@click.option("--state", type=click.Choice(get_args(State)), help="Only grants in this state.")
-@limit_option
-@with_session
-def list_all(session: Session, state: State | None, limit: int) -> None:
-    """List grants, newest first, with owners and amounts."""
-    page, query = PageQuery(limit), GrantQuery(state=state or UNSET)
-    found = session.read(lambda work: endpoints.list_page(work, page, query)).result
-    session.show_list("grants", found, _line, "There are no grants")
-
-
-@grant.command(example="payres grant show http://127.0.0.1:8080/interact/0198.../7mC...")
-@click.argument("ref")
-@with_session
-def show(session: Session, ref: str) -> None:
-    """Show a grant: who asks, for what, and where it stands."""
-    found = session.read(lambda work: granted.grant(work, _find(work, ref)))
-    session.show(found, _text(found))
-
-
-@grant.command(example="payres grant approve 0198c0de-...")
-@click.argument("ref")
-@with_session
-def approve(session: Session, ref: str) -> None:
-    """Consent to a grant in the owner's name.
-
-    Prints the finish URL that the owner's browser would go to, which informs the client.
-    """
-    _decide(session, ref, approve=True)
-
-
-@grant.command(example="payres grant deny 0198c0de-...")
-@click.argument("ref")
-@with_session
-def deny(session: Session, ref: str) -> None:
-    """Refuse a grant in the owner's name.
-
-    Prints the finish URL that the owner's browser would go to, which informs the client.
-    """
-    _decide(session, ref, approve=False)
-
-
-@grant.command(example="payres grant revoke 0198c0de-...")
-@click.argument("ref")
-@with_session
-def revoke(session: Session, ref: str) -> None:
-    """End a grant and all its tokens at once. What was paid stays paid."""
-    revoked = session.write(lambda work: endpoints.revoke(work, _find(work, ref).id))
-    session.show(revoked, _text(revoked))
-
-
-def _decide(session: Session, ref: str, approve: bool) -> None:
-    decision = session.write(lambda work: endpoints.decide(work, _find(work, ref).id, NewDecision(approve=approve)))
-    word = "approved" if approve else "denied"
-    redirect = decision.redirect or "(none: the client gave no finish URI and will ask for itself)"
-    session.show(decision, f"{word}\nredirect  {redirect}")
-
-
-def _find(work: Work, ref: str) -> GrantRecord:
+def _find(work: Work, ref: str) -> str:
+    """The id of a grant, which may be given as its URL."""
     if "://" in ref:
         if not work.urls.is_ours(ref):
             raise InvalidRequest(
@@ -94,8 +37,13 @@ def _find(work: Work, ref: str) -> GrantRecord:
             )
         url = canonical(work.urls.own(ref))
         identifier, _, nonce = url.removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
-        return consent.find_pending(work, identifier, nonce).grant
-    return grants.require_grant(work, ref)
+        return consent.find_pending(work, identifier, nonce).grant.id
+    return ref
+
+
+def _decided(word: str, decision: GrantDecision) -> str:
+    redirect = decision.redirect or "(none: the client gave no finish URI and will ask for itself)"
+    return f"{word}\nredirect  {redirect}"
 
 
 def _line(grant: Grant) -> str:
@@ -159,3 +107,50 @@ def _limits(item: Resource) -> str:
 def _amount(amount: Resource) -> str:
     unit = Asset(amount["assetCode"], amount["assetScale"])
     return f"{format_decimal(int(amount['value']), unit)} {unit.code}"
+
+
+@grant.command("list", example="payres grant list --state pending")
+@click.option("--state", type=click.Choice(get_args(State)), help="Only grants in this state.")
+@limit_option
+@lists("grants", _line, "There are no grants")
+def list_all(work: Work, state: State | None, limit: int) -> Sequence[Grant]:
+    """List grants, newest first, with owners and amounts."""
+    return endpoints.list_page(work, PageQuery(limit), GrantQuery(state=state or UNSET)).result
+
+
+@grant.command(example="payres grant show http://127.0.0.1:8080/interact/0198.../7mC...")
+@click.argument("ref")
+@reads(_text)
+def show(work: Work, ref: str) -> Grant:
+    """Show a grant: who asks, for what, and where it stands."""
+    return endpoints.show(work, _find(work, ref))
+
+
+@grant.command(example="payres grant approve 0198c0de-...")
+@click.argument("ref")
+@writes(partial(_decided, "approved"))
+def approve(work: Work, ref: str) -> GrantDecision:
+    """Consent to a grant in the owner's name.
+
+    Prints the finish URL that the owner's browser would go to, which informs the client.
+    """
+    return endpoints.decide(work, _find(work, ref), NewDecision(approve=True))
+
+
+@grant.command(example="payres grant deny 0198c0de-...")
+@click.argument("ref")
+@writes(partial(_decided, "denied"))
+def deny(work: Work, ref: str) -> GrantDecision:
+    """Refuse a grant in the owner's name.
+
+    Prints the finish URL that the owner's browser would go to, which informs the client.
+    """
+    return endpoints.decide(work, _find(work, ref), NewDecision(approve=False))
+
+
+@grant.command(example="payres grant revoke 0198c0de-...")
+@click.argument("ref")
+@writes(_text)
+def revoke(work: Work, ref: str) -> Grant:
+    """End a grant and all its tokens at once. What was paid stays paid."""
+    return endpoints.revoke(work, _find(work, ref))

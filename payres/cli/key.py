@@ -2,19 +2,18 @@
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import IO, Any
 
 import click
 import msgspec
 
-from payres.admin import representations
+from payres.admin import wallets as endpoints
+from payres.admin.requests import KeyQuery, NewWalletKey
 from payres.admin.wire import WalletKey
 from payres.cli.groups import Group
-from payres.cli.session import Session, labelled, with_session
+from payres.cli.session import Session, labelled, lists, wallet_path, with_session, writes
 from payres.errors import InvalidRequest
-from payres.operator import keys
-from payres.operator.wallets import require_wallet
 from payres.signatures.jwk import (
     JWK,
     generate_private_key,
@@ -24,8 +23,6 @@ from payres.signatures.jwk import (
     parse_jwk,
     private_pem,
 )
-from payres.store import wallets as wallet_store
-from payres.store.wallets import KeyRecord
 from payres.store.work import Work
 
 
@@ -59,6 +56,28 @@ def key() -> None:
     """
 
 
+def _revocation(key: WalletKey) -> str:
+    return f", revoked {key.revoked_at}" if key.revoked_at else ""
+
+
+def _name(key: WalletKey) -> str:
+    return f", {key.name}" if key.name else ""
+
+
+def _line(key: WalletKey) -> str:
+    return f"{key.kid}  since {key.created_at}{_revocation(key)}{_name(key)}"
+
+
+def _text(key: WalletKey, private_key: str | None = None) -> str:
+    rows = [
+        ("wallet address", key.wallet_address),
+        ("key id (kid)", f"{key.kid}{_revocation(key)}"),
+        ("name", key.name or "(none)"),
+        ("public key", msgspec.json.encode(key.jwk).decode()),
+    ]
+    return labelled(*rows, *([] if private_key is None else [("private key", private_key)]))
+
+
 @key.command(
     example=(
         "payres key add alice --jwk public.jwk\n"
@@ -80,7 +99,9 @@ def add(
     Of a private key in PEM only the public half is stored. If the key exists, only its name changes, if one is given.
     """
     public = read_key(jwk, pem, kid)
-    _change(session, path, lambda work, wallet: keys.add_key(work, wallet, public, name))
+    body = NewWalletKey(jwk=public, name=name)
+    added = session.write(lambda work: endpoints.add_key(work, wallet_path(work.urls, path), body))
+    session.show(added, _text(added))
 
 
 @key.command(example="payres key generate alice --out private.pem --kid my-app")
@@ -101,46 +122,34 @@ def generate(session: Session, path: str, out: str, kid: str | None, name: str |
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
 
-    def unit(work: Work, wallet: str) -> KeyRecord:
-        record = keys.add_key(work, wallet, public, name)
+    def unit(work: Work) -> WalletKey:
+        added = endpoints.add_key(work, wallet_path(work.urls, path), NewWalletKey(jwk=public, name=name))
         _write_private(out, private_pem(private))  # before the commit: no key is stored whose other half was lost
-        return record
+        return added
 
-    _change(session, path, unit, privateKey=out)
+    added = session.write(unit)
+    session.show({**msgspec.to_builtins(added), "privateKey": out}, _text(added, out))
 
 
 @key.command("list", example="payres key list alice")
 @click.argument("path")
 @click.option("--revoked", is_flag=True, help="Revoked keys too.")
-@with_session
-def list_all(session: Session, path: str, revoked: bool) -> None:
+@lists("keys", _line, "The wallet has no keys; `payres key generate` makes one")
+def list_all(work: Work, path: str, revoked: bool) -> Sequence[WalletKey]:
     """List the public keys of a wallet."""
-
-    def unit(work: Work) -> list[WalletKey]:
-        wallet = require_wallet(work, session.wallet_path(path))
-        return [
-            representations.wallet_key(work, wallet, record)
-            for record in wallet_store.list_keys(work, wallet.id, revoked)
-        ]
-
-    session.show_list(
-        "keys",
-        session.read(unit),
-        lambda key: f"{key.kid}  since {key.created_at}{_revocation(key)}{_name(key)}",
-        "The wallet has no keys; `payres key generate` makes one",
-    )
+    return endpoints.list_wallet_keys(work, wallet_path(work.urls, path), KeyQuery(revoked=revoked)).result
 
 
 @key.command(example="payres key revoke alice my-app")
 @click.argument("path")
 @click.argument("kid")
-@with_session
-def revoke(session: Session, path: str, kid: str) -> None:
+@writes(_text)
+def revoke(work: Work, path: str, kid: str) -> WalletKey:
     """End a key at once.
 
     The next request that is signed with it is rejected.
     """
-    _change(session, path, lambda work, wallet: keys.revoke_key(work, wallet, kid))
+    return endpoints.revoke_key(work, wallet_path(work.urls, path), kid)
 
 
 def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> JWK:
@@ -167,25 +176,6 @@ def _read_jwk(file: IO[bytes]) -> JWK:
         raise ValueError(f"{error}. A public JWK is {wanted}, in JSON or in base64") from error
 
 
-def _change(session: Session, path: str, unit: Callable[[Work, str], KeyRecord], **more: str) -> None:
-    """Runs the unit on the wallet at this path or address, and prints the key as it is then."""
-
-    def changed(work: Work) -> WalletKey:
-        wallet = require_wallet(work, session.wallet_path(path))
-        return representations.wallet_key(work, wallet, unit(work, wallet.path))
-
-    key = session.write(changed)
-    rows = [
-        ("wallet address", key.wallet_address),
-        ("key id (kid)", f"{key.kid}{_revocation(key)}"),
-        ("name", key.name or "(none)"),
-        ("public key", msgspec.json.encode(key.jwk).decode()),
-    ]
-    if "privateKey" in more:
-        rows.append(("private key", more["privateKey"]))
-    session.show({**msgspec.to_builtins(key), **more}, labelled(*rows))
-
-
 def _write_private(path: str, pem: bytes) -> None:
     # O_EXCL: never overwrites an existing private key, and follows no link.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -197,11 +187,3 @@ def _write_private(path: str, pem: bytes) -> None:
     except BaseException:
         os.unlink(path)
         raise
-
-
-def _revocation(key: WalletKey) -> str:
-    return f", revoked {key.revoked_at}" if key.revoked_at else ""
-
-
-def _name(key: WalletKey) -> str:
-    return f", {key.name}" if key.name else ""

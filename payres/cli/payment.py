@@ -1,22 +1,24 @@
 """`payres payment`: payments in both directions, each with its story, and refunds."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import click
 
+from payres.admin import payments as endpoints
 from payres.admin import stories
 from payres.admin.stories import PaymentEvent, PaymentStory
 from payres.admin.wire import Payment, Refund
 from payres.cli.groups import Group
 from payres.cli.options import limit_option, reference_option
-from payres.cli.session import Session, labelled, with_session
+from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session
 from payres.errors import InvalidReceiver
-from payres.operator import payments, refunds
-from payres.operator.payments import Wanted
+from payres.operator import refunds
+from payres.operator.payments import PaymentQuery
 from payres.store.database_file import is_served
 from payres.store.pages import PageQuery
-from payres.store.payments import Direction, State, page_of_payments
+from payres.store.payments import Direction, State
 from payres.store.work import Work
 from payres.terms import Offer
 
@@ -24,82 +26,6 @@ from payres.terms import Offer
 @click.group(cls=Group)
 def payment() -> None:
     """ID is the last part of a payment's URL."""
-
-
-@payment.command("list", example="payres payment list --wallet alice --direction incoming --state completed")
-@click.option("--wallet", metavar="PATH", help="Only of this wallet.")
-@click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
-@click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
-@click.option("--from", "created_from", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
-@click.option("--to", "created_until", metavar="TIME", help="Made before then.")
-@click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
-@click.option("--min", "least", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
-@click.option("--max", "most", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
-@click.option("--reason", metavar="TEXT", help="Failed with this in the reason.")
-@limit_option
-@with_session
-def list_all(session: Session, /, wallet: str | None, limit: int, **options: Any) -> None:
-    """List payments, newest first."""
-
-    def unit(work: Work) -> list[Payment]:
-        path = None if wallet is None else session.wallet_path(wallet)
-        wanted = payments.payment_filter(work, Wanted(wallet=path, **options))
-        records, _ = page_of_payments(work, wanted, PageQuery(limit), work.now)
-        return [stories.payment(work, record) for record in records]
-
-    session.show_list("payments", session.read(unit), _line, "There are no such payments")
-
-
-@payment.command(example="payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
-@click.argument("id")
-@with_session
-def show(session: Session, id: str) -> None:
-    """Show a payment with its story.
-
-    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
-    """
-    found = session.read(lambda work: stories.story(work, payments.require_payment(work, id.rpartition("/")[2])))
-    session.show(found, _text(found))
-
-
-@payment.command(
-    example=(
-        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17\n"
-        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --to https://x.example/ann --reference r-18"
-    )
-)
-@click.argument("id")
-@click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
-@click.option("--to", metavar="WALLET_ADDRESS", help="Where money that came from another server goes.")
-@reference_option(required=True)
-@with_session
-def refund(session: Session, id: str, amount: str | None, to: str | None, reference: str) -> None:
-    """Send back what an incoming payment received.
-
-    It goes to the wallets here that had paid it, the last payer first. What came from another server goes to a wallet
-    address, which you name with --to: the server, which must be running, sends it, and `payres payment show` has what
-    became of it. Never more goes back than was received.
-    """
-    wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
-    offer = None if to is None else asyncio.run(_find_offer(session, wanted))
-    made = session.write(lambda work: [stories.refund(work, one) for one in refunds.refund(work, wanted, offer)])
-    session.show_list("refunds", made, _refund_line, "Nothing was sent back")
-
-
-async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
-    from payres.application import open_refunds  # only here, for it loads much
-
-    session.database()
-    session.require_writable()
-    try:
-        async with open_refunds(session.settings) as remote:
-            return await remote.find_offer(wanted)
-    except InvalidReceiver as error:
-        if is_served(session.settings.database):
-            raise
-        raise click.ClickException(
-            f"{error}; no server is running here, whose keys the other server asks for"
-        ) from error
 
 
 def _line(one: Payment) -> str:
@@ -153,3 +79,74 @@ def _refund_line(made: Refund) -> str:
         f"{made.created_at}  {made.amount} {made.asset_code} from {made.receiver} to {made.payer or made.to}{returned},"
         f" {made.reference}{state}{why}"
     )
+
+
+@payment.command("list", example="payres payment list --wallet alice --direction incoming --state completed")
+@click.option("--wallet", metavar="PATH", help="Only of this wallet.")
+@click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
+@click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
+@click.option("--from", "from_", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
+@click.option("--to", "to", metavar="TIME", help="Made before then.")
+@click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
+@click.option("--min", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
+@click.option("--max", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
+@click.option("--reason", metavar="TEXT", help="Failed with this in the reason.")
+@limit_option
+@lists("payments", _line, "There are no such payments")
+def list_all(work: Work, /, wallet: str | None, limit: int, **options: Any) -> Sequence[Payment]:
+    """List payments, newest first."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if wallet is not None:
+        given["wallet"] = wallet_path(work.urls, wallet)
+    return endpoints.list_page(work, PageQuery(limit), PaymentQuery(**given)).result
+
+
+@payment.command(example="payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
+@click.argument("id")
+@reads(_text)
+def show(work: Work, id: str) -> PaymentStory:
+    """Show a payment with its story.
+
+    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
+    """
+    return endpoints.show(work, id.rpartition("/")[2])
+
+
+@payment.command(
+    example=(
+        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --amount 5.00 --reference returned-17\n"
+        "payres payment refund 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11 --to https://x.example/ann --reference r-18"
+    )
+)
+@click.argument("id")
+@click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
+@click.option("--to", metavar="WALLET_ADDRESS", help="Where money that came from another server goes.")
+@reference_option(required=True)
+@with_session
+def refund(session: Session, id: str, amount: str | None, to: str | None, reference: str) -> None:
+    """Send back what an incoming payment received.
+
+    It goes to the wallets here that had paid it, the last payer first. What came from another server goes to a wallet
+    address, which you name with --to: the server, which must be running, sends it, and `payres payment show` has what
+    became of it. Never more goes back than was received.
+    """
+    wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
+    offer = None if to is None else asyncio.run(_find_offer(session, wanted))
+    made = session.write(lambda work: [stories.refund(work, one) for one in refunds.refund(work, wanted, offer)])
+    session.show_list("refunds", made, _refund_line, "Nothing was sent back")
+
+
+async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
+    from payres.application import open_refunds  # only here, for it loads much
+
+    session.database()
+    session.require_writable()
+    try:
+        async with open_refunds(session.settings) as remote:
+            return await remote.find_offer(wanted)
+    except InvalidReceiver as error:
+        if is_served(session.settings.database):
+            raise
+        raise click.ClickException(
+            f"{error}; no server is running here, whose keys the other server asks for"
+        ) from error

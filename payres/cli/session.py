@@ -9,7 +9,7 @@ import pwd
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -24,6 +24,7 @@ from payres.store.database_file import is_followed
 from payres.store.fail_stop import FailStop
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Work, world
+from payres.urls import Urls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -98,11 +99,6 @@ class Session:
         """Prints a list: as the member `name` of one JSON object, or a line each; `none` when it is empty."""
         self.show({name: resources}, "\n".join(map(line, resources)) or none)
 
-    def warn(self, sentence: str | None) -> None:
-        """Prints a warning, if there is one, on standard error: standard output belongs to the resource."""
-        if sentence is not None:
-            click.echo(f"Warning: {sentence}", err=True)
-
     def database(self, otherwise: str = "name another with --database PATH") -> str:
         """The path of the database, which must be there; `otherwise` is what the user can do besides `payres init`."""
         path = Path(self.settings.database)
@@ -111,15 +107,6 @@ class Session:
                 f"There is no database at {path.absolute()}. Make one with `payres init`, or {otherwise}"
             )
         return self.settings.database
-
-    def wallet_path(self, text: str) -> str:
-        """The path of a wallet of this server, which may be given as its whole wallet address."""
-        if "://" not in text:
-            return text
-        path = self.world.urls.wallet_path(text)
-        if path is None:
-            raise click.ClickException(f"{text} is not a wallet address under {self.settings.base_url}")
-        return path
 
     def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
         with self._connection(self.database(), connect) as connection:
@@ -156,6 +143,22 @@ def _user() -> str:
         return str(os.getuid())
 
 
+def warn(sentence: str | None) -> None:
+    """Prints a warning, if there is one, on standard error: standard output belongs to the resource."""
+    if sentence is not None:
+        click.echo(f"Warning: {sentence}", err=True)
+
+
+def wallet_path(urls: Urls, text: str) -> str:
+    """The path of a wallet of this server, which may be given as its whole wallet address."""
+    if "://" not in text:
+        return text
+    path = urls.wallet_path(text)
+    if path is None:
+        raise click.ClickException(f"{text} is not a wallet address under {urls.base}")
+    return path
+
+
 def labelled(*rows: tuple[str, object]) -> str:
     """One line a row: the label, and the value in a column of its own."""
     width = max(len(label) for label, _ in rows)
@@ -177,6 +180,34 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
             command(session, *args, **options)
 
     return run
+
+
+def reads(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Makes a command of a unit of work, which runs over one snapshot; `text` is how its result is printed."""
+    return partial(_unit_command, Session.read, lambda session, found, _: session.show(found, text(found)))
+
+
+def writes(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """The same of a unit that changes something; what it returns is printed once it is committed."""
+    return partial(_unit_command, Session.write, lambda session, found, _: session.show(found, text(found)))
+
+
+def lists(name: str, line: Callable[[Any], str], none: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """The same of a unit that reads a list, printed as `show_list` does; `{option}` in `none` is one of the command."""
+
+    def show(session: Session, found: Sequence[Any], options: Mapping[str, Any]) -> None:
+        session.show_list(name, found, line, none.format(**options))
+
+    return partial(_unit_command, Session.read, show)
+
+
+def _unit_command(run: Callable[..., T], show: Callable[..., None], unit: Callable[..., T]) -> Callable[..., None]:
+    @with_session
+    @wraps(unit)
+    def command(session: Session, /, **options: Any) -> None:
+        show(session, run(session, partial(unit, **options)), options)
+
+    return command
 
 
 @contextmanager

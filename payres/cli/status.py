@@ -1,27 +1,15 @@
 """`payres status`: what an operator looks at first, on one screen."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import click
 
 from payres.admin.status import Balance, PeerStatus, Status, read
 from payres.cli.groups import Command
-from payres.cli.session import Session, labelled, with_session
+from payres.cli.session import labelled, reads
 from payres.encoding import format_size
 from payres.store.database_file import is_served
-
-
-@click.command(cls=Command, example="payres status")
-@with_session
-def status(session: Session) -> None:
-    """It reads the database, and says whether a server has it; it asks no server.
-
-    Balances are those of all wallets, of the liquidity and of the collected fees, by asset. `payres doctor` looks for
-    what is wrong.
-    """
-    found = session.read(partial(read, is_running=is_served(session.database())))
-    session.show(found, _text(found))
+from payres.store.work import Work
 
 
 def _ledger(found: Status) -> str:
@@ -72,3 +60,14 @@ def _amounts(balances: Sequence[Balance], kind: str) -> str:
 
 def _peer(peer: PeerStatus) -> str:
     return peer.name if peer.last_error is None else f"{peer.name} ({peer.last_error_at}: {peer.last_error})"
+
+
+@click.command(cls=Command, example="payres status")
+@reads(_text)
+def status(work: Work) -> Status:
+    """It reads the database, and says whether a server has it; it asks no server.
+
+    Balances are those of all wallets, of the liquidity and of the collected fees, by asset. `payres doctor` looks for
+    what is wrong.
+    """
+    return read(work, is_running=is_served(work.settings.database))

@@ -1,24 +1,23 @@
 """`payres wallet`: wallet addresses and the money in them."""
 
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
 from getpass import GetPassWarning
 
 import click
 
 from payres.admin import representations
+from payres.admin import wallets as endpoints
+from payres.admin.requests import WalletChange
 from payres.admin.wire import Movement, Wallet
 from payres.cli.groups import Group
-from payres.cli.options import limit_option, reference_option, secret_option
-from payres.cli.session import Session, labelled, with_session
+from payres.cli.options import limit_option, movement_options, secret_option
+from payres.cli.session import Session, labelled, lists, reads, wallet_path, warn, with_session, writes
 from payres.grants.passwords import hash_password
 from payres.operator import wallets
 from payres.operator.assets import other_scale_warning
-from payres.store import wallets as wallet_store
-from payres.store.movements import MovementRecord, page_of_movements
 from payres.store.pages import PageQuery
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import list_wallets
 from payres.store.work import Work
 
 
@@ -27,6 +26,31 @@ def wallet() -> None:
     """PATH is what follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The whole wallet
     address works too.
     """
+
+
+def _text(wallet: Wallet) -> str:
+    return labelled(
+        ("wallet address", wallet.wallet_address),
+        ("balance", _balance(wallet)),
+        ("public name", wallet.public_name or "(none)"),
+        ("password", "set" if wallet.can_sign_in else "(none: set one to give consent in the browser)"),
+        ("created", wallet.created_at),
+    )
+
+
+def _balance(wallet: Wallet) -> str:
+    held = f", {wallet.reserved} of it reserved" if wallet.reserved.strip("0.") else ""
+    state = ", inactive" if wallet.state != "active" else ""
+    return f"{wallet.balance} {wallet.asset_code}{held}{state}"
+
+
+def _movement_line(movement: Movement) -> str:
+    reference = f", {movement.reference}" if movement.reference else ""
+    return f"{movement.created_at}  {movement.kind:10}  {movement.amount} {movement.asset_code}{reference}"
+
+
+def _shown(work: Work, path: str) -> Wallet:
+    return endpoints.show(work, wallet_path(work.urls, path))
 
 
 @wallet.command(example="payres wallet create alice --asset USD --scale 2 --name Alice")
@@ -49,8 +73,8 @@ def create(
     """Open a wallet and print its wallet address."""
 
     def unit(work: Work) -> Wallet:
-        session.warn(other_scale_warning(work, asset, scale))
-        opened = wallets.create_wallet(work, session.wallet_path(path), asset, scale, name, password)
+        warn(other_scale_warning(work, asset, scale))
+        opened = wallets.create_wallet(work, wallet_path(work.urls, path), asset, scale, name, password)
         return representations.wallet(work, opened)
 
     if is_new:
@@ -62,89 +86,76 @@ def create(
 
 
 @wallet.command("list", example="payres wallet list")
-@with_session
-def list_all(session: Session) -> None:
+@lists(
+    "wallets",
+    lambda wallet: f"{wallet.wallet_address}  {_balance(wallet)}",
+    "There are no wallets yet; `payres wallet create` opens one",
+)
+def list_all(work: Work) -> Sequence[Wallet]:
     """List all wallets with their balances."""
-    found = session.read(
-        lambda work: [representations.wallet(work, record) for record in wallet_store.list_wallets(work)]
-    )
-    session.show_list(
-        "wallets",
-        found,
-        lambda wallet: f"{wallet.wallet_address}  {_balance(wallet)}",
-        "There are no wallets yet; `payres wallet create` opens one",
-    )
+    return [representations.wallet(work, record) for record in list_wallets(work)]
 
 
 @wallet.command(example="payres wallet show alice")
 @click.argument("path")
-@with_session
-def show(session: Session, path: str) -> None:
+@reads(_text)
+def show(work: Work, path: str) -> Wallet:
     """Show a wallet: its address, its balance, its state."""
-    found = session.read(
-        lambda work: representations.wallet(work, wallets.require_wallet(work, session.wallet_path(path)))
-    )
-    session.show(found, _text(found))
+    return _shown(work, path)
 
 
 @wallet.command(example="payres wallet deposit alice 100.00 --reference invoice-17")
 @click.argument("path")
-@click.argument("amount")
-@reference_option()
-@with_session
-def deposit(session: Session, path: str, amount: str, reference: str | None) -> None:
+@movement_options
+@writes(_text)
+def deposit(work: Work, path: str, amount: str, reference: str | None) -> Wallet:
     """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
-    _move(session, path, partial(wallets.deposit, text=amount, reference=reference))
+    wallets.deposit(work, wallet_path(work.urls, path), amount, reference)
+    return _shown(work, path)
 
 
 @wallet.command(example="payres wallet withdraw alice 100.00 --reference invoice-17")
 @click.argument("path")
-@click.argument("amount")
-@reference_option()
-@with_session
-def withdraw(session: Session, path: str, amount: str, reference: str | None) -> None:
+@movement_options
+@writes(_text)
+def withdraw(work: Work, path: str, amount: str, reference: str | None) -> Wallet:
     """Take money out of a wallet. AMOUNT is a decimal in units of its currency."""
-    _move(session, path, partial(wallets.withdraw, text=amount, reference=reference))
+    wallets.withdraw(work, wallet_path(work.urls, path), amount, reference)
+    return _shown(work, path)
 
 
 @wallet.command(example="payres wallet movements alice")
 @click.argument("path")
 @limit_option
-@with_session
-def movements(session: Session, path: str, limit: int) -> None:
+@lists("movements", _movement_line, "Nothing was deposited or withdrawn yet")
+def movements(work: Work, path: str, limit: int) -> Sequence[Movement]:
     """List deposits and withdrawals of a wallet, newest first."""
-
-    def unit(work: Work) -> list[Movement]:
-        found = wallets.require_wallet(work, session.wallet_path(path))
-        records, _ = page_of_movements(work, found.account_id, PageQuery(limit))
-        return [representations.movement(record, found.asset) for record in records]
-
-    session.show_list("movements", session.read(unit), _movement_line, "Nothing was deposited or withdrawn yet")
+    return endpoints.list_movements(work, wallet_path(work.urls, path), PageQuery(limit)).result
 
 
 @wallet.command(example="payres wallet deactivate alice")
 @click.argument("path")
-@with_session
-def deactivate(session: Session, path: str) -> None:
+@writes(_text)
+def deactivate(work: Work, path: str) -> Wallet:
     """Deactivate a wallet address. Its money and history stay."""
-    _change(session, path, wallets.deactivate)
+    return endpoints.change(work, wallet_path(work.urls, path), WalletChange(state="inactive"))
 
 
 @wallet.command(example="payres wallet activate alice")
 @click.argument("path")
-@with_session
-def activate(session: Session, path: str) -> None:
+@writes(_text)
+def activate(work: Work, path: str) -> Wallet:
     """Activate a wallet address again."""
-    _change(session, path, wallets.activate)
+    return endpoints.change(work, wallet_path(work.urls, path), WalletChange(state="active"))
 
 
 @wallet.command(example='payres wallet rename alice "Alice Smith"')
 @click.argument("path")
 @click.argument("name")
-@with_session
-def rename(session: Session, path: str, name: str) -> None:
+@writes(_text)
+def rename(work: Work, path: str, name: str) -> Wallet:
     """Change the public name of a wallet. An empty NAME takes it away; the wallet address stays."""
-    _change(session, path, partial(wallets.rename, public_name=name or None))
+    return endpoints.change(work, wallet_path(work.urls, path), WalletChange(public_name=name or None))
 
 
 @wallet.command(example="payres wallet password alice")
@@ -159,15 +170,13 @@ def rename(session: Session, path: str, name: str) -> None:
 def password(session: Session, path: str, password: str | None, forget_browsers: bool) -> None:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
     hashed = hash_password(_ask_for_password() if password is None else password)
-    _change(session, path, partial(wallets.set_password, password_hash=hashed, forget_browsers=forget_browsers))
 
+    def unit(work: Work) -> Wallet:
+        changed = wallets.set_password(work, wallet_path(work.urls, path), hashed, forget_browsers)
+        return representations.wallet(work, changed)
 
-@wallet.command(example="payres wallet unlock alice")
-@click.argument("path")
-@with_session
-def unlock(session: Session, path: str) -> None:
-    """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
-    _change(session, path, wallets.unlock)
+    found = session.write(unit)
+    session.show(found, _text(found))
 
 
 def _ask_for_password() -> str:
@@ -182,36 +191,9 @@ def _ask_for_password() -> str:
             raise click.ClickException(sentence) from error
 
 
-def _change(session: Session, path: str, unit: Callable[[Work, str], WalletRecord]) -> None:
-    """Runs the unit on the wallet at this path or address, and prints it as it is then."""
-    found = session.write(lambda work: representations.wallet(work, unit(work, session.wallet_path(path))))
-    session.show(found, _text(found))
-
-
-def _move(session: Session, path: str, unit: Callable[[Work, str], MovementRecord]) -> None:
-    def changed(work: Work, wallet: str) -> WalletRecord:
-        unit(work, wallet)
-        return wallets.require_wallet(work, wallet)
-
-    _change(session, path, changed)
-
-
-def _text(wallet: Wallet) -> str:
-    return labelled(
-        ("wallet address", wallet.wallet_address),
-        ("balance", _balance(wallet)),
-        ("public name", wallet.public_name or "(none)"),
-        ("password", "set" if wallet.can_sign_in else "(none: set one to give consent in the browser)"),
-        ("created", wallet.created_at),
-    )
-
-
-def _balance(wallet: Wallet) -> str:
-    held = f", {wallet.reserved} of it reserved" if wallet.reserved.strip("0.") else ""
-    state = ", inactive" if wallet.state != "active" else ""
-    return f"{wallet.balance} {wallet.asset_code}{held}{state}"
-
-
-def _movement_line(movement: Movement) -> str:
-    reference = f", {movement.reference}" if movement.reference else ""
-    return f"{movement.created_at}  {movement.kind:10}  {movement.amount} {movement.asset_code}{reference}"
+@wallet.command(example="payres wallet unlock alice")
+@click.argument("path")
+@writes(_text)
+def unlock(work: Work, path: str) -> Wallet:
+    """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
+    return endpoints.unlock(work, wallet_path(work.urls, path))

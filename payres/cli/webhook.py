@@ -1,19 +1,22 @@
 """`payres webhook`: where events are sent, and what became of them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
+from typing import get_args
 
 import click
 
+from payres.admin import representations
+from payres.admin import webhooks as endpoints
+from payres.admin.requests import NewWebhook, Nothing
+from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookView
 from payres.cli.groups import Group
 from payres.cli.options import Time, limit_option
-from payres.cli.session import Session, labelled, with_session
+from payres.cli.session import Session, labelled, lists, with_session, writes
 from payres.events import webhooks
 from payres.events.sender import Attempt, Sender, Target, target_of
-from payres.events.views import STATES, DeliveryView, WebhookView, list_deliveries, webhook_view
-from payres.events.webhooks import Added, record_test
-from payres.store import webhooks as store
+from payres.events.webhooks import record_test
 from payres.store.events import EventRecord
 from payres.store.work import Work
 
@@ -23,25 +26,45 @@ def webhook() -> None:
     """ID is what `payres webhook add` printed. docs/events.md has the events, and how to verify their signatures."""
 
 
+def _added(webhook: WebhookView) -> str:
+    return labelled(
+        ("id", webhook.id),
+        ("URL", webhook.url),
+        ("events", ", ".join(webhook.events)),
+        ("secret", f"{webhook.secret} (shown once)"),
+    )
+
+
+def _line(webhook: WebhookView) -> str:
+    tried = webhook.last_attempt_at
+    latest = "nothing sent yet" if tried is None else f"{tried}: {webhook.last_error or webhook.last_status}"
+    return f"{webhook.id}  {webhook.state}  {webhook.url}  {','.join(webhook.events)}  {latest}"
+
+
+def _delivery_line(one: DeliveryView) -> str:
+    due = f"next attempt {one.next_attempt_at}" if one.next_attempt_at else f"last {one.last_attempt_at}"
+    error = f"  {one.last_error}" if one.last_error else ""
+    return f"{one.event}  {one.type}  {one.webhook}  {one.state}  {one.attempts} attempts, {due}{error}"
+
+
 @webhook.command(example="payres webhook add https://shop.example/payres --events 'incoming_payment.*'")
 @click.argument("url")
 @click.option("--events", "patterns", multiple=True, metavar="NAMES", help="Only these, such as 'incoming_payment.*'.")
 @click.option("--private", "is_private", is_flag=True, help="It is on this machine or in your network; http will do.")
-@with_session
-def add(session: Session, url: str, patterns: tuple[str, ...], is_private: bool) -> None:
+@writes(_added)
+def add(work: Work, url: str, patterns: tuple[str, ...], is_private: bool) -> WebhookView:
     """Send events from now on to a URL. Prints the secret for verifying signatures once.
 
     NAMES are events, or the beginning of some with a * behind it, with commas between; the option may be repeated.
     """
-    _show_added(session, lambda work: webhooks.add_webhook(work, url, patterns, is_private))
+    return endpoints.add(work, NewWebhook(url=url, events=patterns, private=is_private))
 
 
 @webhook.command("list", example="payres webhook list")
-@with_session
-def list_all(session: Session) -> None:
+@lists("webhooks", _line, "There are no webhooks; `payres webhook add` adds one")
+def list_all(work: Work) -> Sequence[WebhookView]:
     """List webhooks, each with its latest attempt."""
-    found = session.read(lambda work: [webhook_view(work, one) for one in store.list_webhooks(work)])
-    session.show_list("webhooks", found, _line, "There are no webhooks; `payres webhook add` adds one")
+    return endpoints.list_all(work).result
 
 
 @webhook.command(example="payres webhook test 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
@@ -71,17 +94,13 @@ def test(session: Session, webhook_id: str) -> None:
 
 @webhook.command(example="payres webhook deliveries --state failed")
 @click.argument("webhook_id", metavar="[ID]", required=False)
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--state", type=click.Choice(get_args(DeliveryState)), help="Only those in this state.")
 @limit_option
-@with_session
-def deliveries(session: Session, webhook_id: str | None, state: str | None, limit: int) -> None:
+@lists("deliveries", _delivery_line, "There are no such deliveries")
+def deliveries(work: Work, webhook_id: str | None, state: str | None, limit: int) -> Sequence[DeliveryView]:
     """List events that were not taken at once, or are sent again. What was taken the first time is not listed."""
-
-    def unit(work: Work) -> list[DeliveryView]:
-        of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
-        return list_deliveries(work, of, state, limit)
-
-    session.show_list("deliveries", session.read(unit), _delivery_line, "There are no such deliveries")
+    of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
+    return representations.list_deliveries(work, of, state, limit)
 
 
 @webhook.command(
@@ -94,8 +113,8 @@ def deliveries(session: Session, webhook_id: str | None, state: str | None, limi
 @click.option("--webhook", "webhook_id", metavar="ID", help="To this webhook only.")
 @click.option("--failed", is_flag=True, help="All that has failed for good.")
 @click.option("--since", type=Time(), metavar="TIME", help="With --failed: last tried at this time (UTC) or later.")
-@with_session
-def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: int | None) -> None:
+@writes(lambda replayed: f"Due again: {replayed.deliveries}. The server sends them within seconds")
+def replay(work: Work, event: str | None, webhook_id: str | None, failed: bool, since: int | None) -> Replayed:
     """Send an event again, or all that has failed. EVENT is its id, evt_...
 
     An event goes to each webhook that wants it, also where it was taken before.
@@ -103,36 +122,27 @@ def replay(session: Session, event: str | None, webhook_id: str | None, failed: 
     if (event is None) != failed or (since is not None and not failed):
         raise click.UsageError("Name either an event or --failed, and --since only with --failed")
     if event is not None:
-        count = len(session.write(partial(webhooks.replay_event, event_id=event, webhook_id=webhook_id)))
-    else:
-        count = session.write(partial(webhooks.replay_failed, webhook_id=webhook_id, since=since or 0))
-    session.show({"deliveries": count}, f"Due again: {count}. The server sends them within seconds")
+        return Replayed(deliveries=len(webhooks.replay_event(work, event, webhook_id)))
+    return Replayed(deliveries=webhooks.replay_failed(work, webhook_id, since or 0))
 
 
 @webhook.command(example="payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("webhook_id", metavar="ID")
-@with_session
-def rotate(session: Session, webhook_id: str) -> None:
+@writes(_added)
+def rotate(work: Work, webhook_id: str) -> WebhookView:
     """Make a new secret, and print it once. The old one signs too for 24 hours.
 
     A secret that an earlier rotation replaced no longer signs.
     """
-    _show_added(session, lambda work: webhooks.rotate_secret(work, webhook_id))
+    return endpoints.rotate(work, webhook_id, Nothing())
 
 
 @webhook.command(example="payres webhook remove 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("webhook_id", metavar="ID")
-@with_session
-def remove(session: Session, webhook_id: str) -> None:
+@writes(lambda removed: f"The webhook to {removed.url} is removed")
+def remove(work: Work, webhook_id: str) -> WebhookView:
     """Remove a webhook and its deliveries."""
-
-    def unit(work: Work) -> WebhookView:
-        removed = webhook_view(work, webhooks.require_webhook(work, webhook_id))
-        webhooks.remove_webhook(work, webhook_id)
-        return removed
-
-    removed = session.write(unit)
-    session.show(removed, f"The webhook to {removed.url} is removed")
+    return endpoints.remove(work, webhook_id)
 
 
 async def _send(session: Session, target: Target, event: EventRecord) -> Attempt:
@@ -141,30 +151,3 @@ async def _send(session: Session, target: Target, event: EventRecord) -> Attempt
         return await sender.send(target, event)
     finally:
         await sender.aclose()
-
-
-def _show_added(session: Session, unit: Callable[[Work], Added]) -> None:
-    def added(work: Work) -> WebhookView:
-        made = unit(work)
-        return webhook_view(work, made.webhook, made.secret)
-
-    webhook = session.write(added)
-    text = labelled(
-        ("id", webhook.id),
-        ("URL", webhook.url),
-        ("events", ", ".join(webhook.events)),
-        ("secret", f"{webhook.secret} (shown once)"),
-    )
-    session.show(webhook, text)
-
-
-def _line(webhook: WebhookView) -> str:
-    tried = webhook.last_attempt_at
-    latest = "nothing sent yet" if tried is None else f"{tried}: {webhook.last_error or webhook.last_status}"
-    return f"{webhook.id}  {webhook.state}  {webhook.url}  {','.join(webhook.events)}  {latest}"
-
-
-def _delivery_line(one: DeliveryView) -> str:
-    due = f"next attempt {one.next_attempt_at}" if one.next_attempt_at else f"last {one.last_attempt_at}"
-    error = f"  {one.last_error}" if one.last_error else ""
-    return f"{one.event}  {one.type}  {one.webhook}  {one.state}  {one.attempts} attempts, {due}{error}"

@@ -25,7 +25,7 @@ from payres.store.database import Database
 from payres.store.events import EventRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
-from payres.worker import retry
+from payres.worker import Worker, retry
 
 # Pauses between the attempts; after the last attempt the delivery has failed.
 RETRIES: Final = (
@@ -46,6 +46,7 @@ AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
 LOOK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
+PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough to delete
 # The event loop is busy when a timer is this many seconds late. Then each attempt is followed by a pause of so many
 # times the lateness, up to a second: payments go first.
 BUSY_LATENESS: Final = 0.005
@@ -169,6 +170,18 @@ class Deliveries:
             under_way.discard(sequence)
             queue.last_sent = max(queue.last_sent, sequence)
             self._changes.notify((EVENTS,))  # a slot is free
+
+
+async def purge_events(database: Database) -> None:
+    """Deletes events after 30 days, except those still to be sent, until the database is in fail-stop."""
+
+    async def purge() -> float:
+        has_more = await database.read(lambda work: webhooks.has_old_events(work, work.now))
+        while has_more:
+            has_more = await database.write(lambda work: webhooks.purge_events(work, work.now))
+        return PURGE_SECONDS
+
+    await Worker("the purge of events", database, purge, PURGE_SECONDS).run()
 
 
 def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[int], again: Collection[int]) -> Found:

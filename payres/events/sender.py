@@ -5,10 +5,10 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 import msgspec
+from msgspec import Raw
 
-from payres.clock import SECOND, Clock
+from payres.clock import SECOND, Clock, format_time
 from payres.events.signing import signed_headers
-from payres.events.views import event_view
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
@@ -17,7 +17,7 @@ from payres.store import webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
-from payres.wire import encode
+from payres.wire import Resource, encode
 
 # Enough that no delivery waits for another.
 AT_ONCE: Final = MAX_WEBHOOKS * MAX_DELIVERIES_OF_WEBHOOK
@@ -25,6 +25,16 @@ BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONC
 GONE: Final = 410
 
 log = logging.getLogger("payres.events")
+
+
+class EventView(Resource, frozen=True, kw_only=True):
+    """An event, as it is also sent to webhooks; `timestamp` is when it happened, in RFC 3339."""
+
+    id: str
+    type: str
+    timestamp: str
+    sequence: int
+    data: Raw
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -83,6 +93,14 @@ class Sender:
     async def aclose(self) -> None:
         for client in self._clients.values():
             await client.aclose()
+
+
+def event_view(event: EventRecord) -> EventView:
+    """Raises msgspec.DecodeError for data of another form."""
+    data = msgspec.json.decode(event.data, type=Raw)
+    return EventView(
+        id=event.id, type=event.type, timestamp=format_time(event.created_at), sequence=event.sequence, data=data
+    )
 
 
 def target_of(work: Work, webhook: WebhookRecord) -> Target:

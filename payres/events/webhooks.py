@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from payres.clock import HOUR
-from payres.errors import InvalidRequest, NotFound, WrongState
+from payres.errors import InvalidRequest, NotFound, WrongState, require
 from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.signing import new_secret
 from payres.federation.addresses import is_permitted
@@ -82,10 +82,8 @@ def _is_private(host: str) -> bool:
 
 def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:
     """Raises NotFound."""
-    webhook = webhooks.find_webhook(work, webhook_id)
-    if webhook is None:
-        raise NotFound(f"There is no webhook {webhook_id!r}; `payres webhook list` shows all")
-    return webhook
+    found = webhooks.find_webhook(work, webhook_id)
+    return require(found, f"There is no webhook {webhook_id!r}; `payres webhook list` shows all")
 
 
 def remove_webhook(work: Work, webhook_id: str) -> WebhookRecord:

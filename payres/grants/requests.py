@@ -13,7 +13,7 @@ from payres.store import grants
 from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
-from payres.urls import Urls, app_scheme, is_http_url
+from payres.urls import Urls, app_scheme, with_ascii_host
 from payres.wire import (
     Access,
     Continue,
@@ -103,17 +103,20 @@ def _check(work: Work, request: GrantRequest, client: Client, items: list[Access
     if not request.interact:
         raise InvalidRequest("This access needs the owner's consent: say how to interact", field="interact")
     if request.interact.finish:
-        _check_finish_uri(request.interact.finish.uri)
+        _finish_uri(request.interact.finish.uri)
     return owners[0]
 
 
-def _check_finish_uri(uri: str) -> None:
-    if not is_http_url(uri) and app_scheme(uri) is None:
+def _finish_uri(uri: str) -> str:
+    """The URI as browsers and other clients understand it. Raises InvalidRequest."""
+    found = uri if app_scheme(uri) is not None else with_ascii_host(uri)
+    if found is None:
         raise InvalidRequest(
             "interact.finish.uri must be an absolute http or https URL, or open an application by a scheme of its own"
             " that has a period and is followed by a slash, such as com.example.app:/done",
             field="interact.finish.uri",
         )
+    return found
 
 
 def _check_item(work: Work, item: Access) -> WalletRecord | None:
@@ -162,7 +165,7 @@ def _open_interaction(work: Work, request: GrantRequest, grant_id: str) -> Inter
         id=work.new_id(),
         grant_id=grant_id,
         nonce=work.new_secret(),
-        finish_uri=finish.uri if finish else None,
+        finish_uri=_finish_uri(finish.uri) if finish else None,
         client_nonce=finish.nonce if finish else None,
         server_nonce=work.new_secret(),
         reference=None,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.http.responses import JSON
 from payres.limits import MAX_ACCEPT_BYTES
 

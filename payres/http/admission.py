@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.clock import SECOND, Clock
 from payres.endpoints import ADMIN_PATH, ENDPOINTS, PAGES, Kind, find_endpoint
 from payres.errors import TooManyRequests
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import error_response_of

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from payres.http.flow import Flow
 from payres.http.request_head import MEASURED
+from payres.http.responses import last_headers
 
 # What the head of an answer says about its connection and framing is uvicorn's to do, but for a length.
 FRAMING = frozenset({b"connection", b"transfer-encoding"})
@@ -30,8 +31,11 @@ class Exchange(RequestResponseCycle):
             await self.flow.drain_stream()  # what has no known length is made while it is sent
         if self.disconnected:
             return
-        if not self.response_started and self._start(message):
-            return
+        if not self.response_started:
+            if self._start(message):
+                return
+            if any(name == b"connection" for name, _ in message.get("headers", ())):  # it ends with this answer
+                self.default_headers = last_headers(self.default_headers)
         head, self._head = self._head, None
         if head is None:
             await super().send(message)

@@ -1,5 +1,6 @@
 """Observation: what the request log and the metrics know of each request."""
 
+import asyncio
 import re
 from time import perf_counter
 from typing import Final
@@ -7,7 +8,8 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.endpoints import SECRET_PATHS
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
+from payres.http.streams import CutShort
 from payres.logs import RequestLog
 from payres.metrics import Metrics
 
@@ -25,9 +27,10 @@ NOT_ANSWERED: Final = 499  # as nginx has it: the server stopped before it had a
 class Observation:
     """What is known of one request, as far as it has come; it holds no secrets."""
 
-    __slots__ = ("error", "grant", "payment", "route")
+    __slots__ = ("cut", "error", "grant", "payment", "route")
 
     def __init__(self) -> None:
+        self.cut: str | None = None  # why the answer ended before its end
         self.route = "unknown"  # as in the table of endpoints
         self.error: ErrorResponse | None = None
         self.grant: str | None = None
@@ -61,6 +64,10 @@ class Observer:
 
         try:
             await self.app(scope, receive, observed)
+        except BaseException as error:
+            if status != NOT_ANSWERED and observation.error is None:  # an answer to an error is never a part
+                observation.cut = _why(error)
+            raise
         finally:
             seconds = perf_counter() - started
             method = scope["method"] if scope["method"] in METHODS else "other"
@@ -72,6 +79,13 @@ class Observer:
                 self._log.write(scope["method"], _path(scope), status, code, seconds, _more(scope, observation))
 
 
+def _why(error: BaseException) -> str:
+    """Why an answer ended in the middle."""
+    if isinstance(error, asyncio.CancelledError):
+        return "the server stopped"
+    return str(error) if isinstance(error, CutShort) else "the server failed"
+
+
 def _more(scope: Scope, observation: Observation) -> dict[str, str]:
     """What the log shows besides, of what is known."""
     found = {}
@@ -79,6 +93,8 @@ def _more(scope: Scope, observation: Observation) -> dict[str, str]:
         found["grant"] = observation.grant
     if observation.payment is not None:
         found["payment"] = observation.payment
+    if observation.cut is not None:
+        found["cut"] = observation.cut
     if _is_from_proxy(scope):
         found |= _identifiers(scope)
     if observation.error is not None:

@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 from payres.clock import SECOND
 from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.http.exchange import Exchange, scope_of
 from payres.http.flow import Flow
 from payres.http.request_head import ambiguity, body_bytes, malformed, section_bytes, too_long
@@ -232,8 +232,7 @@ class HttpProtocol(HttpToolsProtocol):
         cycle = self.cycle
         try:
             await self.app(scope, receive, send)
-        except CutShort as cut:
-            log.info("an answer was cut short: %s", cut)
+        except CutShort:
             cycle.disconnected = True
             self._close()
         except asyncio.CancelledError:

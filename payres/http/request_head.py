@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.limits import MAX_HEADER_BYTES
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from payres.errors import DomainError
 from payres.http import cross_origin
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.wire import encode
 
 JSON: Final = "application/json"

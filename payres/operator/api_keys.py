@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from payres.clock import MINUTE
-from payres.errors import InsufficientAccess, InvalidRequest, NotFound, TokenInvalid
+from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
 from payres.operator import audit
 from payres.operator.wallets import check_name
@@ -124,7 +124,5 @@ def is_use_due(key: ApiKey, now: int) -> bool:
 
 
 def _require(work: Work, key_id: str) -> ApiKeyRecord:
-    key = api_keys.find_api_key(work, key_id)
-    if key is None:
-        raise NotFound(f"There is no API key {key_id}; `payres api-key list` shows all")
-    return key
+    found = api_keys.find_api_key(work, key_id)
+    return require(found, f"There is no API key {key_id}; `payres api-key list` shows all")

@@ -5,8 +5,9 @@ That money is the liquidity, which pays receivers in other assets, and the colle
 
 from payres import ledger
 from payres.amounts import Fee, parse_rate
-from payres.errors import InvalidRequest, NotFound
+from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import audit, movements
+from payres.operator.inputs import require_amount
 from payres.operator.movements import Place
 from payres.store import assets
 from payres.store.assets import AssetRecord, RateRecord
@@ -28,10 +29,8 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """An asset that is in use here already. Raises NotFound."""
-    asset = assets.find_asset(work, code, scale)
-    if asset is None:
-        raise NotFound(f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
-    return asset
+    found = assets.find_asset(work, code, scale)
+    return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
 
 
 def other_scale_warning(work: Work, code: str, scale: int) -> str | None:
@@ -53,7 +52,7 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
     """
     asset = open_asset(work, code, scale)
     try:
-        fee = Fee(movements.require_amount(fixed, asset, least=0), basis_points)
+        fee = Fee(require_amount(fixed, asset, least=0), basis_points)
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     assets.set_fee(work, asset.id, fee.fixed, fee.basis_points)

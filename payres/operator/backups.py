@@ -23,10 +23,14 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
-from payres.store.status import note_check
+from payres.store.status import Takeover, note_check
 from payres.store.work import Transaction, Work
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
+AFTER_TAKEOVER = (
+    "Leave this one stopped. To take payments here again, stop that one, and put a `payres backup` of this database in"
+    " place with `payres restore`: docs/standby.md"
+)
 
 
 class BackupError(Exception):
@@ -92,13 +96,15 @@ def record_takeover(work: Work, base_url: str, restored_at: str | None) -> None:
 
 def require_current(tx: Transaction) -> None:
     """Raises UnusableDatabase when another server has taken over since the database was last restored."""
-    taken_at = status.last_takeover(tx)
-    if taken_at is not None and taken_at >= (status.last_restore(tx) or 0):
-        raise UnusableDatabase(
-            f"Another server has taken this one's place, as was found at {format_time(taken_at)}: leave this one"
-            " stopped. To take payments here again, stop that one, and put a `payres backup` of this database in place"
-            " with `payres restore`"
-        )
+    taken = status.takeover(tx)
+    if taken is not None:
+        raise UnusableDatabase(f"Another server has taken this one's place: {describe(taken)}. {AFTER_TAKEOVER}")
+
+
+def describe(taken: Takeover) -> str:
+    """Which server has taken over, and when that was found."""
+    found_at = format_time(taken.found_at)
+    return f"{taken.base_url} was one's whose database was restored at {taken.restored_at}, as was found at {found_at}"
 
 
 def restore_backup(

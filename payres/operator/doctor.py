@@ -14,6 +14,7 @@ from payres.clock import DAY, format_time
 from payres.encoding import MEBIBYTE, format_size
 from payres.ledger import LOW_PART
 from payres.limits import MIN_FREE_BYTES
+from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.store import assets, peers, status, webhooks
 from payres.store.database_file import free_bytes, log_bytes
 from payres.store.peers import PeerRecord
@@ -36,7 +37,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(work: Work) -> Sequence[Finding]:
-    """The findings about the database and the settings. Raises OSError."""
+    """The findings about the database and the settings; of one that was replaced, only that it was. Raises OSError."""
+    taken = status.takeover(work)
+    if taken is not None:
+        return [Finding("database", f"another server has taken this one's place: {describe(taken)}", AFTER_TAKEOVER)]
     looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks)
     return [finding for look in looks for finding in look(work)]
 

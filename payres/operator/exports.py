@@ -15,7 +15,7 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
-from payres.operator.times import require_time
+from payres.operator.inputs import require_time
 from payres.operator.wallets import require_wallet
 from payres.store import exports
 from payres.store.exports import TransferLine
@@ -141,6 +141,7 @@ class Statement(_Transfers):
     """What went into a wallet and out of it, with the balance after each line.
 
     The first row is the balance at `since`, the last the balance at `until`: the amounts between are the difference.
+    Of a period that goes on, the last is the balance at the first step.
     """
 
     columns = ("createdAt", "kind", "amount", "balance", "assetCode", "counterpart", "payment")
@@ -148,23 +149,29 @@ class Statement(_Transfers):
     def __init__(self, path: str, since: int, until: int) -> None:
         super().__init__()
         self._path, self._since, self._until = path, since, until
+        self._closes_at: int | None = None
         self._balance = 0
         self._is_open = False
 
     def step(self, work: Work) -> Sequence[Row]:
         """Sums up what was before, and then gives the lines. Raises NotFound, InvalidRequest."""
         wallet = require_wallet(work, self._path)
+        if self._closes_at is None:
+            if self._since > work.now:
+                raise InvalidRequest("from is in the future, and what the balance will be is not known", field="from")
+            self._closes_at = min(self._until, work.now)
         first, last = self._batch(work)
         if not self._is_open:
             self._balance += exports.net_change(work, wallet.account_id, first, last, self._since)
             if not self._ends():
                 return []
             self._is_open, self._next = True, 1
-            return [self._total(wallet.asset, "opening balance", max(self._since, wallet.created_at))]
+            opens_at = min(max(self._since, wallet.created_at), self._closes_at)
+            return [self._total(wallet.asset, "opening balance", opens_at)]
         found = exports.transfers(work, first, last, self._since, self._until, wallet.account_id)
         rows = [self._line(work, wallet.account_id, one) for one in found]
         self.done = self._ends()
-        return [*rows, self._total(wallet.asset, "closing balance", min(self._until, work.now))] if self.done else rows
+        return [*rows, self._total(wallet.asset, "closing balance", self._closes_at)] if self.done else rows
 
     def _line(self, work: Work, account_id: int, one: TransferLine) -> Row:
         is_credit = one.credit_account_id == account_id

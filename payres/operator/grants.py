@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 
 from payres.amounts import Asset, parse_value
-from payres.errors import NotFound, WrongState
+from payres.errors import WrongState, require
 from payres.grants import consent, tokens
 from payres.grants.access import granted_access
 from payres.grants.consent import Decision
@@ -34,10 +34,7 @@ class Spending(msgspec.Struct, frozen=True):
 
 def require_grant(work: Work, grant_id: str) -> GrantRecord:
     """Raises NotFound."""
-    record = grants.find_grant(work, grant_id)
-    if record is None:
-        raise NotFound(f"There is no grant {grant_id}; `payres grant list` shows all")
-    return record
+    return require(grants.find_grant(work, grant_id), f"There is no grant {grant_id}; `payres grant list` shows all")
 
 
 def decide(work: Work, grant_id: str, *, approve: bool) -> Decision:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from payres.errors import NotFound, WrongState
+from payres.errors import WrongState, require
 from payres.operator import audit
 from payres.operator.wallets import check_name, require_wallet
 from payres.signatures.jwk import JWK
@@ -40,9 +40,8 @@ def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyReco
 def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
     """Ends a key at once: the next request signed with it gets 401. Raises NotFound."""
     wallet = require_wallet(work, path)
-    key = _find_key(work, wallet, kid)
-    if key is None:
-        raise NotFound(f"The wallet {wallet.path} has no valid key {kid}; `payres key list {wallet.path}` shows all")
+    sentence = f"The wallet {wallet.path} has no valid key {kid}; `payres key list {wallet.path}` shows all"
+    key = require(_find_key(work, wallet, kid), sentence)
     wallets.revoke_key(work, wallet.id, kid, work.now)
     audit.record(work, "key.revoke", wallet.path, kid=kid)
     return msgspec.structs.replace(key, revoked_at=work.now)

@@ -1,8 +1,7 @@
 """Movements of money between outside (the external account) and an account here.
 
-All amounts that operators type are parsed here, so that each command has the same errors. A movement may have a
-reference, the operator's own name for it. An account has only one movement for a reference, however often it is
-requested.
+A movement may have a reference, the operator's own name for it. An account has only one movement for a reference,
+however often it is requested.
 """
 
 from typing import Final
@@ -11,16 +10,16 @@ import msgspec
 from msgspec import UNSET
 
 from payres import ledger, representations
-from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
-from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
+from payres.amounts import format_decimal
+from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
 from payres.operator import audit
+from payres.operator.inputs import check_reference, require_amount
 from payres.store import accounts, movements
 from payres.store.assets import AssetRecord
 from payres.store.movements import MovementRecord
 from payres.store.work import Work
 
-MAX_REFERENCE_LENGTH: Final = 100
 ACTIONS: Final = {"deposit": "deposit", "withdrawal": "withdraw"}
 EVENTS: Final = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
 
@@ -69,26 +68,6 @@ def pay_out(work: Work, place: Place, text: str, reference: str | None = None) -
             free=free,
         ) from lack
     return _record(work, place, transfer_id, "withdrawal", amount, reference)
-
-
-def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
-    """A decimal text in the asset's minor unit. Raises InvalidAmount when it is no number, below `least` or too
-    large."""
-    try:
-        amount = parse_decimal(text, asset.asset)
-    except ValueError as error:
-        raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
-    if not least <= amount <= MAX_LEDGER:
-        low, high = (f"{format_decimal(bound, asset.asset)} {asset.code}" for bound in (least, MAX_LEDGER))
-        raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
-    return amount
-
-
-def check_reference(reference: str) -> None:
-    """Raises InvalidRequest for an invalid reference."""
-    if not 1 <= len(reference) <= MAX_REFERENCE_LENGTH or not reference.isprintable():
-        sentence = f"A reference has 1 to {MAX_REFERENCE_LENGTH} printable characters"
-        raise InvalidRequest(sentence, field="reference")
 
 
 def _find(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> MovementRecord | None:

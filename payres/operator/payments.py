@@ -1,58 +1,60 @@
 """Searches for payments: filters from what the operator typed."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from payres.errors import InvalidRequest, NotFound
-from payres.operator.movements import require_amount
-from payres.operator.times import require_time
+from payres.errors import InvalidRequest, require
+from payres.operator.inputs import Decimal, Name, Query, Time, require_amount, require_time
 from payres.operator.wallets import require_wallet
 from payres.store import assets
 from payres.store.assets import AssetRecord
 from payres.store.payments import Direction, PaymentFilter, PaymentRecord, State, find_payment
 from payres.store.work import Work
+from payres.wire import Text
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was typed; None is any. `counterpart` is a wallet here by path or address, or a URL on another server."""
+class PaymentQuery(Query, frozen=True, kw_only=True):
+    """`counterpart` is a wallet here, by path or address, or what a URL elsewhere begins with.
 
-    wallet: str | None = None
-    direction: Direction | None = None
-    state: State | None = None
-    created_from: str | None = None
-    created_until: str | None = None
-    counterpart: str | None = None
-    least: str | None = None
-    most: str | None = None
-    reason: str | None = None
+    `reason` is a part of the failure. `min` and `max` are of what was received or sent, and need the wallet, in whose
+    asset they are.
+    """
+
+    wallet: Name | UnsetType = UNSET
+    direction: Direction | UnsetType = UNSET
+    state: State | UnsetType = UNSET
+    from_: Time | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: Time | UnsetType = UNSET
+    counterpart: Text | UnsetType = UNSET
+    min: Decimal | UnsetType = UNSET
+    max: Decimal | UnsetType = UNSET
+    reason: Name | UnsetType = UNSET
 
 
-def payment_filter(work: Work, wanted: Wanted) -> PaymentFilter:
+def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
     """Raises NotFound for a wallet, InvalidRequest, InvalidAmount."""
-    wallet = None if wanted.wallet is None else require_wallet(work, wanted.wallet)
+    wallet = require_wallet(work, query.wallet) if query.wallet else None
     asset = None if wallet is None else assets.asset_by_id(work, wallet.asset_id)
     return PaymentFilter(
         wallet_id=None if wallet is None else wallet.id,
-        direction=wanted.direction,
-        state=wanted.state,
-        created_from=None if wanted.created_from is None else require_time(wanted.created_from, "from"),
-        created_until=None if wanted.created_until is None else require_time(wanted.created_until, "to"),
-        counterpart=None if wanted.counterpart is None else _counterpart(work, wanted.counterpart),
-        least=_amount(wanted.least, asset, "min"),
-        most=_amount(wanted.most, asset, "max"),
-        failure=wanted.reason,
+        direction=query.direction or None,
+        state=query.state or None,
+        created_from=require_time(query.from_, "from") if query.from_ else None,
+        created_until=require_time(query.to, "to") if query.to else None,
+        counterpart=_counterpart(work, query.counterpart) if query.counterpart else None,
+        least=_amount(query.min, asset, "min"),
+        most=_amount(query.max, asset, "max"),
+        failure=query.reason or None,
     )
 
 
 def require_payment(work: Work, payment_id: str) -> PaymentRecord:
     """Raises NotFound."""
-    found = find_payment(work, payment_id)
-    if found is None:
-        raise NotFound(f"There is no payment {payment_id}; `payres payment list` shows all")
-    return found
+    return require(find_payment(work, payment_id), f"There is no payment {payment_id}; `payres payment list` shows all")
 
 
-def _amount(text: str | None, asset: AssetRecord | None, field: str) -> int | None:
-    if text is None:
+def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int | None:
+    if not text:
         return None
     if asset is None:
         raise InvalidRequest(f"{field} is an amount in a wallet's currency: name the wallet", field=field)

@@ -6,14 +6,13 @@ The balance of a peer's account is what we owe it; below zero it is what the pee
 import re
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
-from payres.errors import InvalidRequest, NotFound, WrongState
+from payres.errors import InvalidRequest, WrongState, require
 from payres.identifiers import hash_secret
 from payres.operator import audit, movements
 from payres.operator.assets import open_asset
+from payres.operator.inputs import Bound, Code, Decimal, Name, require_amount
 from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
 from payres.store import assets, packets, peers, secrets
@@ -21,6 +20,7 @@ from payres.store.movements import MovementRecord
 from payres.store.peers import PeerRecord, PeerRow
 from payres.store.work import Work
 from payres.urls import is_http_url
+from payres.wire import Body, Scale, Text
 
 MAX_ADDRESS_LENGTH = 1023  # RFC 15
 MAX_TOKEN_LENGTH = 1000
@@ -29,37 +29,34 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 _TOKEN = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
 
 
-class NewPeer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was agreed with a peer. max_packet and credit_limit are in the asset's minor unit.
+class NewPeer(Body, frozen=True, kw_only=True):
+    """`max_packet` is in the smallest unit; `routes` are reached through the peer besides its own address."""
 
-    `routes` are the prefixes reached through the peer besides its own address, which is always one.
-    """
-
-    name: str
-    ilp_address: str
-    asset_code: str
-    asset_scale: int
-    url: str
-    outgoing_token: str
-    incoming_token: str
-    max_packet: int | None = None
-    credit_limit: int = 0
-    routes: Sequence[str] = ()
+    name: Name
+    ilp_address: Text
+    asset_code: Code
+    asset_scale: Scale
+    url: Text
+    outgoing_token: Text
+    incoming_token: Text
+    max_packet: Bound | None = None
+    credit_limit: Decimal = "0"
+    routes: Sequence[Text] = ()
 
     def __repr__(self) -> str:
         return f"NewPeer({self.name!r})"  # never the tokens
 
 
-class PeerChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes of a peer; None changes nothing. A max_packet of 0 removes the limit."""
+class PeerChange(Body, frozen=True, kw_only=True):
+    """What is left out stays. A `max_packet` of 0 takes the bound away."""
 
-    url: str | None = None
-    outgoing_token: str | None = None
-    incoming_token: str | None = None
-    max_packet: int | None = None
-    credit_limit: int | None = None
-    add_routes: Sequence[str] = ()
-    remove_routes: Sequence[str] = ()
+    url: Text | None = None
+    outgoing_token: Text | None = None
+    incoming_token: Text | None = None
+    max_packet: Bound | None = None
+    credit_limit: Decimal | None = None
+    add_routes: Sequence[Text] = ()
+    remove_routes: Sequence[Text] = ()
 
     def __repr__(self) -> str:
         return "PeerChange(...)"  # never the tokens
@@ -75,13 +72,13 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     _check_routes(work, new.routes)
     _check_url(new.url)
     outgoing_token, incoming_token_hash = _outgoing(work, new.outgoing_token), _incoming(work, new.incoming_token)
-    _check_bound("max_packet", new.max_packet, least=1)
-    _check_bound("credit_limit", new.credit_limit, least=0)
+    _check_max_packet(new.max_packet, least=1)
     asset = open_asset(work, new.asset_code, new.asset_scale)
+    limit = require_amount(new.credit_limit, asset, least=0)
     for other in peers.list_peers(work):
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
-    account_id = ledger.open_account(work, "peer", asset.id, -new.credit_limit)
+    account_id = ledger.open_account(work, "peer", asset.id, -limit)
     row = PeerRow(
         name=new.name,
         account_id=account_id,
@@ -101,7 +98,7 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
         "assetScale": new.asset_scale,
         "url": new.url,
         "maxPacket": new.max_packet,
-        "creditLimit": format_decimal(new.credit_limit, asset.asset),
+        "creditLimit": format_decimal(limit, asset.asset),
         "routes": new.routes or None,
     }
     audit.record(work, "peer.add", new.name, **agreed)
@@ -110,10 +107,7 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
 
 def require_peer(work: Work, name: str) -> PeerRecord:
     """The active peer of a name. Raises NotFound."""
-    peer = peers.find_peer(work, name)
-    if peer is None:
-        raise NotFound(f"There is no peer {name!r}; `payres peer list` shows all")
-    return peer
+    return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
 
 
 def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
@@ -124,8 +118,8 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     peer = require_peer(work, name)
     if change.url is not None:
         _check_url(change.url)
-    _check_bound("max_packet", change.max_packet, least=0)
-    _check_bound("credit_limit", change.credit_limit, least=0)
+    _check_max_packet(change.max_packet, least=0)
+    limit = None if change.credit_limit is None else _limit(work, peer, change.credit_limit)
     peers.change_peer(
         work,
         peer.id,
@@ -134,16 +128,15 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
         None if change.incoming_token is None else _incoming(work, change.incoming_token, peer.id),
         peer.max_packet if change.max_packet is None else change.max_packet or None,
     )
-    if change.credit_limit is not None:
-        _set_credit_limit(work, peer, change.credit_limit)
+    if limit is not None:
+        _set_credit_limit(work, peer, limit)
     _change_routes(work, peer, change)
-    limit = None if change.credit_limit is None else format_decimal(change.credit_limit, peer.asset)
     changed = {
         "url": change.url,
         "tokens": [token for token in ("outgoing", "incoming") if getattr(change, f"{token}_token") is not None]
         or None,
         "maxPacket": change.max_packet,
-        "creditLimit": limit,
+        "creditLimit": None if limit is None else format_decimal(limit, peer.asset),
         "addRoutes": change.add_routes or None,
         "removeRoutes": change.remove_routes or None,
     }
@@ -262,9 +255,9 @@ def _check_url(url: str) -> None:
         )
 
 
-def _check_bound(field: str, value: int | None, least: int) -> None:
+def _check_max_packet(value: int | None, least: int) -> None:
     if value is not None and not least <= value <= MAX_LEDGER:
-        raise InvalidRequest(f"{field} is from {least} to {MAX_LEDGER} minor units, not {value}", field=field)
+        raise InvalidRequest(f"max_packet is from {least} to {MAX_LEDGER} minor units, not {value}", field="max_packet")
 
 
 def _outgoing(work: Work, token: str) -> bytes:
@@ -292,6 +285,10 @@ def _check_token(which: str, token: str) -> None:
             " without spaces",
             field=f"{which}_token",
         )
+
+
+def _limit(work: Work, peer: PeerRecord, text: str) -> int:
+    return require_amount(text, assets.asset_by_id(work, peer.asset_id), least=0)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:

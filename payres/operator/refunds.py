@@ -16,9 +16,9 @@ import msgspec
 from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.clock import SECOND
-from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
+from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.operator import audit
-from payres.operator.movements import check_reference, require_amount
+from payres.operator.inputs import check_reference, require_amount
 from payres.payments.incoming import add
 from payres.payments.outgoing import check_funds, check_movable, new_payment, settle
 from payres.payments.pricing import local_terms
@@ -117,11 +117,10 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
 
 
 def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecord]:
-    payment = incoming.find_incoming(work, wanted.payment_id)
-    if payment is None:
-        raise NotFound(
-            f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all"
-        )
+    payment = require(
+        incoming.find_incoming(work, wanted.payment_id),
+        f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all",
+    )
     return payment, wallets.wallet_by_id(work, payment.wallet_address_id)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from payres import ledger
 from payres.amounts import format_decimal
-from payres.errors import InsufficientFunds, NotFound, WrongState
+from payres.errors import InsufficientFunds, WrongState, require
 from payres.operator import audit
 from payres.operator.peers import require_peer
 from payres.payments.settlement import payment_of, release_unresolved
@@ -59,9 +59,8 @@ def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
 
 def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
     """Raises NotFound, WrongState for a packet whose outcome is known or is still being found out."""
-    packet = packets.find_packet(work, packet_id)
-    if packet is None:
-        raise NotFound(f"There is no packet {packet_id!r}; `payres peer doubts NAME` lists those of a peer")
+    found = packets.find_packet(work, packet_id)
+    packet = require(found, f"There is no packet {packet_id!r}; `payres peer doubts NAME` lists those of a peer")
     if packet.state != "doubtful":
         what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
         raise WrongState(f"The packet is {what}; only what `payres peer doubts` lists can be resolved")

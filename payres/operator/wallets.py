@@ -1,7 +1,7 @@
 """The operator's rules of wallets: opening, deposits and withdrawals, password, deactivating."""
 
 from payres import ledger
-from payres.errors import InvalidRequest, NotFound, WrongState
+from payres.errors import InvalidRequest, WrongState, require
 from payres.grants.passwords import hash_password
 from payres.operator import audit, movements
 from payres.operator.assets import open_asset
@@ -43,10 +43,7 @@ def create_wallet(
 def require_wallet(work: Work, path: str) -> WalletRecord:
     """The wallet at a path, active or not. Raises NotFound, InvalidRequest when it is no path."""
     clean = require_wallet_path(path)
-    wallet = wallets.find_wallet(work, clean)
-    if wallet is None:
-        raise NotFound(f"There is no wallet {clean}; `payres wallet list` shows all")
-    return wallet
+    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}; `payres wallet list` shows all")
 
 
 def deposit(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:

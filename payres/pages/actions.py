@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from payres.clock import DAY
 from payres.errors import DomainError, InvalidRequest, WrongState
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.pages.listing import section_of
 from payres.pages.sign_in import check_password
@@ -34,23 +34,26 @@ class Field(NamedTuple):
     longest: int = 100
 
 
-class Summary(NamedTuple):
-    """What the form is about, and what it will do, empty when nothing can be done. `back` is the next page."""
+class Subject(NamedTuple):
+    """What a form is about. `back` is the next page. `will` is what it will do where that depends on the subject, and
+    empty when nothing can be done."""
 
-    title: str
     facts: Sequence[tuple[str, Cell]]
-    will: Sequence[str]
     back: str
+    will: Sequence[str] | None = None
 
 
-class Action(NamedTuple):
-    """`choices` are what the form can send, each a button; or, with a `question`, one of several answers.
+class Action(Page, frozen=True, kw_only=True):
+    """A page that says what will happen, with the form that makes it happen.
 
-    What moves money takes the password again. `prepare` does what cannot be in one transaction; `do` gets its result as
-    a fourth argument.
+    `choices` are what the form can send, each a button; or, with a `question`, one of several answers. What moves money
+    takes the password again. `prepare` does what cannot be in one transaction; `do` gets its result as a fourth
+    argument.
     """
 
-    describe: Callable[[Work, Segments], Summary]
+    title: str
+    describe: Callable[[Work, Segments], Subject]
+    will: Sequence[str] = ()
     do: Callable[..., object]
     choices: Mapping[str, str]
     fields: Sequence[Field] = ()
@@ -58,38 +61,53 @@ class Action(NamedTuple):
     question: str = ""
     prepare: Callable[[Visit, Form], Awaitable[object]] | None = None
 
+    async def show(self, visit: Visit) -> Response:
+        return await self._render(visit, {}, None, 200)
+
+    async def act(self, visit: Visit, form: Form) -> Response:
+        """The answer to a form that was sent."""
+        try:
+            if self.moves_money:
+                account = await visit.read(partial(operator_by_id, operator_id=visit.operator.id))
+                await check_password(visit.request, account, form.get("password", ""))
+            if form.get("choice") not in self.choices:
+                raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
+            prepared = () if self.prepare is None else (await self.prepare(visit, form),)
+            back = await visit.write(lambda work: self._do(work, visit.segments, form, prepared))
+        except DomainError as error:
+            found = observation_of(visit.request.scope).error = error_response(error)
+            return await self._render(visit, form, found.hint, found.status)
+        return redirect(back)
+
+    def _do(self, work: Work, segments: Segments, form: Form, prepared: tuple[object, ...]) -> str:
+        back = self.describe(work, segments).back
+        if self.moves_money:
+            _use(work, form)
+        self.do(work, segments, form, *prepared)
+        return back
+
+    async def _render(self, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
+        subject = await visit.read(lambda work: self.describe(work, visit.segments))
+        return visit.show(
+            "action.html",
+            section_of(visit),
+            status,
+            subject=subject,
+            will=self.will if subject.will is None else subject.will,
+            action=self,
+            form=form,
+            problem=problem,
+            once=visit.context.identifiers.resource(),
+        )
+
 
 AMOUNT: Final = Field("amount", "Amount", "such as 100.00, in the wallet's asset", True)
 REFERENCE: Final = Field("reference", "Reference", "your own for it; under one reference, nothing is done twice", False)
 
 
-def page_for(action: Action) -> Page:
-    """The page of an action."""
-    return Page(partial(_show, action), partial(_act, action))
-
-
 def reference_of(form: Form) -> str:
     """What the operator wrote, or else the id of the form."""
     return form.get("reference") or f"page {form.get(ONCE, '')}"
-
-
-async def _show(action: Action, visit: Visit) -> Response:
-    return await _render(action, visit, {}, None, 200)
-
-
-async def _act(action: Action, visit: Visit, form: Form) -> Response:
-    try:
-        if action.moves_money:
-            account = await visit.read(partial(operator_by_id, operator_id=visit.operator.id))
-            await check_password(visit.request, account, form.get("password", ""))
-        if form.get("choice") not in action.choices:
-            raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-        prepared = () if action.prepare is None else (await action.prepare(visit, form),)
-        back = await visit.write(lambda work: _do(work, action, visit.segments, form, prepared))
-    except DomainError as error:
-        found = observation_of(visit.request.scope).error = error_response(error)
-        return await _render(action, visit, form, found.hint, found.status)
-    return redirect(back)
 
 
 def _use(work: Work, form: Form) -> None:
@@ -99,25 +117,3 @@ def _use(work: Work, form: Form) -> None:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field=ONCE)
     if not use_form(work, form_id, work.now, work.now - DAY):
         raise WrongState("This form was carried out before, and nothing was done again. To do more, send this new one")
-
-
-def _do(work: Work, action: Action, segments: Segments, form: Form, prepared: tuple[object, ...]) -> str:
-    summary = action.describe(work, segments)
-    if action.moves_money:
-        _use(work, form)
-    action.do(work, segments, form, *prepared)
-    return summary.back
-
-
-async def _render(action: Action, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
-    summary = await visit.read(lambda work: action.describe(work, visit.segments))
-    return visit.show(
-        "action.html",
-        section_of(visit),
-        status,
-        summary=summary,
-        action=action,
-        form=form,
-        problem=problem,
-        once=visit.context.identifiers.resource(),
-    )

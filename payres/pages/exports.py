@@ -1,28 +1,25 @@
 """Exports: the forms that ask for one, and the files that they lead to."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from payres.admin import exports
-from payres.admin.downloads import Download, send_download
+from payres.admin.exports import Download, send_download
 from payres.admin.requests import ExportQuery, PeriodQuery
 from payres.admin.serving import read_query
 from payres.operator.operators import actor_of
-from payres.pages.listing import Filter, filters_of
-from payres.pages.visit import Page, Visit
+from payres.pages.listing import filters_of
+from payres.pages.visit import FunctionPage, Visit
 from payres.routes.requests import other_parameters
 
 
-def fields(query: type[PeriodQuery]) -> Sequence[Filter]:
-    """What the form of an export asks for."""
-    return filters_of(query, {})
-
-
-async def _show(visit: Visit) -> Response:
-    return visit.show("exports.html", "/exports", fields=fields(ExportQuery))
+@FunctionPage
+async def page(visit: Visit) -> Response:
+    """The forms of all exports but that of a wallet's statement."""
+    return visit.show("exports.html", "/exports", fields=filters_of(ExportQuery))
 
 
 async def _send(visit: Visit, endpoint: Callable[..., Download], query: type[PeriodQuery]) -> Response:
@@ -31,7 +28,6 @@ async def _send(visit: Visit, endpoint: Callable[..., Download], query: type[Per
     return await send_download(visit.request, endpoint(**arguments), actor_of(visit.operator), visit.read)
 
 
-PAGE: Final = Page(_show)
-PAYMENTS: Final = Page(partial(_send, endpoint=exports.payments, query=ExportQuery))
-LEDGER: Final = Page(partial(_send, endpoint=exports.ledger, query=ExportQuery))
-STATEMENT: Final = Page(partial(_send, endpoint=exports.statement, query=PeriodQuery))
+PAYMENTS: Final = FunctionPage(partial(_send, endpoint=exports.payments, query=ExportQuery))
+LEDGER: Final = FunctionPage(partial(_send, endpoint=exports.ledger, query=ExportQuery))
+STATEMENT: Final = FunctionPage(partial(_send, endpoint=exports.statement, query=PeriodQuery))

@@ -24,7 +24,7 @@ DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 
 
-class Listing(NamedTuple):
+class Listing(Page, frozen=True):
     """A list of an endpoint; `{name}` in the title is a segment of the path. `none` is said when it is
     empty, `also` is a link to another list."""
 
@@ -40,6 +40,43 @@ class Listing(NamedTuple):
         [found] = [one for one in operations() if one.endpoint.handler == self.handler]
         return found
 
+    async def show(self, visit: Visit) -> Response:
+        request, operation = visit.request, self.operation
+        parameters = dict(request.query_params)
+        given = {name: value for name, value in parameters.items() if value}
+        if given != parameters:  # as a form sends what was left empty
+            return redirect(_url(visit, given))
+        others = other_parameters(request, (*PAGE_PARAMETERS, FORMAT))
+        arguments: dict[str, Any] = dict(visit.segments)
+        if operation.is_paged:
+            arguments["page"] = page_query(request, numbers=True)
+        if operation.query is not None:
+            arguments["query"] = read_query(others, operation.query)
+        found = await visit.read(partial(operation.function, **arguments))
+        count = int(given.get("first") or given.get("last") or DEFAULT_PAGE)
+        title = self.title.format(**visit.segments)
+        table = make_table(title, self.columns, found.result, self.none)
+        if given.get(FORMAT) == "csv":
+            name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+            headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+            return Response(as_csv(table), headers=headers, media_type="text/csv")
+        return visit.show(
+            "list.html",
+            section=section_of(visit),
+            title=title,
+            about=self.about,
+            also=self.also,
+            table=table,
+            filters=() if operation.query is None else filters_of(operation.query, others),
+            is_filtered=bool(others),
+            counts=COUNTS if operation.is_paged else (),
+            count=count,
+            is_resized=count != DEFAULT_PAGE,
+            csv=_url(visit, given | {FORMAT: "csv"}),
+            all=request.scope["raw_path"].decode("ascii"),
+            beside=_beside(visit, given, found),
+        )
+
 
 class Filter(NamedTuple):
     """A parameter of the query; `options` are all that it can be, none if it can be any text. One with a default is
@@ -51,49 +88,6 @@ class Filter(NamedTuple):
     options: Sequence[str]
     is_day: bool
     optional: bool
-
-
-def page_for(listing: Listing) -> Page:
-    """The page of a list."""
-    return Page(partial(_show, listing))
-
-
-async def _show(listing: Listing, visit: Visit) -> Response:
-    request, operation = visit.request, listing.operation
-    parameters = dict(request.query_params)
-    given = {name: value for name, value in parameters.items() if value}
-    if given != parameters:  # as a form sends what was left empty
-        return redirect(_url(visit, given))
-    others = other_parameters(request, (*PAGE_PARAMETERS, FORMAT))
-    arguments: dict[str, Any] = dict(visit.segments)
-    if operation.is_paged:
-        arguments["page"] = page_query(request, numbers=True)
-    if operation.query is not None:
-        arguments["query"] = read_query(others, operation.query)
-    found = await visit.read(partial(operation.function, **arguments))
-    count = int(given.get("first") or given.get("last") or DEFAULT_PAGE)
-    title = listing.title.format(**visit.segments)
-    table = make_table(title, listing.columns, found.result, listing.none)
-    if given.get(FORMAT) == "csv":
-        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-        headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-        return Response(as_csv(table), headers=headers, media_type="text/csv")
-    return visit.show(
-        "list.html",
-        section=section_of(visit),
-        title=title,
-        about=listing.about,
-        also=listing.also,
-        table=table,
-        filters=() if operation.query is None else filters_of(operation.query, others),
-        is_filtered=bool(others),
-        counts=COUNTS if operation.is_paged else (),
-        count=count,
-        is_resized=count != DEFAULT_PAGE,
-        csv=_url(visit, given | {FORMAT: "csv"}),
-        all=request.scope["raw_path"].decode("ascii"),
-        beside=_beside(visit, given, found),
-    )
 
 
 def section_of(visit: Visit) -> str:
@@ -114,11 +108,11 @@ def _beside(visit: Visit, given: Mapping[str, str], found: Any) -> Sequence[tupl
     return [(name, _url(visit, kept | place)) for name, place, is_there in there if is_there]
 
 
-def filters_of(query: type[msgspec.Struct], given: Mapping[str, str]) -> Sequence[Filter]:
+def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] | None = None) -> Sequence[Filter]:
     """The parameters of a query as the fields of a form."""
     kind = msgspec.inspect.type_info(query)
     assert isinstance(kind, msgspec.inspect.StructType)
-    return [_filter(field, given.get(field.encode_name, "")) for field in kind.fields]
+    return [_filter(field, (given or {}).get(field.encode_name, "")) for field in kind.fields]
 
 
 def _filter(field: msgspec.inspect.Field, value: str) -> Filter:

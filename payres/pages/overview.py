@@ -2,78 +2,65 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from payres import __version__
-from payres.amounts import Asset, format_decimal
+from payres.amounts import Asset, describe_amount, format_decimal
 from payres.clock import DAY, HOUR, MINUTE, format_time
 from payres.encoding import format_size
 from payres.operator import doctor
-from payres.operator.doctor import Finding
 from payres.operator.status import Status, read_last_day, read_status
 from payres.operator.volume import Volume
-from payres.pages.charts import Chart, bar_chart
-from payres.pages.tables import Cell, Column, make_table, number, text
-from payres.pages.visit import Page, Visit
+from payres.pages.tables import Cell, Column, make_table
+from payres.pages.visit import FunctionPage, Visit
 from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.work import Work
 
 LIVE_SECONDS: Final = 30
-
-
-class Balance(NamedTuple):
-    """What the accounts of one asset hold together, by kind."""
-
-    asset_code: str
-    wallets: str
-    liquidity: str
-    fees: str
-
-
-class Stand(NamedTuple):
-    """What the page is made of, over one snapshot."""
-
-    status: Status
-    day: PaymentCounts
-    findings: Sequence[Finding]
-    now: int
-
-
+STEP: Final = 8  # of which a bar takes 6
+HEIGHT: Final = 96
 BALANCE_COLUMNS: Final = (
-    Column("Asset", text("asset_code")),
-    Column("In wallets", number("wallets")),
-    Column("Liquidity", number("liquidity")),
-    Column("Fees", number("fees")),
+    Column("Asset", "asset_code"),
+    Column("In wallets", "wallets", "number"),
+    Column("Liquidity", "liquidity", "number"),
+    Column("Fees", "fees", "number"),
 )
 
 
-async def _show(visit: Visit) -> Response:
+@FunctionPage
+async def page(visit: Visit) -> Response:
+    """The first page after signing in."""
     state = visit.request.scope["app"].state
     problem = await state.readiness.problem()
     volume = await state.volume.look(visit.context.database)
-    stand = await visit.read(_read)
     is_live = visit.request.query_params.get("live") == "1"
     return visit.show(
         "overview.html",
         "",
         problem=problem,
-        findings=[one for one in stand.findings if one.fix],
-        balances=make_table("Balances", BALANCE_COLUMNS, _balances(stand.status.sums), "There are no wallets yet"),
         charts=_charts(volume),
         is_counted=volume.complete,
-        facts=_facts(stand),
         is_live=is_live,
         refresh=LIVE_SECONDS if is_live else None,
+        **await visit.read(_stand),
     )
 
 
-def _read(work: Work) -> Stand:
-    return Stand(read_status(work), read_last_day(work), doctor.examine(work), work.now)
+def _stand(work: Work) -> dict[str, Any]:
+    """What the page says of the database, over one snapshot."""
+    status = read_status(work)
+    return {
+        "findings": [one for one in doctor.examine(work) if one.fix],
+        "balances": make_table("Balances", BALANCE_COLUMNS, _balances(status.sums), "There are no wallets yet"),
+        "facts": _facts(status, read_last_day(work), work.now),
+    }
 
 
-def _balances(sums: Sequence[LedgerSum]) -> Sequence[Balance]:
+def _balances(sums: Sequence[LedgerSum]) -> Sequence[SimpleNamespace]:
+    """What the accounts of each asset hold together, by kind."""
     held = {(one.code, one.scale, one.kind): one.balance for one in sums}
 
     def shown(code: str, scale: int, kind: str) -> str:
@@ -81,27 +68,56 @@ def _balances(sums: Sequence[LedgerSum]) -> Sequence[Balance]:
 
     assets = dict.fromkeys((one.code, one.scale) for one in sums)
     return [
-        Balance(code, *(shown(code, scale, kind) for kind in ("wallet", "liquidity", "fees"))) for code, scale in assets
+        SimpleNamespace(
+            asset_code=code,
+            wallets=shown(code, scale, "wallet"),
+            liquidity=shown(code, scale, "liquidity"),
+            fees=shown(code, scale, "fees"),
+        )
+        for code, scale in assets
     ]
 
 
-def _charts(volume: Volume) -> Sequence[Chart]:
+def _charts(volume: Volume) -> Sequence[dict[str, Any]]:
     return [
-        bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures)
+        _bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures)
         for asset in volume.paid
         for word, figures in (("paid", volume.paid[asset]), ("received", volume.received[asset]))
     ]
 
 
-def _ledger(stand: Stand) -> str:
-    broken = stand.status.broken_invariant
-    if broken is not None:
-        return f"BROKEN: its invariant {broken} did not hold in the last check"
-    return _age(stand.status.last_check_at, stand.now, "not checked yet")
+def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:
+    """A figure a day, in minor units, as bars from the oldest to the newest; the table has the days that are not 0."""
+    most = max(figures)
+    dates = [format_time((first_day + place) * DAY)[:10] for place in range(len(figures))]
+    bars, days = [], []
+    for place, figure in enumerate(figures):
+        if figure:
+            height = -(-figure * HEIGHT // most)
+            words = f"{dates[place]}: {describe_amount(figure, asset)}"
+            bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
+            days.append(SimpleNamespace(date=dates[place], amount=format_decimal(figure, asset)))
+    columns = [Column("Day (UTC)", "date"), Column(asset.code, "amount", "number")]
+    return {
+        "title": title,
+        "total": describe_amount(sum(figures), asset),
+        "bars": bars,
+        "width": len(figures) * STEP,
+        "height": HEIGHT,
+        "highest": describe_amount(most, asset),
+        "first": dates[0],
+        "last": dates[-1],
+        "table": make_table(title, columns, reversed(days), ""),
+    }
 
 
-def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
-    status, day = stand.status, stand.day
+def _ledger(status: Status, now: int) -> str:
+    if status.broken_invariant is not None:
+        return f"BROKEN: its invariant {status.broken_invariant} did not hold in the last check"
+    return _age(status.last_check_at, now, "not checked yet")
+
+
+def _facts(status: Status, day: PaymentCounts, now: int) -> Sequence[tuple[str, Cell]]:
     payments = f"{day.incoming:,} incoming and {day.outgoing:,} outgoing payments, {day.failed:,} of them failed"
     return [
         ("Last 24 hours", Cell(payments)),
@@ -110,8 +126,8 @@ def _facts(stand: Stand) -> Sequence[tuple[str, Cell]]:
         ("Peers", Cell(str(len(status.peers)), link="/admin/peers")),
         ("Unresolved packets", Cell(f"{status.unresolved_packets:,}", link="/admin/peers")),
         ("Failed deliveries of webhooks", Cell(f"{status.failed_deliveries:,}", link="/admin/webhooks/deliveries")),
-        ("Ledger last checked", Cell(_ledger(stand))),
-        ("Last backup", Cell(_age(status.last_backup_at, stand.now, "none is in the audit log"))),
+        ("Ledger last checked", Cell(_ledger(status, now))),
+        ("Last backup", Cell(_age(status.last_backup_at, now, "none is in the audit log"))),
         ("Database", Cell(f"{Path(status.database).name}, {format_size(status.database_bytes)}")),
         ("Write-ahead log", Cell(format_size(status.log_bytes))),
         ("Free on the disk", Cell(format_size(status.free_bytes))),
@@ -131,6 +147,3 @@ def _age(time: int | None, now: int, none: str) -> str:
         else f"{age // DAY} days"
     )
     return f"{format_time(time)[:10]}, {ago} ago"
-
-
-PAGE: Final = Page(_show)

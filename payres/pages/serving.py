@@ -13,8 +13,9 @@ from starlette.responses import Response
 from payres.endpoints import ADMIN_PAGES, Endpoint
 from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.pages import sign_in
+from payres.pages.actions import Action
 from payres.pages.visit import Page, Visit
 from payres.routes.pages import read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
@@ -53,7 +54,7 @@ async def _answer(request: Request, page: Page) -> Response:
     check_csrf(visit.session, form.get("csrf", ""))
     if choice == "sign-out":
         return await sign_in.sign_out(visit)
-    if page.act is None:
+    if not isinstance(page, Action):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:
         raise InsufficientAccess("You may look at everything and change nothing", reason="action")

@@ -1,47 +1,40 @@
 """The settings as they are in effect."""
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
 
-from payres.pages.tables import Cell, Column, code, make_table
-from payres.pages.visit import Page, Visit
+from payres.pages.tables import Cell, Column, make_table
+from payres.pages.visit import FunctionPage, Visit
 from payres.settings import Settings
 
 SECRET: Final = frozenset({"metrics_token"})
 # Stands for secrets and for the query of a URL, which may have one.
 MASK: Final = "••••••••"
 
-
-class Effective(msgspec.Struct, frozen=True):
-    """One setting in words."""
-
-    name: str
-    value: str
-    is_default: bool
-
-
 COLUMNS: Final = (
-    Column("Setting", code("name")),
-    Column("Value", lambda one: Cell(one.value, "code")),
+    Column("Setting", "name", "code"),
+    Column("Value", "value", "code"),
     Column("From", lambda one: Cell("default" if one.is_default else "set")),
 )
 
 
-async def _show(visit: Visit) -> Response:
+@FunctionPage
+async def page(visit: Visit) -> Response:
+    """All settings, without secrets."""
     found = visit.context.settings
     rows = [_effective(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
     table = make_table("Settings", COLUMNS, rows, "")
     return visit.show("settings.html", "/settings", table=table)
 
 
-def _effective(field: Any, value: object) -> Effective:
-    shown = str(value).lower() if isinstance(value, bool) else str(value)
-    if field.name in SECRET and shown:
-        shown = MASK
-    before, mark, _ = shown.partition("?")
-    return Effective(field.name, f"{before}{mark}{MASK}" if mark else shown, value == field.default)
-
-
-PAGE: Final = Page(_show)
+def _effective(field: Any, value: object) -> SimpleNamespace:
+    """One setting in words."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if field.name in SECRET and text:
+        text = MASK
+    before, mark, _ = text.partition("?")
+    shown = f"{before}{mark}{MASK}" if mark else text
+    return SimpleNamespace(name=field.name, value=shown, is_default=value == field.default)

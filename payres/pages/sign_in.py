@@ -10,7 +10,7 @@ from starlette.responses import Response
 from payres.errors import DomainError, SignInFailed
 from payres.grants.passwords import hash_password
 from payres.grants.sign_in import Guesser
-from payres.http.errors import ErrorResponse, error_response
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.observation import observation_of
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators

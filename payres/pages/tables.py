@@ -49,10 +49,19 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Column(NamedTuple):
-    """A heading, and what a row has under it."""
+    """A heading, and what a row has under it: a field of its struct, or what a function makes of it. With a `section`,
+    the field is the name of a thing that has a page there."""
 
     heading: str
-    cell: Callable[[Any], Cell]
+    value: str | Callable[[Any], Cell]
+    kind: Kind = "text"
+    section: str | None = None
+
+    def cell(self, row: Any) -> Cell:
+        """What the row has under the heading."""
+        if not isinstance(self.value, str):
+            return self.value(row)
+        return cell_of(getattr(row, self.value), self.kind, self.section)
 
 
 class Table(NamedTuple):
@@ -84,44 +93,24 @@ def as_csv(table: Table) -> str:
     return file.getvalue()
 
 
-def text(name: str) -> Callable[[Any], Cell]:
-    """A field of the struct; nothing for None."""
-    return lambda one: Cell(_text(getattr(one, name)))
+def facts_of(columns: Iterable[Column], record: Any) -> Sequence[tuple[str, Cell]]:
+    """What a page says of one record."""
+    return [(column.heading, column.cell(record)) for column in columns]
 
 
-def long(name: str) -> Callable[[Any], Cell]:
-    """A field of any length, such as a URL."""
-    return lambda one: Cell(_text(getattr(one, name)), "long")
-
-
-def number(name: str) -> Callable[[Any], Cell]:
-    return lambda one: Cell(_text(getattr(one, name)), "number")
-
-
-def time(name: str) -> Callable[[Any], Cell]:
-    return lambda one: Cell(_text(getattr(one, name)), "time" if getattr(one, name) else "text")
-
-
-def code(name: str) -> Callable[[Any], Cell]:
-    """An identifier, or another text of machines."""
-    return lambda one: Cell(_text(getattr(one, name)), "code")
-
-
-def state(one: Any) -> Cell:
-    return Cell(one.state, "state")
+def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> Cell:
+    """Nothing for None; the texts of a list with spaces between."""
+    if value is None or value == "":
+        return Cell("", "text" if kind == "time" else kind)
+    text = " ".join(value) if isinstance(value, list | tuple) else str(value)
+    return Cell(text, kind, page_of(section, text) if section else None)
 
 
 def linked(section: str, name: str | None, kind: Kind = "long") -> Cell:
     """The name of a thing with a page of its own; nothing for None."""
-    return Cell("", kind) if name is None else Cell(name, kind, page_of(section, name))
+    return cell_of(name, kind, section)
 
 
 def page_of(*names: str) -> str:
     """The page of a thing, which a section and its name lead to."""
     return "/".join(["/admin", *(quote(name, safe="") for name in names)])
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else str(value)

@@ -17,7 +17,7 @@ from payres.grants import clients
 from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client
 from payres.grants.tokens import check_valid
-from payres.http.errors import ErrorResponse, invalid_token, unproven_client
+from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.http.observation import observation_of
 from payres.http.request_head import header
 from payres.identifiers import hash_secret

@@ -16,7 +16,7 @@ from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest, OwnerDecision
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
-from payres.http.errors import ErrorResponse, error_response
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.rate_limiter import origin_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from payres.errors import DomainError
 from payres.http.admission import rate_limits_of
-from payres.http.errors import ErrorResponse, error_response
+from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.observation import observation_of
 from payres.http.responses import error_response_of
 from payres.routes.context import context_of

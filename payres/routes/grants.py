@@ -11,12 +11,12 @@ from payres.federation.keys import fetch_wallet_address
 from payres.grants import clients, continuation
 from payres.grants.clients import Client
 from payres.grants.requests import asks_for_consent, request_grant
-from payres.http.errors import unproven_client
+from payres.http.error_responses import unproven_client
 from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.routes.authorize import gnap_token, parse_signature, unreadable_client, verify_client
+from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
-from payres.routes.requests import read_body, read_json_body
 from payres.store import clients as client_store
 from payres.store import wallets
 from payres.store.clients import ClientRecord

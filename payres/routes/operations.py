@@ -10,22 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from payres import openapi
 from payres.endpoints import ENDPOINTS, Endpoint, Kind
 from payres.http.responses import JSON
 from payres.limits import MAX_WAIT_SECONDS
-from payres.openapi import (
-    ERRORS,
-    FILE,
-    REFERENCE,
-    Described,
-    Schema,
-    as_text,
-    document,
-    idempotency_key,
-    page_parameters,
-    path_parameter,
-    query_parameter,
-)
 from payres.routes.wallet_addresses import SPSP_TYPE
 from payres.wire import (
     ContinueRequest,
@@ -49,9 +37,9 @@ DESCRIPTION: Final = (
     "Wallet addresses, grants (GNAP, RFC 9635), incoming payments, quotes and outgoing payments. All requests but those"
     " for wallet addresses and public forms are signed (RFC 9421) with the key of the client."
 )
-OBJECT: Final[Schema] = {"type": "object"}
-TEXT: Final[Schema] = {"type": "string"}
-ERRORS_HERE: Final = ERRORS | {
+OBJECT: Final[openapi.Schema] = {"type": "object"}
+TEXT: Final[openapi.Schema] = {"type": "string"}
+ERRORS_HERE: Final = openapi.ERRORS | {
     401: "The signature, the key or the token is missing, unknown or not valid: `details.reason` says which",
     403: "The grant does not permit it, or there is not enough money",
     404: "It does not exist, or not for this client",
@@ -82,15 +70,15 @@ SECURITY_SCHEMES: Final = {
         "description": "The components covered, with `created` and the `keyid` of the client's key (RFC 9421).",
     },
 }
-SIGNATURE: Final[Schema] = {"signature": [], "signatureInput": []}
-TOKEN: Final[Schema] = {"gnap": [], **SIGNATURE}
-DIGEST: Final[Schema] = {
+SIGNATURE: Final[openapi.Schema] = {"signature": [], "signatureInput": []}
+TOKEN: Final[openapi.Schema] = {"gnap": [], **SIGNATURE}
+DIGEST: Final[openapi.Schema] = {
     "name": "Content-Digest",
     "in": "header",
     "description": "sha-256 or sha-512 of the body (RFC 9530). A request with a body needs it.",
     "schema": TEXT,
 }
-WAIT: Final[Schema] = {
+WAIT: Final[openapi.Schema] = {
     "name": "Prefer",
     "in": "header",
     "description": "`wait=20`: answers once the payment changes, or after so many seconds,"
@@ -122,12 +110,12 @@ class Operation(NamedTuple):
     answer: Any = None
     status: int = 200
     body: Any = None
-    parameters: Sequence[Schema] = ()
+    parameters: Sequence[openapi.Schema] = ()
     errors: frozenset[int] = frozenset()
-    media_types: Mapping[str, Schema] = {}
+    media_types: Mapping[str, openapi.Schema] = {}
 
 
-LISTED: Final = [{**query_parameter("wallet-address", TEXT), "required": True}, *page_parameters()]
+LISTED: Final = [{**openapi.query_parameter("wallet-address", TEXT), "required": True}, *openapi.page_parameters()]
 CREATED: Final = frozenset({403, 422})
 FORBIDDEN: Final = frozenset({403})
 LATE: Final = frozenset({403, 409})
@@ -138,7 +126,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         IncomingPayment,
         201,
         IncomingPaymentRequest,
-        [idempotency_key()],
+        [openapi.idempotency_key()],
         CREATED,
     ),
     "incoming_payments.list_page": Operation(
@@ -158,7 +146,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         errors=LATE,
     ),
     "quotes.create": Operation(
-        "create-quote", "Creates a quote.", Quote, 201, QuoteRequest, [idempotency_key()], CREATED
+        "create-quote", "Creates a quote.", Quote, 201, QuoteRequest, [openapi.idempotency_key()], CREATED
     ),
     "quotes.read": Operation("get-quote", "Reads a quote.", Quote, errors=FORBIDDEN),
     "outgoing_payments.create": Operation(
@@ -167,7 +155,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         OutgoingPayment,
         201,
         OutgoingPaymentRequest,
-        [idempotency_key()],
+        [openapi.idempotency_key()],
         CREATED | LATE,
     ),
     "outgoing_payments.list_page": Operation(
@@ -208,11 +196,11 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 def public_document() -> dict[str, Any]:
     """The document."""
     found = [_described(one) for one in ENDPOINTS if _is_shown(one)]
-    made = document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
+    made = openapi.document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
     schemas = made["components"]["schemas"]
     # What the structs leave as JSON: what was granted has the form of what was asked for.
     schemas["AccessToken"]["properties"]["access"] = schemas["AccessTokenRequest"]["properties"]["access"]
-    schemas["ClientInstance"]["properties"]["jwk"] = {"$ref": REFERENCE.format(name=PublicKey.__name__)}
+    schemas["ClientInstance"]["properties"]["jwk"] = {"$ref": openapi.REFERENCE.format(name=PublicKey.__name__)}
     for schema in schemas.values():
         if "metadata" in schema.get("properties", {}):
             schema["properties"]["metadata"] = OBJECT
@@ -221,19 +209,19 @@ def public_document() -> dict[str, Any]:
 
 def _is_shown(endpoint: Endpoint) -> bool:
     is_other_spelling = "//" in endpoint.path
-    return endpoint.kind in {Kind.API, Kind.WALLET} and endpoint.path != f"/{FILE}" and not is_other_spelling
+    return endpoint.kind in {Kind.API, Kind.WALLET} and endpoint.path != f"/{openapi.FILE}" and not is_other_spelling
 
 
-def _described(endpoint: Endpoint) -> Described:
+def _described(endpoint: Endpoint) -> openapi.Described:
     operation = OPERATIONS[endpoint.handler]
     names = re.findall(r"{(\w+)", endpoint.path)
     answers = {} if operation.answer is None else {JSON: operation.answer, **operation.media_types}
     statuses = ALWAYS | operation.errors | ({404} if names else set()) | (SIGNED if _is_signed(endpoint) else set())
-    return Described(
+    return openapi.Described(
         endpoint,
         {"operationId": operation.id, "summary": operation.summary, "security": _security(endpoint)},
         [
-            *(path_parameter(name, TEXT) for name in names),
+            *(openapi.path_parameter(name, TEXT) for name in names),
             *operation.parameters,
             *([] if operation.body is None else [DIGEST]),
         ],
@@ -250,7 +238,7 @@ def _is_signed(endpoint: Endpoint) -> bool:
     return endpoint.kind is Kind.API and endpoint.method != "OPTIONS"
 
 
-def _security(endpoint: Endpoint) -> Sequence[Schema]:
+def _security(endpoint: Endpoint) -> Sequence[openapi.Schema]:
     """Which of the schemes must be there together; an empty one is none."""
     if not _is_signed(endpoint):
         return []
@@ -262,4 +250,4 @@ def _security(endpoint: Endpoint) -> Sequence[Schema]:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name(FILE).write_text(as_text(public_document()), encoding="utf-8")
+    Path(__file__).with_name(openapi.FILE).write_text(openapi.as_text(public_document()), encoding="utf-8")

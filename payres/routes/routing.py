@@ -16,7 +16,7 @@ from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_
 from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.http.observation import observation_of
 from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH

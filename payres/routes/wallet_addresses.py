@@ -14,7 +14,7 @@ from payres.errors import NotFound
 from payres.grants.clients import local_jwk
 from payres.http.accept import check_accept, takes
 from payres.http.cross_origin import ANY_ORIGIN
-from payres.http.errors import method_not_allowed
+from payres.http.error_responses import method_not_allowed
 from payres.http.responses import json_response
 from payres.routes.context import context_of
 from payres.signatures.jwk import JWK

@@ -97,12 +97,22 @@ def last_restore(tx: Transaction) -> int | None:
     return None if row is None else int(row[0])
 
 
-def last_takeover(tx: Transaction) -> int | None:
-    """When this server last found another one in its place, as the audit log has it."""
+class Takeover(NamedTuple):
+    """Another server was found at the base URL, with a later state of this database: `restored_at`, as it said it."""
+
+    found_at: int
+    base_url: str
+    restored_at: str
+
+
+def takeover(tx: Transaction) -> Takeover | None:
+    """The last since the database was last restored, as the audit log has it."""
     row = tx.execute(
-        "SELECT created_at FROM audit WHERE action = 'database.superseded' ORDER BY id DESC LIMIT 1"
+        "SELECT created_at, object, details ->> 'restoredAt' FROM audit WHERE action = 'database.superseded'"
+        " AND created_at >= ? ORDER BY id DESC LIMIT 1",
+        (last_restore(tx) or 0,),
     ).fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else Takeover(*row)
 
 
 def count_failed_deliveries(tx: Transaction) -> int:

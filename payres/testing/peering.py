@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Sequence
 from functools import partial
 
-from payres.amounts import MAX_LEDGER, Asset, parse_decimal
+from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
 from payres.operator.peers import NewPeer, add_peer
 from payres.testing.instance import Instance
 
@@ -25,7 +25,8 @@ def peer(
     units) the most that each takes in a packet, and `routes` are ILP addresses that `one` reaches through `other`,
     besides its own.
     """
-    limit = min(parse_decimal(credit_limit, Asset(asset, scale)), MAX_LEDGER)
+    unit = Asset(asset, scale)
+    limit = format_decimal(min(parse_decimal(credit_limit, unit), MAX_LEDGER), unit)
     tokens = secrets.token_urlsafe(), secrets.token_urlsafe()
     for here, there, (shown, seen), beyond in ((one, other, tokens, routes), (other, one, tokens[::-1], ())):
         address = there.context.settings.ilp_address

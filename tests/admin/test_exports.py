@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.http import streams
+from payres.http import observation, streams
 from payres.http.protocol import HttpProtocol
 from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import wallets
@@ -61,6 +61,19 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Export]:
 
     monkeypatch.setattr(_Transfers, "_batch", counted)
     return taken
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Why answers ended before their end, as the log of requests has it."""
+    why, reasons = observation._why, list[str]()
+
+    def noted(error: BaseException) -> str:
+        reasons.append(why(error))
+        return reasons[-1]
+
+    monkeypatch.setattr(observation, "_why", noted)
+    return reasons
 
 
 @contextmanager
@@ -177,10 +190,13 @@ def test_reader_that_stops_holds_nothing_up_and_gets_a_statement_that_adds_up(
     wait_until(lambda: is_free(payres))
 
 
-def test_reader_that_goes_ends_its_export(payres: Instance, program: Program, steps: list[Export]) -> None:
+def test_reader_that_goes_ends_its_export(
+    payres: Instance, program: Program, steps: list[Export], cut: list[str]
+) -> None:
     with download(program, "/exports/ledger"):
         wait_until(stuck(payres))
     wait_until(lambda: is_free(payres))
+    wait_until(lambda: cut == ["the client has gone"])
     assert 2 * len(steps) < MANY // BATCH_TRANSFERS
 
 
@@ -209,9 +225,12 @@ def ends_early(payres: Instance, program: Program, end: Callable[[], object]) ->
     wait_until(lambda: is_free(payres))
 
 
-def test_export_ends_with_its_key_and_nobody_takes_it_for_all(payres: Instance, new_program: NewProgram) -> None:
+def test_export_ends_with_its_key_and_nobody_takes_it_for_all(
+    payres: Instance, new_program: NewProgram, cut: list[str]
+) -> None:
     reader = new_program("ledger:read")
     ends_early(payres, reader, lambda: payres.write(lambda work: revoke_api_key(work, reader.id)))
+    wait_until(lambda: len(cut) == 1)
 
 
 def test_export_that_takes_too_long_is_cut_short(

@@ -244,7 +244,7 @@ def link(server: Instance, name: str, url: str, **terms: Any) -> None:
         "asset_scale": 2,
         "url": url,
     }
-    new |= {"outgoing_token": "shown", "incoming_token": f"seen-{name}", "credit_limit": 10_000}
+    new |= {"outgoing_token": "shown", "incoming_token": f"seen-{name}", "credit_limit": "100.00"}
     server.write(lambda tx: add_peer(tx, NewPeer(**(new | terms))))
 
 

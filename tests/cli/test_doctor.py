@@ -1,6 +1,8 @@
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from click.testing import Result
 
 from payres.testing.instance import Instance, run_instance
+from tests.tls import server_tls
 
 Command = Callable[..., Result]
 Found = Callable[[], dict[str, Any]]
@@ -39,7 +42,7 @@ def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatc
 
 
 @contextmanager
-def proxy(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+def proxy(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Something other than the server at the public address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -52,11 +55,15 @@ def proxy(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"{'http' if tls is None else 'https'}://localhost:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def reply(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
@@ -72,6 +79,7 @@ def test_server_that_is_well(findings: Callable[..., dict[str, Any]], instance: 
     assert all(seen.startswith("ok ") for seen in found.values())
     assert found["public address"] == f"ok {instance.base_url}/ is this server"
     assert found["server"].startswith("ok it runs and can take payments")
+    assert found["keep-alive"] == f"ok {instance.base_url}/ answers two requests on one connection"
 
 
 def test_no_server(payres: Command, database: Path) -> None:
@@ -106,12 +114,45 @@ def test_public_address_that_nobody_answers(findings: Callable[..., dict[str, An
     assert "http://127.0.0.1:1/ does not answer" in findings("http://127.0.0.1:1")["public address"]
 
 
+def described(handler: BaseHTTPRequestHandler, scheme: str = "http") -> None:
+    """As a proxy in front of the server answers."""
+    reply(handler, 200, f'{{"grant_request_endpoint": "{scheme}://{handler.headers["Host"]}/"}}'.encode())
+
+
+@pytest.mark.parametrize(("version", "seen"), [("HTTP/1.0", "FIX"), ("HTTP/1.1", "ok ")])
+def test_proxy_that_closes_connections_or_keeps_them(
+    findings: Callable[..., dict[str, Any]], version: str, seen: str
+) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        # Nothing in the answer says that the connection will be closed.
+        handler.close_connection = version == "HTTP/1.0"
+        handler.protocol_version = "HTTP/1.1"
+        described(handler)
+
+    with proxy(answer) as url:
+        found = findings(url)["keep-alive"]
+    assert found.startswith(seen)
+    assert found.endswith("closes idle ones after 75 seconds, so the proxy must close its own earlier") is (
+        seen == "ok "
+    )
+
+
+@pytest.mark.parametrize(("days", "seen"), [(13, "FIX"), (16, "ok ")])
+def test_certificate_that_nobody_has_renewed(
+    findings: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, seen: str
+) -> None:
+    pem = tmp_path / "server.pem"
+    tls = server_tls(pem, "localhost", timedelta(days=90 - days), timedelta(days=days))
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    with proxy(lambda handler: described(handler, "https"), tls) as url:
+        assert findings(url)["TLS"].startswith(f"{seen}the certificate is good until ")
+
+
 def test_proxy_that_removes_slashes_and_has_another_time(findings: Callable[..., dict[str, Any]]) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         if handler.command == "OPTIONS":
-            body = b'{"grant_request_endpoint": "http://%b/"}' % handler.headers["Host"].encode()
             handler.date_time_string = lambda timestamp=None: "Tue, 01 Jan 2030 00:00:00 GMT"  # type: ignore[method-assign]
-            reply(handler, 200, body)
+            described(handler)
         else:
             reply(handler, 308, Location=handler.path.rstrip("/"))
 

@@ -96,10 +96,14 @@ def test_server_that_was_replaced_stays_stopped_until_it_is_restored(payres: Com
     with answering("2026-01-01T00:00:00.000Z") as base_url:
         assert "It has taken this one's place" in serve(base_url)
     # The other server is not there at this moment, as when it is restarted.
-    assert "Another server has taken this one's place, as was found at" in serve(base_url)
+    assert f"Another server has taken this one's place: {base_url} was" in serve(base_url)
+    (finding,) = (line for line in payres("doctor").stdout.splitlines() if line.startswith("FIX"))
+    assert "another server has taken this one's place" in finding
+    assert "restored at 2026-01-01T00:00:00.000Z, as was found at " in finding
+    assert "no server has" not in payres("doctor").stdout
     deposit = payres("wallet", "deposit", "alice", "1.00")
     assert deposit.exit_code == 1
-    assert "leave this one stopped" in deposit.stderr
+    assert "Leave this one stopped" in deposit.stderr
     assert payres("backup", "own.db").exit_code == 0
     assert payres("restore", "own.db").exit_code == 0
     assert payres("wallet", "deposit", "alice", "1.00").exit_code == 0

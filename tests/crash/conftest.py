@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.server import STARTED
+from tests.events.endpoint import Endpoint
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +14,10 @@ def none_left_running() -> Iterator[None]:
     yield
     while STARTED:
         STARTED.pop().kill()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """A webhook's, which takes everything."""
+    with Endpoint().running() as running:
+        yield running

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from time import sleep
+from typing import Any
 
 import httpx2
 import pytest
@@ -22,6 +23,8 @@ import pytest
 from tests.crash import load
 from tests.crash.load import Load
 from tests.crash.server import UNLIMITED, Server
+from tests.crash.told import check_told
+from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT, wait_until
 
 SECONDS = float(os.environ.get("FAULT_SECONDS", "0"))
@@ -118,14 +121,18 @@ class Locked(Fault):
 
 
 @pytest.mark.parametrize(("word", "end"), WAYS if ALL else [("sync", "mended"), ("read-only", "killed")])
-def test_failing_disk(word: str, end: str, server: Server, failing_disk: Path) -> None:
-    load.prepare(server, CLIENTS)
-    go_through(FailingDisk(server, failing_disk, word), killed=end == "killed")
+def test_failing_disk(
+    word: str, end: str, server: Server, endpoint: Endpoint, failing_disk: Path, record_property: Any
+) -> None:
+    fault = FailingDisk(server, failing_disk, word)
+    record_property("events", go_through(fault, endpoint, killed=end == "killed"))
 
 
-def test_death_at_any_call_that_changes_the_files_keeps_every_answer(server: Server, failing_disk: Path) -> None:
+def test_death_at_any_call_that_changes_the_files_keeps_every_answer(
+    server: Server, endpoint: Endpoint, failing_disk: Path, record_property: Any
+) -> None:
     """Between two writes of a commit, before it is confirmed, in a checkpoint: wherever the draw falls."""
-    load.prepare(server, CLIENTS)
+    prepare(server, endpoint)
     chance = Random(SEED)
     try:
         server.start()
@@ -141,16 +148,20 @@ def test_death_at_any_call_that_changes_the_files_keeps_every_answer(server: Ser
                 disk.end()
                 server.start()
                 at_work.check()
+        record_property("events", check_told(server, endpoint))
     except BaseException as error:
         error.add_note(f"FAULT_SEED={SEED} draws the same work again")
         raise
 
 
-def test_what_was_refused_for_a_failing_fsync_is_not_there_after_a_kill(server: Server, failing_disk: Path) -> None:
+def test_what_was_refused_for_a_failing_fsync_is_not_there_after_a_kill(
+    server: Server, endpoint: Endpoint, failing_disk: Path
+) -> None:
     """The log may hold such a commit whole; whoever opens the database next must not take it for one."""
     fault = FailingDisk(server, failing_disk, "sync")
     server.open_wallet("bob", "USD")
     server.open_client("shop")
+    server.command("webhook", "add", endpoint.url, "--private")
     server.start()
     with closing(server.client()) as shop:
         bob = server.wallet("bob")
@@ -164,12 +175,12 @@ def test_what_was_refused_for_a_failing_fsync_is_not_there_after_a_kill(server: 
         server.start()
         assert server.select("SELECT count(*) FROM incoming_payment") == [(0,)]
         assert shop.post("/incoming-payments", {"walletAddress": bob}, token).status_code == 201
+    check_told(server, endpoint)
 
 
-def test_full_disk(server: Server) -> None:
+def test_full_disk(server: Server, endpoint: Endpoint, record_property: Any) -> None:
     with small_disk(server.folder):
-        load.prepare(server, CLIENTS)
-        go_through(FullDisk(server), killed=False)
+        record_property("events", go_through(FullDisk(server), endpoint, killed=False))
         server.kill()
 
 
@@ -187,14 +198,21 @@ def test_start_on_a_disk_that_became_read_only_is_refused_in_a_sentence(server: 
         server.kill()
 
 
-def test_database_locked_by_another_program(server: Server) -> None:
+def test_database_locked_by_another_program(server: Server, endpoint: Endpoint, record_property: Any) -> None:
+    record_property("events", go_through(Locked(server), endpoint, killed=False))
+
+
+def prepare(server: Server, endpoint: Endpoint) -> None:
+    """Everything for the load, and a webhook."""
     load.prepare(server, CLIENTS)
-    go_through(Locked(server), killed=False)
+    server.command("webhook", "add", endpoint.url, "--private")
 
 
-def go_through(fault: Fault, *, killed: bool) -> None:
-    """The fault under load: refusals that say so, no lost answer, nothing of what was refused, and all well after."""
+def go_through(fault: Fault, endpoint: Endpoint, *, killed: bool) -> int:
+    """The fault under load: refusals that say so, no lost answer, nothing of what was refused, and all well after;
+    returns of how many events the webhook was told."""
     server, chance = fault.server, Random(SEED)
+    prepare(server, endpoint)
     server.start()
     try:
         with closing(Load(server, chance, [], CLIENTS, tolerant=True)) as at_work:
@@ -211,7 +229,8 @@ def go_through(fault: Fault, *, killed: bool) -> None:
                     server.start()
                 at_work.check()
             assert at_work.figures["answers 503"]
-            print(f"FAULT_SEED={SEED}", dict(at_work.figures))  # noqa: T201 - pytest -s shows what a series has done
+        print(f"FAULT_SEED={SEED}", dict(at_work.figures))  # noqa: T201 - pytest -s shows what a series has done
+        return check_told(server, endpoint)
     except BaseException as error:
         error.add_note(f"FAULT_SEED={SEED} draws the same work again")
         raise

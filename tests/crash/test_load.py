@@ -62,13 +62,6 @@ def open_receivers(server: Server) -> list[str]:
         return [shop.create_incoming_payment(server.wallet("till"))["id"] for _ in range(RECEIVERS)]
 
 
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    """A webhook's, which takes everything."""
-    with Endpoint().running() as running:
-        yield running
-
-
 def test_kill_under_load_at_random_moments_keeps_every_answer(
     pair: tuple[Server, Server], endpoint: Endpoint, record_property: Any
 ) -> None:

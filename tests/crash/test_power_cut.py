@@ -39,13 +39,6 @@ pytestmark = pytest.mark.timeout(300 + 5 * CUTS)
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    """A webhook's, which takes everything."""
-    with Endpoint().running() as running:
-        yield running
-
-
-@pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> Iterator[Server]:
     """A running server with everything for the load, and a webhook."""
     monkeypatch.chdir(tmp_path)

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from standardwebhooks import WebhookVerificationError
 
+from payres.admin import representations
 from payres.application import create_app
 from payres.clock import DAY, SECOND, MovableClock, parse_time
 from payres.errors import DomainError
@@ -21,7 +22,6 @@ from payres.event_types import EVENT_TYPES
 from payres.events import deliveries, webhooks
 from payres.events.deliveries import RETRIES, Outgoing, record
 from payres.events.sender import Attempt, Sender, Target
-from payres.events.views import list_deliveries, webhook_view
 from payres.limits import (
     DELIVERY_SECONDS,
     MAX_DELIVERIES_OF_WEBHOOK,
@@ -90,7 +90,10 @@ def deposit(instance: Instance, times: int = 1) -> None:
 
 def states(instance: Instance) -> list[tuple[str, int]]:
     """The state of each delivery and its attempts, the newest event first."""
-    return [(one.state, one.attempts) for one in instance.read(lambda work: list_deliveries(work, None, None, 100))]
+    return [
+        (one.state, one.attempts)
+        for one in instance.read(lambda work: representations.list_deliveries(work, None, None, 100))
+    ]
 
 
 def settled(instance: Instance, added: webhooks.Added) -> None:
@@ -178,7 +181,7 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
         assert other.headers["webhook-id"] == first.headers["webhook-id"]
     times = [int(one.headers["webhook-timestamp"]) for one in endpoint.received]
     assert all(later - earlier >= pause for (earlier, later), pause in zip(pairwise(times), (5, 300), strict=True))
-    shown = instance.read(lambda work: webhook_view(work, webhooks.require_webhook(work, added.webhook.id)))
+    shown = instance.read(lambda work: representations.webhook(work, webhooks.require_webhook(work, added.webhook.id)))
     assert (shown.last_status, shown.last_error, shown.behind) == (200, None, 0)
 
 
@@ -310,7 +313,9 @@ def test_busy_server_pauses_after_each_attempt(tmp_path: Path, monkeypatch: pyte
         deposit(instance, 20)
         endpoint.wait_for(MAX_DELIVERIES_OF_WEBHOOK)
         deposit(instance)
-        shown = instance.read(lambda work: webhook_view(work, webhooks.require_webhook(work, added.webhook.id)))
+        shown = instance.read(
+            lambda work: representations.webhook(work, webhooks.require_webhook(work, added.webhook.id))
+        )
     assert len(endpoint.received) == MAX_DELIVERIES_OF_WEBHOOK
     assert shown.behind >= 17
 

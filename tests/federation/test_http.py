@@ -8,17 +8,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +24,7 @@ from payres.federation.transport import open_connection, system_tls
 from payres.urls import is_http_url
 from tests.federation.conftest import Elapse
 from tests.helpers import examples
+from tests.tls import server_tls
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 OK_ONCE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
@@ -616,23 +611,9 @@ class Tls:
         self.client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def server(self, name: str) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        now = datetime.now(UTC)
-        names: list[x509.GeneralName] = [x509.DNSName(name), x509.IPAddress(IPv4Address("127.0.0.2"))]
-        certificate = (
-            x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(key, hashes.SHA256())
-        )
-        pem = certificate.public_bytes(Encoding.PEM)
         path = self.directory / "server.pem"
-        path.write_bytes(pem + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        self.client.load_verify_locations(cadata=pem.decode())
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
+        context = server_tls(path, name)
+        self.client.load_verify_locations(path)
         return context
 
 

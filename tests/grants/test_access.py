@@ -5,7 +5,7 @@ import pytest
 
 from payres.errors import DomainError, InvalidRequest
 from payres.grants.access import AccessType, Action, Caller, encode_access, granted_access, permit
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.store.tokens import TokenHolder
 from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 

@@ -26,7 +26,7 @@ from payres.grants import clients, consent
 from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.operator import keys, wallets
 from payres.routes import authorize
 from payres.settings import Settings

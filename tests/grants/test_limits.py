@@ -11,7 +11,7 @@ from payres.amounts import Asset
 from payres.clock import DAY, parse_time
 from payres.errors import DomainError
 from payres.grants.limits import NO_INTERVAL, Spent, check_limits, current_window, spent_in_window
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord, add_spending, insert_grant

@@ -141,6 +141,7 @@ def test_access_that_cannot_be_granted_is_refused(
             "interact.finish.uri",
         ),
         ({"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "https://a b"}}}, "interact.finish.uri"),
+        ({"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "https://♥.example"}}}, "interact.finish.uri"),
         ({"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "myapp:/done"}}}, "interact.finish.uri"),
         *(
             (

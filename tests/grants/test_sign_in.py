@@ -8,7 +8,7 @@ from payres.clock import MINUTE, SECOND
 from payres.errors import DomainError, SignInFailed, TooManyRequests
 from payres.grants import sign_in
 from payres.grants.sign_in import Guesser, SignInGuard
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.limits import (
     MAX_WRONG_PASSWORDS,
     MAX_WRONG_PASSWORDS_PER_ADDRESS,

@@ -1,14 +1,16 @@
 """What the log and the metrics say of each request."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import httpx2
 import pytest
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.http import observation
+from payres.http.streams import CutShort
 from payres.logs import RequestLog
 from payres.metrics import Metrics
 from payres.testing.instance import Instance, run_instance
@@ -124,6 +126,39 @@ def test_what_anybody_can_invent_makes_no_new_figures(
         anonymous.request(method, f"{instance.base_url}/readyz/{'x' * 1000}")
     assert counted(instance, "unknown", "other", 404) == before + 2
     assert all(len(line["path"]) == observation.MAX_PATH_LENGTH for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("error", "cut"),
+    [
+        (CutShort("it was not read"), "it was not read"),
+        (asyncio.CancelledError(), "the server stopped"),
+        (RuntimeError("secret"), "the server failed"),
+    ],
+)
+@pytest.mark.parametrize("begun", [True, False])
+def test_answer_that_is_cut_off_is_not_logged_as_a_whole_one(
+    observed: tuple[Instance, Lines], error: BaseException, cut: str, begun: bool
+) -> None:
+    _, lines = observed
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if begun:
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b"a part", "more_body": True})
+        raise error
+
+    async def nothing(*_: object) -> Any:
+        """Takes and gives nothing."""
+
+    async def run() -> None:
+        observer = observation.Observer(app, Metrics(), cast("RequestLog", lines))
+        with pytest.raises(type(error)):
+            await observer({"method": "GET", "path": "/", "raw_path": b"/"}, nothing, nothing)
+
+    asyncio.run(run())
+    (line,) = lines
+    assert (line["status"], line.get("cut")) == ((200, cut) if begun else (observation.NOT_ANSWERED, None))
 
 
 def test_rate_limited_request_is_logged_too(tmp_path: Path, anonymous: httpx2.Client) -> None:

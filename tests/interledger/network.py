@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from payres import ledger
-from payres.amounts import Asset
+from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
 from payres.interledger import reconciliation, recovery
 from payres.operator import assets
@@ -172,8 +172,15 @@ def wait_for_packet(instance: Instance, name: str) -> None:
 
 
 def change(instance: Instance, name: str, **terms: Any) -> None:
-    """Changes what was agreed with the peer `test.NAME`."""
-    instance.write(lambda tx: change_peer(tx, f"test.{name}", PeerChange(**terms)))
+    """Changes what was agreed with the peer `test.NAME`; a `credit_limit` is in the smallest unit."""
+
+    def unit(tx: Work) -> None:
+        if "credit_limit" in terms:
+            asset = require_peer(tx, f"test.{name}").asset
+            terms["credit_limit"] = format_decimal(terms["credit_limit"], asset)
+        change_peer(tx, f"test.{name}", PeerChange(**terms))
+
+    instance.write(unit)
 
 
 def peer_of(instance: Instance, name: str) -> PeerRecord:

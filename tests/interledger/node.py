@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from payres.amounts import Asset
+from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, MovableClock
 from payres.federation.http import GuardedClient
 from payres.identifiers import SystemIdentifiers
@@ -65,7 +65,7 @@ class Node:
             asset_code=code,
             asset_scale=scale,
             outgoing_token=f"out-{name}",
-            credit_limit=credit,
+            credit_limit=format_decimal(credit, Asset(code, scale)),
             **(defaults | terms),
         )
         return await self.write(lambda tx: add_peer(tx, new))

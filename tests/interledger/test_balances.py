@@ -88,7 +88,7 @@ def _fill(tx: Work) -> None:
             url="http://127.0.0.1:9/",
             outgoing_token="shown",
             incoming_token=f"seen-{name}",
-            credit_limit=credit,
+            credit_limit=f"{credit // 100}.00",
         )
         add_peer(tx, new)
     assets.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00")

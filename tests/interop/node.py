@@ -44,7 +44,7 @@ class Node:
             url=url,
             outgoing_token=terms.pop("token", "unused"),
             incoming_token=token,
-            **{"credit_limit": 10**9, **terms},
+            **{"credit_limit": "10000000.00", **terms},
         )
         self.instance.write(lambda tx: peers.add_peer(tx, new))
         return {"url": f"{self.instance.base_url}/ilp", "token": token, "sourceAsset": {"code": asset, "scale": 2}}

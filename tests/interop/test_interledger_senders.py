@@ -149,7 +149,7 @@ def test_ended_payment_takes_no_money(node: Node, run_node: RunProgram, sender: 
 
 def test_credit_is_the_limit(node: Node, run_node: RunProgram) -> None:
     name = mark()
-    peer, payment = node.add_peer(name, max_packet=2_000, credit_limit=6_500), bill(node)
+    peer, payment = node.add_peer(name, max_packet=2_000, credit_limit="65.00"), bill(node)
     result = run_node("stream-send", peer | credentials(payment) | {"amountToSend": 10_000, "timeout": 1_000})
     assert result["error"]
     assert 4_500 < result["amountSent"] <= 6_500
@@ -158,7 +158,7 @@ def test_credit_is_the_limit(node: Node, run_node: RunProgram) -> None:
 
 def test_payment_waits_at_the_limit_of_credit_until_the_peer_has_settled(node: Node, run_node: RunProgram) -> None:
     name = mark()
-    peer, payment = node.add_peer(name, max_packet=2_000, credit_limit=6_500), bill(node, wanted=10_000)
+    peer, payment = node.add_peer(name, max_packet=2_000, credit_limit="65.00"), bill(node, wanted=10_000)
     with ThreadPoolExecutor() as threads:
         paying = threads.submit(run_node, "pay", peer | credentials(payment) | {"amountToSend": 10_000})
         wait_until(lambda: node.peer(name).balance <= -6_000)

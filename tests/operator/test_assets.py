@@ -5,7 +5,7 @@ import pytest
 from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.operator import assets, wallets
 from payres.store import accounts
 from payres.store import assets as asset_store

@@ -138,7 +138,7 @@ def peer(work: Work) -> None:
         url="https://bank.example/ilp",
         outgoing_token="a" * 32,
         incoming_token="b" * 32,
-        credit_limit=1000,
+        credit_limit="10.00",
     )
     add_peer(work, new)
 

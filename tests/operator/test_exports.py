@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import Asset
 from payres.clock import DAY, HOUR, LATEST, format_time
-from payres.errors import NotFound
+from payres.errors import InvalidRequest, NotFound
 from payres.operator import exports, refunds, wallets
 from payres.operator.exports import Export, Ledger, Payments, Row, Statement
 from payres.store import clients, incoming, outgoing
@@ -117,13 +117,18 @@ def test_statement_sums_to_the_balance(moves: Sequence[tuple[str, int]], start: 
                 case _:
                     wallets.deposit(work, "bob", "9.00")
         since, until = NOW + start * HOUR, NOW + (start + hours) * HOUR
-        opening, *lines, closing_row = rows_of(work, Statement("alice", since, until))
+        work = work_at(opened, max(now, since))  # the period may go on
+        opening, *lines, closing_row = found = rows_of(work, Statement("alice", since, until))
+        times = [str(row["createdAt"]) for row in found]
+        assert times == sorted(times)
+        assert closing_row["createdAt"] == format_time(min(until, work.now))
         balance = Decimal(str(opening["balance"]))
         for line in lines:
             balance += Decimal(str(line["amount"]))
             assert line["balance"] == f"{balance:.2f}"
         assert closing_row["balance"] == f"{balance:.2f}"
-        assert rows_of(work, Statement("alice", until, LATEST))[0]["balance"] == closing_row["balance"]
+        later = work_at(opened, max(now, until))
+        assert rows_of(later, Statement("alice", until, LATEST))[0]["balance"] == closing_row["balance"]
         account = opened.execute("SELECT balance FROM account WHERE kind = 'wallet' ORDER BY id").fetchone()[0]
         whole = rows_of(work, Statement("alice", 0, LATEST))
         assert (whole[0]["balance"], whole[-1]["balance"]) == ("0.00", f"{Decimal(account).scaleb(-2):.2f}")
@@ -139,6 +144,23 @@ def test_export_leaves_out_what_is_written_after_its_first_step(connection: Tran
     rows += rows_of(work, statement)
     entries += rows_of(work, whole)
     assert (len(rows), rows[-1]["balance"], len(entries)) == (7, "5.00", 5)
+
+
+def test_statement_of_a_period_that_goes_on_closes_when_it_was_asked_for(connection: Transaction) -> None:
+    wallets.deposit(work_at(connection, NOW - 1), "alice", "5.00")
+    statement = Statement("alice", NOW, NOW + DAY)
+    rows = [*statement.step(work_at(connection, NOW + HOUR))]
+    wallets.deposit(work_at(connection, NOW + HOUR + 1), "alice", "7.00")
+    rows += rows_of(work_at(connection, NOW + 2 * HOUR), statement)
+    assert [(row["createdAt"], row["balance"]) for row in rows] == [
+        (format_time(NOW), "5.00"),
+        (format_time(NOW + HOUR), "5.00"),
+    ]
+
+
+def test_there_is_no_statement_of_what_is_to_come(connection: Transaction) -> None:
+    with pytest.raises(InvalidRequest, match="from is in the future"):
+        Statement("alice", NOW + 1, LATEST).step(work_at(connection, NOW))
 
 
 def test_ledger_names_both_accounts(connection: Transaction) -> None:

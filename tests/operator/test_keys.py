@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.store import wallets as wallet_store

@@ -5,8 +5,8 @@ import msgspec
 import pytest
 
 from payres import ledger
-from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.errors import DomainError, InvalidAmount
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.operator import invariants, peers
 from payres.operator.peers import NewPeer, PeerChange
@@ -51,7 +51,7 @@ def check_books(tx: Transaction) -> None:
 
 
 def test_added_peer_is_as_agreed(tx: Work) -> None:
-    peer = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100_000, routes=["g", "test.far"]))
+    peer = peers.add_peer(tx, terms(max_packet=5_000, credit_limit="1000.00", routes=["g", "test.far"]))
     assert (peer.name, peer.ilp_address, peer.url) == ("first-bank", "test.first-bank", TERMS["url"])
     assert (peer.asset_code, peer.asset_scale, peer.max_packet, peer.created_at) == ("USD", 2, 5_000, NOW)
     assert (peer.balance, peer.held, peer.floor) == (0, 0, -100_000)
@@ -106,8 +106,6 @@ def test_peer_without_a_credit_limit_may_owe_nothing(tx: Work) -> None:
         ({"incoming_token": "\N{SNOWMAN}"}, "incoming_token"),
         ({"max_packet": 0}, "max_packet"),
         ({"max_packet": 2**63}, "max_packet"),
-        ({"credit_limit": -1}, "credit_limit"),
-        ({"credit_limit": 2**63}, "credit_limit"),
         ({"asset_code": "U D"}, "asset"),
         ({"asset_scale": 256}, "scale"),
     ],
@@ -123,6 +121,12 @@ def test_what_cannot_be_a_peer_is_refused(tx: Work, changes: dict[str, Any], fie
     assert peer_store.list_peers(tx) == []
     token = changes.get("outgoing_token") or changes.get("incoming_token")
     assert not token or token not in error_response(refusal.value).hint
+
+
+@pytest.mark.parametrize("limit", ["-0.01", "92233720368547758.08", "0.001", "much"])
+def test_credit_limit_is_an_amount_of_the_asset(tx: Work, limit: str) -> None:
+    with pytest.raises(InvalidAmount):
+        peers.add_peer(tx, terms(credit_limit=limit))
 
 
 @pytest.mark.parametrize("address", ["test.her", "test.hereafter", "test.Here", "g.here", f"{OWN}.child"])
@@ -167,7 +171,7 @@ def test_terms_do_not_show_their_tokens(what: object) -> None:
 
 
 def test_settlement_moves_the_balance_both_ways(tx: Work) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000))
+    peers.add_peer(tx, terms(credit_limit="10.00"))
     peers.deposit(tx, "first-bank", "12.00")
     peer = peers.require_peer(tx, "first-bank")
     assert (peer.balance, peers.describe_balance(peer)) == (1_200, "we owe the peer 12.00 USD")
@@ -184,7 +188,7 @@ def test_settlement_moves_the_balance_both_ways(tx: Work) -> None:
 
 
 def test_withdrawal_past_the_credit_limit_is_refused(tx: Work) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000))
+    peers.add_peer(tx, terms(credit_limit="10.00"))
     sentence = "The account of the peer first-bank, its credit limit included, has 10.00 USD free, less than 10.01 USD"
     with pytest.raises(DomainError, match=sentence) as refusal:
         peers.withdraw(tx, "first-bank", "10.01")
@@ -218,9 +222,9 @@ def test_unknown_peer_is_refused_everywhere(tx: Work) -> None:
 
 
 def test_change_sets_what_is_named_and_keeps_the_rest(tx: Work) -> None:
-    before = peers.add_peer(tx, terms(max_packet=5_000, credit_limit=100, routes=["g"]))
+    before = peers.add_peer(tx, terms(max_packet=5_000, credit_limit="1.00", routes=["g"]))
     assert peers.change_peer(tx, "first-bank", PeerChange()) == before
-    change = PeerChange(url="https://new.example/", credit_limit=200, add_routes=["test"], remove_routes=["g"])
+    change = PeerChange(url="https://new.example/", credit_limit="2.00", add_routes=["test"], remove_routes=["g"])
     after = peers.change_peer(tx, "first-bank", change)
     assert after == msgspec.structs.replace(before, url="https://new.example/", floor=-200)
     assert peer_store.routes_of_peer(tx, after.id) == ["test", "test.first-bank"]
@@ -245,14 +249,14 @@ def test_change_of_tokens_ends_the_old_ones(tx: Work) -> None:
         (PeerChange(incoming_token="a b"), 400),
         (PeerChange(incoming_token="another"), 409),
         (PeerChange(max_packet=-1), 400),
-        (PeerChange(credit_limit=-1), 400),
-        (PeerChange(credit_limit=1_199), 409),
+        (PeerChange(credit_limit="-0.01"), 400),
+        (PeerChange(credit_limit="11.99"), 409),
         (PeerChange(add_routes=[OWN]), 400),
         (PeerChange(remove_routes=["g"]), 400),
     ],
 )
 def test_change_refuses_what_cannot_be(tx: Work, change: PeerChange, status: int) -> None:
-    peers.add_peer(tx, terms(credit_limit=5_000))
+    peers.add_peer(tx, terms(credit_limit="50.00"))
     peers.add_peer(tx, another())
     peers.withdraw(tx, "first-bank", "10.00")
     packet = _prepare(tx, "first-bank", 200)
@@ -263,13 +267,13 @@ def test_change_refuses_what_cannot_be(tx: Work, change: PeerChange, status: int
 
 
 def test_credit_limit_can_fall_to_what_is_used(tx: Work) -> None:
-    peers.add_peer(tx, terms(credit_limit=5_000))
+    peers.add_peer(tx, terms(credit_limit="50.00"))
     peers.add_peer(tx, another())
     peers.withdraw(tx, "first-bank", "10.00")
     _prepare(tx, "first-bank", 200)
     with pytest.raises(DomainError, match=r"uses 12\.00 USD of its credit, packets in flight included"):
-        peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_199))
-    assert peers.change_peer(tx, "first-bank", PeerChange(credit_limit=1_200)).floor == -1_200
+        peers.change_peer(tx, "first-bank", PeerChange(credit_limit="11.99"))
+    assert peers.change_peer(tx, "first-bank", PeerChange(credit_limit="12.00")).floor == -1_200
     check_books(tx)
 
 
@@ -286,7 +290,7 @@ def test_removed_peer_is_gone_and_its_name_token_and_address_are_free(tx: Work) 
 
 
 def test_remove_says_how_to_settle_first(tx: Work) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000))
+    peers.add_peer(tx, terms(credit_limit="10.00"))
     peers.deposit(tx, "first-bank", "12.00")
     with pytest.raises(DomainError, match=r"We owe the peer 12\.00 USD: .*`payres peer withdraw first-bank 12\.00`"):
         peers.remove_peer(tx, "first-bank")
@@ -299,7 +303,7 @@ def test_remove_says_how_to_settle_first(tx: Work) -> None:
 
 @pytest.mark.parametrize("name", ["first-bank", "second"])
 def test_remove_waits_for_packets_from_and_to_the_peer(tx: Work, name: str) -> None:
-    peers.add_peer(tx, terms(credit_limit=1_000))
+    peers.add_peer(tx, terms(credit_limit="10.00"))
     peers.add_peer(tx, another())
     packet = _prepare(tx, "first-bank", 200)
     with pytest.raises(DomainError, match=f"Packets to or from the peer {name} are in flight") as refusal:

@@ -6,7 +6,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.grants.passwords import hash_password, verify_password
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store

@@ -103,7 +103,7 @@ def _give_up(work: Work) -> tuple[str, str]:
         url="https://pay.second.example/" + "a-long-path/" * 6 + "ilp",
         outgoing_token="shown",
         incoming_token="seen",
-        credit_limit=100_000,
+        credit_limit="1000.00",
         routes=("g.third", "g.fourth"),
     )
     peer = peers.add_peer(work, new)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.payments.idempotency import (
     PURGED_AT_ONCE,
     RETENTION,

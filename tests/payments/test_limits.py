@@ -26,7 +26,7 @@ from payres.clock import MovableClock, format_time
 from payres.errors import DomainError
 from payres.grants.access import Caller
 from payres.grants.limits import current_window, spent_in_window
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.operator import invariants, wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from payres.payments import incoming, outgoing, quotes

@@ -11,7 +11,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from payres.payments.pricing import rate_between
 from payres.store import accounts, assets

@@ -23,7 +23,7 @@ from payres.grants.clients import Client
 from payres.grants.consent import Browser
 from payres.grants.passwords import hash_password
 from payres.grants.requests import request_grant
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.limits import MAX_KNOWN_BROWSERS
 from payres.operator import wallets
@@ -320,10 +320,11 @@ async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
 
 
 async def test_finish_uri_with_other_letters_is_sent_in_ascii(site: Site) -> None:
-    path = await site.ask(finish="https://shop.example/fertig?für=alle")
+    path = await site.ask(finish="https://bücher.example/fertig?für=alle")
     answer = await site.submit(path, "deny", **await site.open_signed_in(path))
 
-    assert answer.headers["location"] == f"https://shop.example/fertig?{quote('für')}=alle&result=grant_rejected"
+    url = f"https://xn--bcher-kva.example/fertig?{quote('für')}=alle&result=grant_rejected"
+    assert answer.headers["location"] == url
 
 
 async def test_finish_uri_is_sent_byte_for_byte(site: Site) -> None:

@@ -11,7 +11,7 @@ import pytest
 from payres.errors import DomainError
 from payres.grants.consent import interaction_hash
 from payres.grants.tokens import revoke_grant
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.limits import APPROVAL_SECONDS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction

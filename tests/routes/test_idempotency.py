@@ -20,7 +20,7 @@ import pytest
 from payres.clock import HOUR, SECOND
 from payres.errors import DomainError, Unavailable
 from payres.grants.tokens import revoke_token
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets

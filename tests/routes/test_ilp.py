@@ -42,7 +42,7 @@ def add_peer(instance: Instance, name: str, **terms: Any) -> str:
         "url": "http://127.0.0.1:9/",
         "outgoing_token": f"token-for-{name}",
         "incoming_token": token,
-        "credit_limit": 10**9,
+        "credit_limit": "10000000.00",
     }
     instance.write(lambda tx: peers.add_peer(tx, NewPeer(**(new | terms))))
     return token

@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
             url="https://peer.example/",
             outgoing_token="out",
             incoming_token="in",
-            credit_limit=10**6,
+            credit_limit="10000.00",
         )
         instance.write(lambda tx: add_peer(tx, new))
         instance.create_wallet(".well-known/pay")

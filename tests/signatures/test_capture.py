@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.http.errors import ErrorResponse
+from payres.http.error_responses import ErrorResponse
 from payres.http.request_head import ambiguity
 from payres.signatures.capture import read_capture
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from payres.http.errors import CODES
+from payres.http.error_responses import CODES
 from tests.specification.shapes import Shape
 from tests.specification.world import World
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.errors import DomainError, NotFound, Unavailable
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.limits import MAX_UNITS_PER_COMMIT
 from payres.store import connections, lanes
 from payres.store import database as database_module

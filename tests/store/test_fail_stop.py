@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from payres.errors import DomainError
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.limits import MAX_WAITING_UNITS
 from payres.routes.health import Readiness
 from payres.settings import Settings

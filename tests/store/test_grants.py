@@ -21,7 +21,7 @@ from payres.grants.clients import Client
 from payres.grants.continuation import continue_grant
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
-from payres.http.errors import error_response
+from payres.http.error_responses import error_response
 from payres.operator import wallets
 from payres.payments import incoming
 from payres.settings import Settings

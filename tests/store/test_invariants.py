@@ -114,7 +114,7 @@ def tx() -> Iterator[Transaction]:
 def a_peer(work: Work, name: str, code: str) -> PeerRecord:
     terms: dict[str, Any] = {"name": name, "ilp_address": f"test.{name}", "asset_code": code, "asset_scale": 2}
     terms |= {"outgoing_token": "out", "incoming_token": name}
-    new = NewPeer(**terms, url="https://peer.example/", credit_limit=1000)
+    new = NewPeer(**terms, url="https://peer.example/", credit_limit="10.00")
     return add_peer(work, new)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from payres import errors
 from payres.errors import DomainError
-from payres.http.errors import ANSWERS, CODES, REASONS, ErrorResponse, error_response, unproven_client
+from payres.http.error_responses import ANSWERS, CODES, REASONS, ErrorResponse, error_response, unproven_client
 
 SOURCES = Path(errors.__file__).parent
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DomainError)]

@@ -1,0 +1,64 @@
+"""Who operates the server, in one request: a program with an API key, or a person who is signed in to the pages."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from payres.operator import api_keys
+from payres.store.work import Work
+
+if TYPE_CHECKING:  # they load slowly, and commands, which run the same endpoints, need none of them
+    from starlette.requests import Request
+
+    from payres.routes.context import Context
+
+T = TypeVar("T")
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """A request of who operates the server: a program or a person. `read` and `write` run units in their name."""
+
+    request: "Request"
+
+    @property
+    def context(self) -> "Context":
+        from payres.routes.context import context_of
+
+        return context_of(self.request)
+
+    def authenticate(self, work: Work) -> str:
+        """The caller as the audit log names it. Raises TokenInvalid or SignInFailed for one that may not call now."""
+        raise NotImplementedError
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
+        return await self.context.database.examine(self.unit(unit))
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result, once its work is committed."""
+        return await self.context.database.write(self.unit(unit))
+
+    def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
+        """The unit as the caller runs it, if the caller still may."""
+
+        def run(work: Work) -> T:
+            work.actor = self.authenticate(work)
+            return unit(work)
+
+        return run
+
+
+class Call(Caller, frozen=True):
+    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
+
+    key_text: str
+    key: api_keys.ApiKey
+
+    @property
+    def actor(self) -> str:
+        """The key, as the audit log names it."""
+        return f"api:{self.key.id}"
+
+    def authenticate(self, work: Work) -> str:
+        return f"api:{api_keys.authenticate(work, self.key_text).id}"

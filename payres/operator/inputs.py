@@ -1,0 +1,56 @@
+"""What operators write: the types of members and parameters, and how amounts and times are read.
+
+Amounts are decimal texts in units of their asset, times RFC 3339. All are read here, so that each command has the same
+errors.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
+from payres.clock import complete_day, parse_time
+from payres.errors import InvalidAmount, InvalidRequest
+from payres.store.assets import AssetRecord
+
+MAX_REFERENCE_LENGTH: Final = 100
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Reference = Annotated[str, Meta(min_length=1, max_length=MAX_REFERENCE_LENGTH)]
+Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
+Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
+Bound = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
+Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the parameters in a query."""
+
+
+def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
+    """A decimal text in the asset's minor unit. Raises InvalidAmount when it is no number, below `least` or too
+    large."""
+    try:
+        amount = parse_decimal(text, asset.asset)
+    except ValueError as error:
+        raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
+    if not least <= amount <= MAX_LEDGER:
+        low, high = (f"{format_decimal(bound, asset.asset)} {asset.code}" for bound in (least, MAX_LEDGER))
+        raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
+    return amount
+
+
+def require_time(text: str, field: str) -> int:
+    """Microseconds UTC of an RFC 3339 time, or of the beginning of a day. Raises InvalidRequest, naming the field."""
+    try:
+        return parse_time(complete_day(text))
+    except ValueError as error:
+        raise InvalidRequest(f"{field}: {error}", field=field) from error
+
+
+def check_reference(reference: str) -> None:
+    """Raises InvalidRequest for an invalid reference."""
+    if not 1 <= len(reference) <= MAX_REFERENCE_LENGTH or not reference.isprintable():
+        sentence = f"A reference has 1 to {MAX_REFERENCE_LENGTH} printable characters"
+        raise InvalidRequest(sentence, field="reference")

@@ -1,0 +1,177 @@
+"""The lists of the operator's pages: the columns of each, and what is said when it is empty."""
+
+from typing import Final
+
+from payres.admin.audit import describe_details
+from payres.admin.wire import Grant
+from payres.grants.wording import visible_name
+from payres.pages.listing import Listing
+from payres.pages.tables import Cell, Column
+
+
+def _client(one: Grant) -> Cell:
+    """The client, with its own name for itself in quotes: only the address is verified."""
+    name = visible_name(one.client_name, one.client)
+    return Cell(f"{one.client} “{name}”" if name else one.client, "long")
+
+
+def _spent(one: Grant) -> Cell:
+    """What was spent in the window that is open now."""
+    return Cell(f"{one.spending.debit} {one.spending.debit_asset_code}" if one.spending else "", "number")
+
+
+def _left(one: Grant) -> Cell:
+    """What the limits leave."""
+    found = one.spending
+    if found is None:
+        return Cell("", "number")
+    if found.debit_left is not None:
+        return Cell(f"{found.debit_left} {found.debit_asset_code}", "number")
+    if found.receive_left is not None:
+        return Cell(f"{found.receive_left} {found.receive_asset_code} to receive", "number")
+    return Cell("no limit", "number")
+
+
+STATE: Final = Column("State", "state", "state")
+CREATED: Final = Column("Created (UTC)", "created_at", "time")
+ASSET: Final = Column("Asset", "asset_code")
+AMOUNT: Final = Column("Amount", "amount", "number")
+WALLET: Final = Column("Wallet", "wallet", "long", "wallets")
+CLIENT: Final = Column("Client", _client)
+SPENT: Final = Column("Spent", _spent)
+LEFT: Final = Column("Left", _left)
+MOVEMENT_COLUMNS: Final = (
+    Column("Time (UTC)", "created_at", "time"),
+    Column("What", "kind"),
+    AMOUNT,
+    ASSET,
+    Column("Reference", "reference", "long"),
+)
+PAYMENT_COLUMNS: Final = (
+    CREATED,
+    Column("Payment", "id", "code", "payments"),
+    Column("Direction", "direction"),
+    WALLET,
+    AMOUNT,
+    Column("Moved", "moved", "number"),
+    ASSET,
+    STATE,
+    Column("Receiver", "receiver", "long"),
+    Column("Failure", "failure", "long"),
+)
+ATTEMPT: Final = (
+    Column("Last attempt (UTC)", "last_attempt_at", "time"),
+    Column("Status", "last_status", "number"),
+    Column("Error", "last_error", "long"),
+)
+NO_MOVEMENTS: Final = "Nothing was deposited or withdrawn yet"
+
+WALLETS: Final = Listing(
+    "Wallets",
+    "wallets.list_page",
+    (
+        Column("Wallet", "path", "long", "wallets"),
+        Column("Name", "public_name", "long"),
+        Column("Balance", "balance", "number"),
+        Column("Reserved", "reserved", "number"),
+        ASSET,
+        STATE,
+        Column("Opened (UTC)", "created_at", "time"),
+    ),
+    "There are no wallets yet; `payres wallet create` opens one",
+)
+MOVEMENTS: Final = Listing(
+    "Deposits and withdrawals of {wallet}", "wallets.list_movements", MOVEMENT_COLUMNS, NO_MOVEMENTS
+)
+PAYMENTS: Final = Listing(
+    "Payments",
+    "payments.list_page",
+    PAYMENT_COLUMNS,
+    "There are no such payments",
+    "Moved is what an incoming payment has received, or an outgoing one has sent.",
+)
+GRANTS: Final = Listing(
+    "Grants",
+    "grants.list_page",
+    (
+        Column("Asked for (UTC)", "created_at", "time"),
+        Column("Grant", "id", "code", "grants"),
+        CLIENT,
+        Column("Wallet", "wallet_address", "long"),
+        STATE,
+        SPENT,
+        LEFT,
+    ),
+    "No client has asked for such a grant",
+)
+PEERS: Final = Listing(
+    "Peers",
+    "peers.list_all",
+    (
+        Column("Peer", "name", "long", "peers"),
+        Column("Standing", "standing"),
+        Column("Balance", "balance", "number"),
+        Column("Credit limit", "credit_limit", "number"),
+        ASSET,
+        Column("Unresolved packets", lambda one: Cell(str(one.in_doubt.packets), "number")),
+        Column("Last error", "last_error", "long"),
+        Column("At (UTC)", "last_error_at", "time"),
+    ),
+    "There are no peers; `payres peer add` connects to another server",
+)
+WEBHOOKS: Final = Listing(
+    "Webhooks",
+    "webhooks.list_all",
+    (
+        Column("Webhook", "id", "code", "webhooks"),
+        Column("URL", "url", "long"),
+        Column("Events", "events", "long"),
+        STATE,
+        Column("Behind", "behind", "number"),
+        *ATTEMPT,
+    ),
+    "There are no webhooks; `payres webhook add` makes one",
+    also=("Deliveries that were not taken at once", "/admin/webhooks/deliveries"),
+)
+DELIVERIES: Final = Listing(
+    "Deliveries",
+    "webhooks.list_page",
+    (
+        Column("Event", "event", "code"),
+        Column("Type", "type"),
+        Column("Webhook", "webhook", "code", "webhooks"),
+        STATE,
+        Column("Attempts", "attempts", "number"),
+        *ATTEMPT,
+        Column("Next attempt (UTC)", "next_attempt_at", "time"),
+    ),
+    "There are no such deliveries",
+    "Events that a webhook did not take at once, or gets again; a hundred at most.",
+)
+API_KEYS: Final = Listing(
+    "API keys",
+    "api_keys.list_page",
+    (
+        Column("Key", "id", "code", "api-keys"),
+        Column("Name", "name", "long"),
+        Column("Scopes", "scopes", "code"),
+        STATE,
+        CREATED,
+        Column("Expires (UTC)", "expires_at", "time"),
+        Column("Last used (UTC)", "last_used_at", "time"),
+    ),
+    "There are no API keys; `payres api-key create` makes one",
+)
+AUDIT_LOG: Final = Listing(
+    "Audit log",
+    "audit.list_page",
+    (
+        Column("Time (UTC)", "created_at", "time"),
+        Column("Who", "actor", "long"),
+        Column("Did what", "action"),
+        Column("To what", "object", "long"),
+        Column("Details", lambda entry: Cell(describe_details(entry), "long")),
+    ),
+    "Nothing was changed yet",
+    "What operators changed, with the command, the API or these pages.",
+)
