@@ -448,7 +448,7 @@ def assert_agreement(tx: Transaction, ids: Sequence[int], holds: Sequence[int], 
         assert sum(account.balance for account in model.accounts if account.asset == asset) == 0
 
 
-@examples(80)
+@examples(50)
 @given(st.lists(STEPS, max_size=30))
 def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
     with closing(connect_writer(":memory:")) as tx:

@@ -55,6 +55,9 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.write(request)
             return await self._answer
+        except asyncio.CancelledError:
+            self.reusable = False  # also when the answer has just come: nobody is left to keep the connection
+            raise
         finally:
             answer, self._answer = self._answer, None
             if answer.done() and not answer.cancelled():

@@ -83,12 +83,17 @@ def test_template_shows_every_setting_with_its_default() -> None:
     assert tomllib.loads(shown).keys() == {field.name for field in msgspec.structs.fields(Settings)}
 
 
+def open_alice(payres: Command) -> None:
+    """A wallet without a password: `--demo` hashes those of its wallets with all of Argon2's work."""
+    assert payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create").exit_code == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.usefixtures("database")
-def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
-    with serving("--json", "--demo") as process:
+def test_serve_answers_and_stops_cleanly(payres: Command, number: signal.Signals) -> None:
+    open_alice(payres)
+    with serving("--json") as process:
         ready = announced(process)
-        assert ready["wallets"] == 2
+        assert ready["wallets"] == 1
         assert fetch(f"{ready['baseUrl']}/alice")["id"] == f"{ready['baseUrl']}/alice"
         process.send_signal(number)
         _, errors = process.communicate(timeout=TIMEOUT)
@@ -96,9 +101,9 @@ def test_serve_answers_and_stops_cleanly(number: signal.Signals) -> None:
         check_log_of_a_clean_end(errors)
 
 
-@pytest.mark.usefixtures("database")
-def test_serve_logs_each_request() -> None:
-    command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json", "--demo"]
+def test_serve_logs_each_request(payres: Command) -> None:
+    open_alice(payres)
+    command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json"]
     environment = free_of_settings() | {"PAYRES_LOG_FORMAT": "json"}
     with child(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         fetch(f"{announced(process)['baseUrl']}/alice?token=secret")
@@ -152,10 +157,10 @@ def strange_connections() -> Iterator[tuple[bytes, str]]:
     yield b"GET /alice HTTP/1.1\r\nhost: h\r\n\r\n" * 100, "in the middle"
 
 
-@pytest.mark.usefixtures("database")
-def test_serve_logs_nothing_that_clients_send() -> None:
+def test_serve_logs_nothing_that_clients_send(payres: Command) -> None:
     """A line for each, and anybody could fill the disk; a traceback for each, and nobody would find the others."""
-    with serving("--json", "--demo") as process:
+    open_alice(payres)
+    with serving("--json") as process:
         address = urlsplit(announced(process)["baseUrl"])
         for sent, end in [*strange_connections()] * 5:
             with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
@@ -226,13 +231,13 @@ def test_serve_demo_is_for_this_machine_alone(
     assert not database.exists()
 
 
-@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     "options", [["--host", "localhost"], ["--host", "::1"], ["--base-url", "http://alice.localhost:8080"]]
 )
-def test_serve_demo_takes_every_name_of_this_machine(options: list[str]) -> None:
+def test_serve_demo_takes_every_name_of_this_machine(payres: Command, options: list[str]) -> None:
+    open_alice(payres)
     with serving("--demo", "--json", *options) as process:
-        assert announced(process)["wallets"] == 2
+        assert announced(process)["wallets"] == 1
 
 
 def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:

@@ -28,7 +28,7 @@ from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
 COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
-PACKETS = int(os.environ.get("REMOTE_PACKETS", "60"))
+PACKETS = int(os.environ.get("REMOTE_PACKETS", "40"))
 PACKET = 5  # cents
 VALUE = PACKETS * PACKET
 FEE = 10

@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import msgspec
+import pytest
 
 from payres import ledger
 from payres.amounts import Asset, format_decimal
-from payres.clock import SECOND
+from payres.clock import SECOND, Clock
+from payres.interledger import reconciliation, recovery
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peers import PeerChange, change_peer, require_peer
@@ -20,11 +22,10 @@ from payres.store import accounts, incoming, outgoing, packets, peers
 from payres.store.accounts import AccountRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
-from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, wait_until
 
 Json = dict[str, Any]
 USD = Asset("USD", 2)
@@ -85,19 +86,38 @@ def ended(instance: Instance, created: Json, quote: Json | None = None) -> Paid:
     return Paid(quote, created, shown, sent(instance, created))
 
 
-def ended_in_time(servers: Sequence[Instance], created: Json, seconds: int = 10) -> Paid:
-    """A payment of the first server at its end. So many seconds pass on all of them whenever the payment only waits."""
+class Waits:
+    """Knows which payments only wait for their clock, so that a test moves it then and never while packets are on their
+    way, however slow the machine is."""
 
-    def in_flight() -> Sequence[PacketRecord]:
-        return servers[0].read(lambda tx: packets.packets_of_payment(tx, last_segment(created["id"]), "prepared"))
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._until: dict[asyncio.Task[Any] | None, int] = {}
+        monkeypatch.setattr(recovery, "TICK_SECONDS", 0.01)
+        monkeypatch.setattr(reconciliation, "sleep_until", self._sleep_until)
 
-    while sent(servers[0], created).state == "sending":
-        waiting = in_flight()
-        sleep(0.05)
-        if waiting and waiting == in_flight():
+    def has(self, instance: Instance, created: Json) -> bool:
+        """Whether the payment waits, and with it all that the server sends."""
+        sending = instance.context.remote_payments._sending.copy()
+        now = instance.clock.now()
+        return last_segment(created["id"]) in sending and all(
+            self._until.get(task, now) > now for task in sending.values()
+        )
+
+    def end(self, servers: Sequence[Instance], created: Json, seconds: int = 10) -> Paid:
+        """A payment of the first server at its end. So many seconds pass on all servers whenever it only waits."""
+        instance = servers[0]
+        while True:
+            wait_until(lambda: sent(instance, created).state != "sending" or self.has(instance, created))
+            if sent(instance, created).state != "sending":
+                return ended(instance, created)
             for server in servers:
                 server.clock.advance(seconds)
-    return ended(servers[0], created)
+
+    async def _sleep_until(self, clock: Clock, time: int) -> None:
+        task = asyncio.current_task()
+        self._until[task] = time
+        await recovery.sleep_until(clock, time)
+        del self._until[task]
 
 
 def sent(instance: Instance, created: Json) -> OutgoingRecord:

@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 
 from payres.clock import SECOND
-from payres.interledger import recovery
 from payres.store import packets
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.lossy_link import LOSSES, lossy_link
 from tests.interledger.network import (
     Json,
+    Waits,
     amount,
     bill,
     change,
     check_books,
     ended,
-    ended_in_time,
     hurried,
     network,
     received,
@@ -50,7 +49,7 @@ def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
 def test_payment_over_a_link_that_loses_answers_for_good_takes_what_arrives(
     amounts: dict[str, Json], seed: int, pair: Sequence[Instance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "TICK_SECONDS", 0.01)
+    waits = Waits(monkeypatch)
     a, b = pair
     set_fee(a, "0.10", 50)
     receiver = bill(b, b.wallet("bob"), None if amounts else 2000)
@@ -58,7 +57,7 @@ def test_payment_over_a_link_that_loses_answers_for_good_takes_what_arrives(
         change(a, "b", url=link.url)
         quoted = a.client.create_quote(a.wallet("alice"), receiver, **amounts)
         link.loss = LOSS
-        paid = ended_in_time(pair, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
+        paid = waits.end(pair, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
     states = count_packets(a, paid.record.id)
     arrived = received(b, receiver).received
     assert sum(link.fates[loss] for loss in LOSSES) > 0

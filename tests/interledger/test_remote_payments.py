@@ -174,11 +174,11 @@ def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
     refusals = iter([Unavailable("The disk is full")] * 3)
     read = database.read
 
-    async def failing(unit: Any) -> Any:
+    async def failing(unit: Any, **how: bool) -> Any:
         worker = asyncio.current_task() in payment_tasks(a.context.remote_payments)
         if worker and (refusal := next(refusals, None)):
             raise refusal
-        return await read(unit)
+        return await read(unit, **how)
 
     monkeypatch.setattr(database, "read", failing)
     created = begin(a, receiver)

@@ -94,7 +94,7 @@ def send(payres: Instance, asked: Asked, **changes: Any) -> httpx2.Response:
 
 
 def break_database(payres: Instance, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(payres.context.database.__class__, "read", broken)

@@ -96,7 +96,7 @@ MOVES = st.lists(
 
 
 @given(MOVES, st.integers(-1, 24), st.integers(0, 24))
-@examples(60)
+@examples(40)
 def test_statement_sums_to_the_balance(moves: Sequence[tuple[str, int]], start: int, hours: int) -> None:
     with closing(connect_writer(":memory:")) as opened:
         work = work_at(opened, NOW)

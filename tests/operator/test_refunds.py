@@ -182,7 +182,7 @@ ASKED = st.lists(st.tuples(st.sampled_from("abcd"), st.none() | st.integers(1, 8
 
 
 @given(paid=PAID, asked=ASKED, spent=st.integers(0, 5_000))
-@examples(60)
+@examples(40)
 def test_never_more_goes_back_than_came(
     paid: list[tuple[str, int, int]], asked: list[tuple[str, int | None]], spent: int
 ) -> None:
@@ -275,7 +275,7 @@ STEPS = st.lists(REFUNDS | st.tuples(SHARE, SHARE), min_size=1, max_size=8)
 
 
 @given(paid=st.integers(0, 5_000), came=st.integers(0, 5_000), steps=STEPS)
-@examples(40)
+@examples(25)
 def test_never_more_leaves_than_came_from_elsewhere(paid: int, came: int, steps: list[tuple[Any, ...]]) -> None:
     """Whatever was sent when a payment that sends a refund ended, and whatever is asked for meanwhile."""
     with closing(connect_writer(":memory:")) as connection:

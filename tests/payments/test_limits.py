@@ -376,7 +376,7 @@ GIVEN_BACK = [("pay", "direct", 3, 600), ("edge", 0), ("pay", "direct", 3, 600),
 GIVEN_BACK += [("fail", 0), ("pay", "direct", 0, 1000)]
 
 
-@examples(75)
+@examples(50)
 @example(plan=Plan(("R11/2026-01-31T00:00Z/P1M", MONTHLY), "debitAmount", 1000, "USD", None, 0.0, GIVEN_BACK))
 @example(plan=Plan(("R11/2026-01-31T00:00Z/P1M", MONTHLY), "debitAmount", 1000, "USD", None, 0.0, ENDS_OF_MONTHS))
 @given(plan=plans)

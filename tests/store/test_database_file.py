@@ -130,7 +130,7 @@ def version(database: str) -> int:
         return version_of(connection)
 
 
-@pytest.mark.parametrize("number", range(1, NEWEST))
+@pytest.mark.parametrize("number", [1, NEWEST // 2, NEWEST - 1])
 def test_older_database_is_not_migrated_under_a_server_of_another_process(tmp_path: Path, number: int) -> None:
     database = of_version(str(tmp_path / "payres.db"), number)
     with (
