@@ -44,7 +44,8 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     scheme, *token = request.headers.get("authorization", "").split(" ")
     if scheme.lower() != "bearer" or len(token) != 1 or not token[0]:
         raise _unauthorized("missing_token", "Send the token that was agreed on as Authorization: Bearer <token>")
-    peer = await context.database.read(partial(peers.peer_by_token, token_hash=hash_secret(token[0])))
+    find_peer = partial(peers.peer_by_token, token_hash=hash_secret(token[0]))
+    peer = await context.database.read(find_peer, for_write=True)
     if peer is None:
         raise _unauthorized("unknown_token", "No peer has this token")
     context.rate_limits.prove(request.scope)
