@@ -394,7 +394,8 @@ def test_what_failed_for_good_is_replayed_together(instance: Instance, add: AddE
     endpoint, added = add()
     endpoint.answer = answering(410)
     deposit(instance)
-    wait_until(lambda: states(instance) == [("failed", 1)])
+    # On a busy machine an attempt may have failed before without an answer.
+    wait_until(lambda: [state for state, _ in states(instance)] == ["failed"], lambda: str(states(instance)))
     failed_at = instance.clock.now()
     endpoint.answer = answering(200)
     instance.write(lambda work: webhooks.record_test(work, added.webhook.id, NOW, 200, None))
