@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from payres.admin.wire import DeliveryState
 from payres.amounts import MAX_LEDGER
-from payres.limits import MAX_WAIT_SECONDS
+from payres.limits import MAX_PASSWORD_LENGTH, MAX_WAIT_SECONDS, MIN_PASSWORD_LENGTH
 from payres.operator.exports import Format
 from payres.operator.inputs import Code, Decimal, Name, Query, Reference, Time
 from payres.signatures.jwk import JWK
@@ -56,7 +56,7 @@ class WalletChange(Body, frozen=True, kw_only=True):
 
 
 class NewPassword(Body, frozen=True, kw_only=True):
-    password: Annotated[str, Meta(min_length=8, max_length=1000)]
+    password: Annotated[str, Meta(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)]
     forget_browsers: bool = False
 
     def __repr__(self) -> str:
