@@ -1,6 +1,7 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import msgspec
@@ -42,22 +43,36 @@ MOST_COUNTED: Final = 1000
 
 def represent(kind: type[S], record: Any, asset: Asset | None = None, **others: Any) -> S:
     """The struct with the fields of the record that have the same names, or these with `_id`: times (`..._at`), and
-    AMOUNTS of the asset, as texts. `others` are the fields that the record lacks or has in another form."""
+    AMOUNTS of the asset, as texts. `others` are the fields that the record lacks or has in another form.
+
+    Raises TypeError for a number where the struct has a text, such as an amount that AMOUNTS does not name.
+    """
     if asset is not None:
         others = {"asset_code": asset.code, "asset_scale": asset.scale} | others
     for name in kind.__struct_fields__:
         if name not in others:
             source = name if hasattr(record, name) else f"{name}_id"
-            others[name] = _shown(name, getattr(record, source), asset)
+            others[name] = _shown(kind, name, getattr(record, source), asset)
     return kind(**others)
 
 
-def _shown(name: str, value: Any, asset: Asset | None) -> Any:
+def _shown(kind: type[msgspec.Struct], name: str, value: Any, asset: Asset | None) -> Any:
     if value is None:
         return None
     if name.endswith("_at"):
         return format_time(value)
-    return value if asset is None or name not in AMOUNTS else format_decimal(int(value), asset)
+    if asset is not None and name in AMOUNTS:
+        return format_decimal(int(value), asset)
+    if isinstance(value, int) and name in _texts(kind):  # constructors do not check types
+        raise TypeError(f"{kind.__name__}.{name} is a text: name it in AMOUNTS, or give it as one")
+    return value
+
+
+@cache
+def _texts(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The names of the fields that are texts."""
+    fields = msgspec.structs.fields(kind)
+    return frozenset(field.name for field in fields if str in (field.type, *get_args(field.type)))
 
 
 def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
