@@ -1,6 +1,7 @@
 """What the operator's API takes: bodies, and the parameters in queries.
 
-Amounts are decimal texts in units of their asset, times RFC 3339.
+Amounts are decimal texts in units of their asset, times RFC 3339. What a rule of `payres.operator` takes whole, such as
+NewPeer, is beside the rule.
 """
 
 from typing import Annotated, Literal
