@@ -1,7 +1,7 @@
 """Webhooks, and what became of the events that they did not take at once."""
 
 from payres.admin import representations
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.requests import DeliveryQuery, NewReplay, NewWebhook, Nothing
 from payres.admin.wire import DeliveryView, List, Replayed, WebhookTest, WebhookView
 from payres.errors import InvalidRequest
