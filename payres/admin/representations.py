@@ -116,14 +116,12 @@ def movement(work: Work, record: MovementRecord) -> wire.Movement:
 
 
 def asset(work: Work, record: AssetRecord) -> wire.Asset:
-    unit = record.asset
-
     def free(kind: str) -> str:
         account = accounts.find_operator_account(work, record.id, kind)
-        return format_decimal(ledger.free_balance(account) if account else 0, unit)
+        return format_decimal(ledger.free_balance(account) if account else 0, record.asset)
 
-    fee = wire.Fee(fixed=format_decimal(record.fee_fixed, unit), basis_points=record.fee_basis_points)
-    return represent(wire.Asset, record, unit, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
+    fee = wire.Fee(fixed=format_decimal(record.fee_fixed, record.asset), basis_points=record.fee_basis_points)
+    return represent(wire.Asset, record, record.asset, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
 
 
 def rate(work: Work, record: RateRecord) -> wire.Rate:
@@ -133,20 +131,18 @@ def rate(work: Work, record: RateRecord) -> wire.Rate:
 
 
 def peer(work: Work, record: PeerRecord) -> wire.Peer:
-    unit = record.asset
-
     def packet_sum(found: tuple[int, int]) -> wire.PacketSum:
-        return wire.PacketSum(packets=found[0], amount=format_decimal(found[1], unit))
+        return wire.PacketSum(packets=found[0], amount=format_decimal(found[1], record.asset))
 
     return represent(
         wire.Peer,
         record,
-        unit,
+        record.asset,
         routes=list(peers.routes_of_peer(work, record.id)),
         standing=peer_rules.describe_balance(record),
-        credit_limit=format_decimal(-record.floor, unit),
-        left=format_decimal(ledger.free_balance(accounts.account_by_id(work, record.account_id)), unit),
-        reserved=format_decimal(record.held, unit),
+        credit_limit=format_decimal(-record.floor, record.asset),
+        left=format_decimal(ledger.free_balance(accounts.account_by_id(work, record.account_id)), record.asset),
+        reserved=format_decimal(record.held, record.asset),
         in_flight=packet_sum(packets.in_flight(work, record.id)),
         in_doubt=packet_sum(packets.outcome_unknown(work, record.id)),
         repeats_answers=bool(record.repeats_answers),
@@ -191,8 +187,8 @@ def grant(work: Work, record: GrantRecord) -> wire.Grant:
 
 
 def _spending(found: grant_rules.Spending | None) -> wire.GrantSpending | None:
-    def shown(amount: int | None, unit: Asset | None) -> str | None:
-        return None if amount is None or unit is None else format_decimal(amount, unit)
+    def shown(amount: int | None, asset: Asset | None) -> str | None:
+        return None if amount is None or asset is None else format_decimal(amount, asset)
 
     if found is None:
         return None
