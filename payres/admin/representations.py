@@ -14,7 +14,7 @@ from payres.clock import format_time, format_time_if_any
 from payres.events.webhooks import wants
 from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
-from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets, webhooks
+from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import AssetRecord, RateRecord
 from payres.store.audit import AuditRecord
@@ -231,16 +231,3 @@ def webhook(work: Work, record: WebhookRecord, secret: str | UnsetType = UNSET) 
 
 def delivery(kind: type[D], record: DeliveryRecord, **event: Any) -> D:
     return represent(kind, record, next_attempt_at=format_time_if_any(record.next_at), **event)
-
-
-def list_deliveries(work: Work, of: WebhookRecord | None, state: str | None, most: int) -> list[wire.DeliveryView]:
-    """Newest first: of one webhook or of all, in one state or in all; `most` at the most."""
-    found = [
-        one
-        for webhook in (webhooks.list_webhooks(work) if of is None else [of])
-        for named in ((state,) if state else get_args(wire.DeliveryState))
-        for one in webhooks.deliveries_of(work, webhook.id, named, most)
-    ]
-    newest = sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:most]
-    told = [(one, events.event_at(work, one.sequence)) for one in newest]
-    return [delivery(wire.DeliveryView, one, event=event.id, type=event.type) for one, event in told]

@@ -15,6 +15,7 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from payres.admin import representations
+from payres.admin import webhooks as endpoints
 from payres.application import create_app
 from payres.clock import DAY, SECOND, MovableClock, parse_time
 from payres.errors import DomainError
@@ -92,7 +93,7 @@ def states(instance: Instance) -> list[tuple[str, int]]:
     """The state of each delivery and its attempts, the newest event first."""
     return [
         (one.state, one.attempts)
-        for one in instance.read(lambda work: representations.list_deliveries(work, None, None, 100))
+        for one in instance.read(lambda work: endpoints.list_deliveries(work, None, None, 100))
     ]
 
 
