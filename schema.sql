@@ -505,9 +505,9 @@ create table event (
   created_at integer not null
 ) strict;
 
--- Where events are sent. events are the names and patterns asked for, with commas between. cursor is the last event that
--- was sent for the first time; what is sent again has a row in delivery. Secrets are encrypted; previous_secret signs too
--- until previous_until. last_status and last_error are of the latest attempt.
+-- Where events are sent. events are the names and patterns asked for, with commas between. cursor is the last event up to
+-- which each was attempted once, or is not wanted; what is sent again has a row in delivery. Secrets are encrypted;
+-- previous_secret signs too until previous_until. last_status and last_error are of the latest attempt.
 create table webhook (
   id text primary key,
   url text not null,

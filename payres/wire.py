@@ -27,8 +27,9 @@ Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 
-# The actions that an access item of each type can name (Specification 2.7). A new one also needs its words in
-# `payres.grants.wording.ACTIONS`, and an -all form its pair in `payres.grants.access.INCLUDING`; tests compare them.
+# The actions that an access item of each type can name (Specification 2.7). A new one needs its words
+# in `payres.grants.wording.ACTIONS`, and an -all form its pair in `payres.grants.access.INCLUDING`; tests compare them.
+# One that is no -all form is also one of `payres.grants.access.Action`.
 INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]

@@ -11,6 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from payres import limits
+from payres.admin.requests import NewPassword
 from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.grants.passwords import hash_password
@@ -147,6 +148,10 @@ def holds(taking: Callable[[int], object]) -> Callable[[int], bool]:
     return is_taken
 
 
+def password_member(size: int) -> object:
+    return decode(msgspec.json.Decoder(NewPassword), msgspec.json.encode({"password": "a" * size}))
+
+
 def bare_key(size: int) -> object:
     return idempotency_key([(b"idempotency-key", b"a" * size)])
 
@@ -249,6 +254,7 @@ HELD: list[tuple[str, Callable[[int], bool]]] = [
     ("MAX_NONCE_LENGTH", holds(interact_ref)),
     ("MAX_PAGE", holds(page)),
     ("MAX_PASSWORD_LENGTH", holds(lambda size: hash_password("a" * size))),
+    ("MAX_PASSWORD_LENGTH", holds(password_member)),
     ("MAX_QUERY_BYTES", holds(query)),
     ("MAX_SIGNATURES", holds(signatures)),
     ("MAX_SIGNATURE_HEADER_BYTES", holds(signature_header)),
@@ -258,9 +264,9 @@ HELD: list[tuple[str, Callable[[int], bool]]] = [
 ]
 
 
-def test_password_has_so_many_characters() -> None:
-    is_taken = holds(lambda size: hash_password("a" * size))
-    least = limits.MIN_PASSWORD_LENGTH
+@pytest.mark.parametrize("take", [lambda size: hash_password("a" * size), password_member])
+def test_password_has_so_many_characters(take: Callable[[int], object]) -> None:
+    is_taken, least = holds(take), limits.MIN_PASSWORD_LENGTH
     assert [is_taken(size) for size in (0, least - 1, least)] == [False, False, True]
 
 

@@ -21,10 +21,10 @@ def list_page(work: Work, page: PageQuery) -> Page[ApiKey]:
     return page_of(page_of_api_keys(work, page), partial(representations.api_key, work))
 
 
-def create(work: Work, body: NewApiKey, caller: api_keys.ApiKey) -> CreatedApiKey:
+def create(work: Work, body: NewApiKey, api_key: api_keys.ApiKey) -> CreatedApiKey:
     """Create an API key, with no more scopes than one's own. The key is shown this once."""
     expires_at = None if body.expires_at is None else require_time(body.expires_at, "expiresAt")
-    record, text = api_keys.create_api_key(work, body.name, body.scopes, expires_at, caller.scopes)
+    record, text = api_keys.create_api_key(work, body.name, body.scopes, expires_at, api_key.scopes)
     return CreatedApiKey(**msgspec.structs.asdict(representations.api_key(work, record)), key=text)
 
 

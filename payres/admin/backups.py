@@ -5,7 +5,7 @@ import sqlite3
 from pathlib import Path
 
 from payres.admin import representations
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.requests import Nothing
 from payres.admin.wire import Backup
 from payres.errors import Unavailable, WrongState

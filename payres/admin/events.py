@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.requests import EventQuery
 from payres.admin.wire import List
 from payres.errors import InvalidRequest, TokenInvalid
@@ -32,7 +32,7 @@ async def read(call: Call, query: EventQuery) -> List[EventView]:
     if not query.wait:
         return List(result=await call.context.database.read(unit))
     await read_body(call.request)  # what comes after it says that the client has gone
-    found, _ = await wait_for_change(call.request, query.wait, call.actor, EVENTS, unit, bool)
+    found, _ = await wait_for_change(call.request, query.wait, call.key.actor, EVENTS, unit, bool)
     return List(result=found)
 
 
@@ -49,7 +49,7 @@ async def stream(call: Call, query: EventQuery) -> Response:
 async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
     """Ends when the client has gone, the server stops, or the key has ended; or at once when too many requests wait."""
     context = call.context
-    if not context.waiting_slots.try_take(call.actor):
+    if not context.waiting_slots.try_take(call.key.actor):
         return
     leave(call.request.scope)
     listening = asyncio.ensure_future(call.request.receive())
@@ -73,7 +73,7 @@ async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
         return
     finally:
         listening.cancel()
-        context.waiting_slots.release(call.actor)
+        context.waiting_slots.release(call.key.actor)
 
 
 def _after(work: Work, sequence: int) -> Sequence[EventView]:

@@ -55,9 +55,9 @@ def _period(query: PeriodQuery) -> tuple[int, int]:
     return period(query.from_ or None, query.to or None)
 
 
-async def send_download(request: Request, download: Download, caller: str, read: Read) -> Response:
+async def send_download(request: Request, download: Download, actor: str, read: Read) -> Response:
     """The answer. Raises TooManyRequests, and what the first step of the export does: before a byte is sent."""
-    parts = _parts(request, download, caller, read)
+    parts = _parts(request, download, actor, read)
     first = await anext(parts)
     name = re.sub(r"[^a-z0-9]+", "-", download.name.lower()).strip("-")
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -65,9 +65,9 @@ async def send_download(request: Request, download: Download, caller: str, read:
     return Stream(parts, MEDIA_TYPES[download.form], headers, first=first, seconds=EXPORT_SECONDS)
 
 
-async def _parts(request: Request, download: Download, caller: str, read: Read) -> AsyncGenerator[bytes]:
+async def _parts(request: Request, download: Download, actor: str, read: Read) -> AsyncGenerator[bytes]:
     export, form, slots = download.export, download.form, context_of(request).export_slots
-    if not slots.try_take(caller):
+    if not slots.try_take(actor):
         raise too_many(
             SECOND, f"At most {MAX_EXPORTS} exports are read at a time, {MAX_EXPORTS_OF_CALLER} by one caller"
         )
@@ -85,7 +85,7 @@ async def _parts(request: Request, download: Download, caller: str, read: Read) 
             raise CutShort("the client has gone")
     finally:
         gone.cancel()
-        slots.release(caller)
+        slots.release(actor)
 
 
 async def _wait_until_gone(receive: Receive) -> None:

@@ -4,7 +4,7 @@ from contextlib import suppress
 from functools import partial
 
 from payres.admin import representations
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.representations import page_of
 from payres.admin.requests import LedgerQuery
 from payres.admin.wire import LedgerCheck, LedgerEntry

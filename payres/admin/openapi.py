@@ -11,7 +11,7 @@ import msgspec
 
 from payres import openapi
 from payres.admin.exports import Download
-from payres.admin.handlers import Operation, operations
+from payres.admin.operations import Operation, operations
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
 from payres.operator.exports import MEDIA_TYPES
@@ -41,8 +41,8 @@ def admin_document() -> dict[str, Any]:
 
 
 def _described(operation: Operation) -> openapi.Described:
-    endpoint, meaning, answers = operation.endpoint, "What was asked for", {JSON: operation.answer}
-    if operation.answer is Download:
+    endpoint, meaning, answers = operation.endpoint, "What was asked for", {JSON: operation.answer_type}
+    if operation.answer_type is Download:
         meaning = (
             "The rows as `format` says: CSV with a heading, or an object a line. One that is cut off has no last chunk"
         )

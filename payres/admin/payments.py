@@ -3,7 +3,7 @@
 from functools import partial
 
 from payres.admin import stories
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.representations import page_of
 from payres.admin.requests import NewRefund
 from payres.admin.stories import PaymentStory

@@ -1,6 +1,7 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import msgspec
@@ -13,7 +14,7 @@ from payres.clock import format_time, format_time_if_any
 from payres.events.webhooks import wants
 from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
-from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets, webhooks
+from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import AssetRecord, RateRecord
 from payres.store.audit import AuditRecord
@@ -42,22 +43,36 @@ MOST_COUNTED: Final = 1000
 
 def represent(kind: type[S], record: Any, asset: Asset | None = None, **others: Any) -> S:
     """The struct with the fields of the record that have the same names, or these with `_id`: times (`..._at`), and
-    AMOUNTS of the asset, as texts. `others` are the fields that the record lacks or has in another form."""
+    AMOUNTS of the asset, as texts. `others` are the fields that the record lacks or has in another form.
+
+    Raises TypeError for a number where the struct has a text, such as an amount that AMOUNTS does not name.
+    """
     if asset is not None:
         others = {"asset_code": asset.code, "asset_scale": asset.scale} | others
     for name in kind.__struct_fields__:
         if name not in others:
             source = name if hasattr(record, name) else f"{name}_id"
-            others[name] = _shown(name, getattr(record, source), asset)
+            others[name] = _shown(kind, name, getattr(record, source), asset)
     return kind(**others)
 
 
-def _shown(name: str, value: Any, asset: Asset | None) -> Any:
+def _shown(kind: type[msgspec.Struct], name: str, value: Any, asset: Asset | None) -> Any:
     if value is None:
         return None
     if name.endswith("_at"):
         return format_time(value)
-    return value if asset is None or name not in AMOUNTS else format_decimal(int(value), asset)
+    if asset is not None and name in AMOUNTS:
+        return format_decimal(int(value), asset)
+    if isinstance(value, int) and name in _texts(kind):  # constructors do not check types
+        raise TypeError(f"{kind.__name__}.{name} is a text: name it in AMOUNTS, or give it as one")
+    return value
+
+
+@cache
+def _texts(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The names of the fields that are texts."""
+    fields = msgspec.structs.fields(kind)
+    return frozenset(field.name for field in fields if str in (field.type, *get_args(field.type)))
 
 
 def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
@@ -101,14 +116,12 @@ def movement(work: Work, record: MovementRecord) -> wire.Movement:
 
 
 def asset(work: Work, record: AssetRecord) -> wire.Asset:
-    unit = record.asset
-
     def free(kind: str) -> str:
         account = accounts.find_operator_account(work, record.id, kind)
-        return format_decimal(ledger.free_balance(account) if account else 0, unit)
+        return format_decimal(ledger.free_balance(account) if account else 0, record.asset)
 
-    fee = wire.Fee(fixed=format_decimal(record.fee_fixed, unit), basis_points=record.fee_basis_points)
-    return represent(wire.Asset, record, unit, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
+    fee = wire.Fee(fixed=format_decimal(record.fee_fixed, record.asset), basis_points=record.fee_basis_points)
+    return represent(wire.Asset, record, record.asset, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
 
 
 def rate(work: Work, record: RateRecord) -> wire.Rate:
@@ -118,20 +131,18 @@ def rate(work: Work, record: RateRecord) -> wire.Rate:
 
 
 def peer(work: Work, record: PeerRecord) -> wire.Peer:
-    unit = record.asset
-
     def packet_sum(found: tuple[int, int]) -> wire.PacketSum:
-        return wire.PacketSum(packets=found[0], amount=format_decimal(found[1], unit))
+        return wire.PacketSum(packets=found[0], amount=format_decimal(found[1], record.asset))
 
     return represent(
         wire.Peer,
         record,
-        unit,
+        record.asset,
         routes=list(peers.routes_of_peer(work, record.id)),
         standing=peer_rules.describe_balance(record),
-        credit_limit=format_decimal(-record.floor, unit),
-        left=format_decimal(ledger.free_balance(accounts.account_by_id(work, record.account_id)), unit),
-        reserved=format_decimal(record.held, unit),
+        credit_limit=format_decimal(-record.floor, record.asset),
+        left=format_decimal(ledger.free_balance(accounts.account_by_id(work, record.account_id)), record.asset),
+        reserved=format_decimal(record.held, record.asset),
         in_flight=packet_sum(packets.in_flight(work, record.id)),
         in_doubt=packet_sum(packets.outcome_unknown(work, record.id)),
         repeats_answers=bool(record.repeats_answers),
@@ -176,8 +187,8 @@ def grant(work: Work, record: GrantRecord) -> wire.Grant:
 
 
 def _spending(found: grant_rules.Spending | None) -> wire.GrantSpending | None:
-    def shown(amount: int | None, unit: Asset | None) -> str | None:
-        return None if amount is None or unit is None else format_decimal(amount, unit)
+    def shown(amount: int | None, asset: Asset | None) -> str | None:
+        return None if amount is None or asset is None else format_decimal(amount, asset)
 
     if found is None:
         return None
@@ -220,16 +231,3 @@ def webhook(work: Work, record: WebhookRecord, secret: str | UnsetType = UNSET) 
 
 def delivery(kind: type[D], record: DeliveryRecord, **event: Any) -> D:
     return represent(kind, record, next_attempt_at=format_time_if_any(record.next_at), **event)
-
-
-def list_deliveries(work: Work, of: WebhookRecord | None, state: str | None, most: int) -> list[wire.DeliveryView]:
-    """Newest first: of one webhook or of all, in one state or in all; `most` at the most."""
-    found = [
-        one
-        for webhook in (webhooks.list_webhooks(work) if of is None else [of])
-        for named in ((state,) if state else get_args(wire.DeliveryState))
-        for one in webhooks.deliveries_of(work, webhook.id, named, most)
-    ]
-    newest = sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:most]
-    told = [(one, events.event_at(work, one.sequence)) for one in newest]
-    return [delivery(wire.DeliveryView, one, event=event.id, type=event.type) for one, event in told]

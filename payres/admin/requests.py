@@ -1,6 +1,7 @@
 """What the operator's API takes: bodies, and the parameters in queries.
 
-Amounts are decimal texts in units of their asset, times RFC 3339.
+Amounts are decimal texts in units of their asset, times RFC 3339. What a rule of `payres.operator` takes whole, such as
+NewPeer, is beside the rule.
 """
 
 from typing import Annotated, Literal
@@ -10,9 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from payres.admin.wire import DeliveryState
 from payres.amounts import MAX_LEDGER
-from payres.limits import MAX_WAIT_SECONDS
+from payres.limits import MAX_PASSWORD_LENGTH, MAX_WAIT_SECONDS, MIN_PASSWORD_LENGTH
 from payres.operator.exports import Format
-from payres.operator.inputs import Code, Decimal, Name, Query, Reference, Time
+from payres.operator.inputs import Code, DecimalText, Name, Query, Reference, TimeText
 from payres.signatures.jwk import JWK
 from payres.store.grants import State
 from payres.wire import Body, Scale, Text
@@ -21,7 +22,7 @@ from payres.wire import Body, Scale, Text
 class NewApiKey(Body, frozen=True, kw_only=True):
     name: Name
     scopes: Annotated[list[str], Meta(min_length=1)]
-    expires_at: Time | None = None
+    expires_at: TimeText | None = None
 
 
 class GrantQuery(Query, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class NewDecision(Body, frozen=True, kw_only=True):
 class NewMovement(Body, frozen=True, kw_only=True):
     """Under one reference an account has one movement, however often it is asked for."""
 
-    amount: Decimal
+    amount: DecimalText
     reference: Reference | None = None
 
 
@@ -56,7 +57,7 @@ class WalletChange(Body, frozen=True, kw_only=True):
 
 
 class NewPassword(Body, frozen=True, kw_only=True):
-    password: Annotated[str, Meta(min_length=8, max_length=1000)]
+    password: Annotated[str, Meta(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)]
     forget_browsers: bool = False
 
     def __repr__(self) -> str:
@@ -75,14 +76,14 @@ class KeyQuery(Query, frozen=True, kw_only=True):
 class NewFee(Body, frozen=True, kw_only=True):
     """It replaces both; what is left out is 0."""
 
-    fixed: Decimal = "0"
+    fixed: DecimalText = "0"
     basis_points: Annotated[int, Meta(ge=0, le=9999)] = 0
 
 
 class NewRate(Body, frozen=True, kw_only=True):
     """An exact decimal, such as `0.92`."""
 
-    rate: Decimal
+    rate: DecimalText
 
 
 class NewOutcome(Body, frozen=True, kw_only=True):
@@ -99,8 +100,8 @@ class LedgerQuery(Query, frozen=True, kw_only=True):
 class PeriodQuery(Query, frozen=True, kw_only=True):
     """A period from a day or a time until just before another, and the form of the file."""
 
-    from_: Time | UnsetType = msgspec.field(name="from", default=UNSET)
-    to: Time | UnsetType = UNSET
+    from_: TimeText | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: TimeText | UnsetType = UNSET
     format: Format = "csv"
 
 
@@ -118,7 +119,7 @@ class NewRefund(Body, frozen=True, kw_only=True):
     reference already is not done again."""
 
     reference: Reference
-    amount: Decimal | None = None
+    amount: DecimalText | None = None
     to: Text | None = None
 
 
@@ -148,4 +149,4 @@ class NewReplay(Body, frozen=True, kw_only=True):
     event: Name | None = None
     webhook: Name | None = None
     failed: bool = False
-    since: Time | None = None
+    since: TimeText | None = None

@@ -12,9 +12,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.exports import Download, send_download
-from payres.admin.handlers import Operation, operations
+from payres.admin.operations import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes
@@ -53,10 +53,10 @@ async def _serve(request: Request, operation: Operation) -> Response:
     try:
         call = await _authorize(request, operation.endpoint.scope)
         arguments, body = await _arguments(request, operation)
-        if operation.takes_caller:
-            arguments["caller"] = call.key
-        if operation.answer is Download:
-            return await send_download(request, operation.function(**arguments), call.actor, call.read)
+        if operation.takes_api_key:
+            arguments["api_key"] = call.key
+        if operation.answer_type is Download:
+            return await send_download(request, operation.function(**arguments), call.key.actor, call.read)
         headers, streams = request.scope["headers"], operation.endpoint.streams
         if operation.stream is not None and any(takes(headers, one) for one in streams):
             return await operation.stream(call, **arguments)
@@ -76,7 +76,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
     key.require(scope)
-    context.rate_limits.check_client(f"api:{key.id}")
+    context.rate_limits.check_client(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
             await context.database.write(partial(api_keys.note_use, key=key))
@@ -146,7 +146,7 @@ async def _answer(call: Call, operation: Operation, arguments: dict[str, Any], k
 async def _answer_in_steps(
     call: Call, operation: Operation, arguments: dict[str, Any], keyed: KeyedRequest | None
 ) -> bytes:
-    """A copy waits for the first, and gets its answer."""
+    """A repeated request waits for the first, and gets its answer."""
     if keyed is None:
         return encode(await operation.function(call, **arguments))
     async with call.context.idempotency_slots.slot(call.key.id, keyed.key):

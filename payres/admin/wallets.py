@@ -6,7 +6,7 @@ from functools import partial
 from msgspec import UnsetType
 
 from payres.admin import representations
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.representations import page_of
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
 from payres.admin.wire import List, Movement, Wallet, WalletKey

@@ -1,16 +1,20 @@
 """Webhooks, and what became of the events that they did not take at once."""
 
+from typing import get_args
+
 from payres.admin import representations
-from payres.admin.caller import Call
+from payres.admin.call import Call
 from payres.admin.requests import DeliveryQuery, NewReplay, NewWebhook, Nothing
-from payres.admin.wire import DeliveryView, List, Replayed, WebhookTest, WebhookView
+from payres.admin.wire import DeliveryState, DeliveryView, List, Replayed, WebhookTest, WebhookView
 from payres.errors import InvalidRequest
 from payres.events import webhooks
 from payres.events.sender import Target, target_of
 from payres.limits import MAX_PAGE
 from payres.operator.inputs import require_time
+from payres.store import events
 from payres.store import webhooks as store
 from payres.store.events import EventRecord
+from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 
 
@@ -58,7 +62,20 @@ async def test(call: Call, id: str, body: Nothing) -> WebhookTest:
 def list_page(work: Work, query: DeliveryQuery) -> List[DeliveryView]:
     """List events that were not taken at once, or are sent again, newest first; a hundred at most."""
     webhook = webhooks.require_webhook(work, query.webhook) if query.webhook else None
-    return List(result=representations.list_deliveries(work, webhook, query.state or None, MAX_PAGE))
+    return List(result=list_deliveries(work, webhook, query.state or None, MAX_PAGE))
+
+
+def list_deliveries(work: Work, of: WebhookRecord | None, state: str | None, most: int) -> list[DeliveryView]:
+    """Newest first: of one webhook or of all, in one state or in all; `most` at the most."""
+    found = [
+        one
+        for webhook in (store.list_webhooks(work) if of is None else [of])
+        for named in ((state,) if state else get_args(DeliveryState))
+        for one in store.deliveries_of(work, webhook.id, named, most)
+    ]
+    newest = sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:most]
+    told = [(one, events.event_at(work, one.sequence)) for one in newest]
+    return [representations.delivery(DeliveryView, one, event=event.id, type=event.type) for one, event in told]
 
 
 def replay(work: Work, body: NewReplay) -> Replayed:

@@ -105,8 +105,8 @@ def _limits(item: Resource) -> str:
 
 
 def _amount(amount: Resource) -> str:
-    unit = Asset(amount["assetCode"], amount["assetScale"])
-    return f"{format_decimal(int(amount['value']), unit)} {unit.code}"
+    asset = Asset(amount["assetCode"], amount["assetScale"])
+    return f"{format_decimal(int(amount['value']), asset)} {asset.code}"
 
 
 @grant.command("list", example="payres grant list --state pending")

@@ -7,7 +7,6 @@ from typing import get_args
 
 import click
 
-from payres.admin import representations
 from payres.admin import webhooks as endpoints
 from payres.admin.requests import NewWebhook, Nothing
 from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookView
@@ -100,7 +99,7 @@ def test(session: Session, webhook_id: str) -> None:
 def deliveries(work: Work, webhook_id: str | None, state: str | None, limit: int) -> Sequence[DeliveryView]:
     """List events that were not taken at once, or are sent again. What was taken the first time is not listed."""
     of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
-    return representations.list_deliveries(work, of, state, limit)
+    return endpoints.list_deliveries(work, of, state, limit)
 
 
 @webhook.command(

@@ -1,13 +1,14 @@
 """Deliveries: sends every event to every webhook that wants it, at least once.
 
-A webhook that fails delays no other. A webhook's cursor is the last event up to which all were sent. An event that it
-did not accept has a row with the time of the next attempt. So a restart continues from the rows, and a payment costs
-the same for any number of webhooks. A crash between an answer and its row sends the event again, with the same id.
+A webhook that fails delays no other. A webhook's cursor is the last event up to which each was attempted once, or is
+not wanted. An event that it did not accept has a row with the time of the next attempt. So a restart continues from the
+rows, and a payment costs the same for any number of webhooks. A crash between an answer and its row sends the event
+again, with the same id.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from secrets import SystemRandom
@@ -28,7 +29,7 @@ from payres.store.work import EVENTS, Work
 from payres.worker import Worker, retry
 
 # Pauses between the attempts; after the last attempt the delivery has failed.
-RETRIES: Final = (
+RETRY_PAUSES: Final = (
     *(5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR),
     *(10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR),
 )
@@ -41,9 +42,9 @@ READ_AT_ONCE: Final = 16
 PASSED_OVER: Final = 256
 # How many deliveries in flight to a webhook may be repetitions: they must not delay events that were never sent.
 AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
-# Seconds between searches for events of other processes and for retries that are due; and between any two searches,
-# because under load each commit has events.
+# Seconds between searches for events of other processes and for retries that are due.
 LOOK_SECONDS: Final = 1.0
+# Seconds between any two searches, because under load each commit has events.
 PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
 PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough to delete
@@ -57,7 +58,7 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 log = logging.getLogger("payres.events")
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class ToSend(msgspec.Struct, frozen=True):
     """An event to send to a webhook, for the first time unless it has a delivery."""
 
     event: EventRecord
@@ -67,24 +68,27 @@ class Outgoing(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True):
     """What to send to a webhook next, the last event that was read, and whether there may be more."""
 
-    outgoing: Sequence[Outgoing]
+    to_send: Sequence[ToSend]
     target: Target | None
-    looked_at: int
+    read_up_to: int
     has_more: bool
 
 
-class _Queue:
-    """The events in flight to a webhook, by sequence: those sent for the first time, and repetitions."""
+class _InFlight:
+    """The events in flight to a webhook, by sequence: those sent for the first time, and repetitions.
+
+    `read_up_to` is the last event that was read for it, `last_ended` the last one of which an attempt has ended.
+    """
 
     def __init__(self, cursor: int) -> None:
-        self.looked_at = cursor
-        self.last_sent = cursor
+        self.read_up_to = cursor
+        self.last_ended = cursor
         self.new: set[int] = set()
         self.again: set[int] = set()
 
     def cursor_without(self, sequence: int) -> int:
-        """The cursor once this event is recorded."""
-        return min(self.new - {sequence}, default=self.looked_at + 1) - 1
+        """The cursor once the attempt at this event is stored."""
+        return min(self.new - {sequence}, default=self.read_up_to + 1) - 1
 
 
 class Deliveries:
@@ -94,7 +98,7 @@ class Deliveries:
         self._database = database
         self._changes = changes
         self._sender = sender
-        self._queues: dict[str, _Queue] = {}
+        self._in_flight: dict[str, _InFlight] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -119,56 +123,51 @@ class Deliveries:
         """Begins to send to each webhook as many events as it has slots for; whether any webhook is active."""
         active = [webhook for webhook in await self._database.read(webhooks.list_webhooks) if webhook.active]
         # The rows have everything about a webhook that is disabled.
-        self._queues = {one.id: self._queues.get(one.id) or _Queue(one.cursor) for one in active}
+        self._in_flight = {one.id: self._in_flight.get(one.id) or _InFlight(one.cursor) for one in active}
         for webhook in active:
-            queue = self._queues[webhook.id]
-            if len(queue.new) + len(queue.again) < MAX_DELIVERIES_OF_WEBHOOK:
-                unit = partial(_find_next, webhook=webhook, after=queue.looked_at, new=queue.new, again=queue.again)
-                found = await self._database.read(unit)
-                queue.looked_at = found.looked_at
+            in_flight = self._in_flight[webhook.id]
+            if len(in_flight.new) + len(in_flight.again) < MAX_DELIVERIES_OF_WEBHOOK:
+                found = await self._database.read(partial(_find_next, webhook=webhook, in_flight=in_flight))
+                in_flight.read_up_to = found.read_up_to
                 if found.target is not None:
-                    for outgoing in found.outgoing:
-                        self._begin(queue, found.target, outgoing)
-                await self._move_cursor(webhook, queue)
-                if found.has_more and not found.outgoing:
+                    for one in found.to_send:
+                        self._begin(in_flight, found.target, one)
+                await self._move_cursor(webhook, in_flight)
+                if found.has_more and not found.to_send:
                     self._changes.notify((EVENTS,))
         return bool(active)
 
-    async def _move_cursor(self, webhook: WebhookRecord, queue: _Queue) -> None:
+    async def _move_cursor(self, webhook: WebhookRecord, in_flight: _InFlight) -> None:
         """Stores the webhook's cursor past unwanted events and past attempts that ended at the same time."""
-        is_behind = webhook.cursor < queue.last_sent or webhook.cursor + PASSED_OVER <= queue.looked_at
-        if is_behind and not queue.new:
-            await self._database.write(partial(webhooks.set_cursor, webhook_id=webhook.id, cursor=queue.looked_at))
+        is_behind = webhook.cursor < in_flight.last_ended or webhook.cursor + PASSED_OVER <= in_flight.read_up_to
+        if is_behind and not in_flight.new:
+            await self._database.write(partial(webhooks.set_cursor, webhook_id=webhook.id, cursor=in_flight.read_up_to))
 
-    def _begin(self, queue: _Queue, target: Target, outgoing: Outgoing) -> None:
-        (queue.new if outgoing.delivery is None else queue.again).add(outgoing.event.sequence)
-        task = asyncio.create_task(self._deliver(queue, target, outgoing))
+    def _begin(self, in_flight: _InFlight, target: Target, to_send: ToSend) -> None:
+        (in_flight.new if to_send.delivery is None else in_flight.again).add(to_send.event.sequence)
+        task = asyncio.create_task(self._deliver(in_flight, target, to_send))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _deliver(self, queue: _Queue, target: Target, outgoing: Outgoing) -> None:
+    async def _deliver(self, in_flight: _InFlight, target: Target, to_send: ToSend) -> None:
         """Sends an event once, and stores what came of it."""
-        sequence, webhook_id = outgoing.event.sequence, target.webhook.id
-        under_way = queue.new if outgoing.delivery is None else queue.again
+        sequence, webhook_id = to_send.event.sequence, target.webhook.id
+        under_way = in_flight.new if to_send.delivery is None else in_flight.again
         try:
-            attempt = await self._sender.send(target, outgoing.event)
+            attempt = await self._sender.send(target, to_send.event)
+            chance = CHANCE.random()
+            unit = partial(store_attempt, webhook_id=webhook_id, to_send=to_send, attempt=attempt, chance=chance)
 
             async def store() -> None:
-                cursor = queue.cursor_without(sequence)
-                await self._database.write(
-                    partial(
-                        record, webhook_id=webhook_id, outgoing=outgoing, attempt=attempt, cursor=cursor, chance=chance
-                    )
-                )
+                await self._database.write(partial(unit, cursor=in_flight.cursor_without(sequence)))
 
-            chance = CHANCE.random()
             await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
             lateness = await _lateness()
             if lateness > BUSY_LATENESS:
                 await asyncio.sleep(min(PAUSE_FACTOR * lateness, LONGEST_PAUSE_SECONDS))
         finally:
             under_way.discard(sequence)
-            queue.last_sent = max(queue.last_sent, sequence)
+            in_flight.last_ended = max(in_flight.last_ended, sequence)
             self._changes.notify((EVENTS,))  # a slot is free
 
 
@@ -184,24 +183,25 @@ async def purge_events(database: Database) -> None:
     await Worker("the purge of events", database, purge, PURGE_SECONDS).run()
 
 
-def _find_next(work: Work, webhook: WebhookRecord, after: int, new: Collection[int], again: Collection[int]) -> Found:
-    """What to send to the webhook besides these sequences, which are in flight."""
-    outgoing: list[Outgoing] = []
+def _find_next(work: Work, webhook: WebhookRecord, in_flight: _InFlight) -> Found:
+    """What to send to the webhook besides what is in flight."""
+    new, again, after = in_flight.new, in_flight.again, in_flight.read_up_to
+    to_send: list[ToSend] = []
     for delivery, event in webhooks.due_deliveries(work, webhook.id, work.now, MAX_DELIVERIES_OF_WEBHOOK):
-        if event.sequence not in again and len(again) + len(outgoing) < AGAIN_AT_ONCE:
-            outgoing.append(Outgoing(event, delivery))
+        if event.sequence not in again and len(again) + len(to_send) < AGAIN_AT_ONCE:
+            to_send.append(ToSend(event, delivery))
     following = events.events_after(work, after, READ_AT_ONCE)
     for event in following:
-        if len(new) + len(again) + len(outgoing) >= MAX_DELIVERIES_OF_WEBHOOK:
+        if len(new) + len(again) + len(to_send) >= MAX_DELIVERIES_OF_WEBHOOK:
             break
         after = event.sequence
         if wants(webhook, event):
-            outgoing.append(Outgoing(event))
-    target = target_of(work, webhook) if outgoing else None
-    return Found(outgoing, target, after, has_more=len(following) == READ_AT_ONCE)
+            to_send.append(ToSend(event))
+    target = target_of(work, webhook) if to_send else None
+    return Found(to_send, target, after, has_more=len(following) == READ_AT_ONCE)
 
 
-def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cursor: int, chance: float) -> None:
+def store_attempt(work: Work, webhook_id: str, to_send: ToSend, attempt: Attempt, cursor: int, chance: float) -> None:
     """Stores the result of an attempt, and the cursor; nothing for a webhook that was removed.
 
     `chance` is from 0 to 1, and lengthens the pause.
@@ -209,14 +209,14 @@ def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cu
     webhook = webhooks.find_webhook(work, webhook_id)
     if webhook is None:
         return
-    before, failed = outgoing.delivery, attempt.error is not None
+    before, failed = to_send.delivery, attempt.error is not None
     made = 1 if before is None else before.attempts + 1
     if failed or before is not None:
         state, next_at = "delivered", None
         if failed:
-            is_last = made > len(RETRIES) or attempt.status == GONE
+            is_last = made > len(RETRY_PAUSES) or attempt.status == GONE
             state, next_at = ("failed", None) if is_last else ("pending", _next_attempt(attempt, made, chance))
-        sequence, status, error = outgoing.event.sequence, attempt.status, attempt.error
+        sequence, status, error = to_send.event.sequence, attempt.status, attempt.error
         webhooks.put_delivery(
             work, DeliveryRecord(sequence, webhook_id, state, made, next_at, attempt.at, status, error)
         )
@@ -229,7 +229,7 @@ def record(work: Work, webhook_id: str, outgoing: Outgoing, attempt: Attempt, cu
 
 
 def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
-    pause = round(RETRIES[made - 1] * (1 + JITTER * chance))
+    pause = round(RETRY_PAUSES[made - 1] * (1 + JITTER * chance))
     return attempt.at + max(pause, attempt.retry_after)
 
 

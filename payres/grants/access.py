@@ -17,9 +17,10 @@ from payres.urls import canonical
 from payres.wire import Access, Limits, OutgoingPaymentAccess
 
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
+# What a request needs. `payres.wire` lists the actions that an access item can name, and what a new one needs.
 Action = Literal["create", "complete", "read", "list"]
 
-# The form of an action that covers resources of other clients. `payres.wire` lists all actions by type of access item.
+# The form of an action that covers resources of other clients.
 INCLUDING = {"read": "read-all", "list": "list-all"}
 
 

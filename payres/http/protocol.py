@@ -21,7 +21,7 @@ from payres.http.connections import connections_of, most_connections, most_of_on
 from payres.http.error_responses import ErrorResponse
 from payres.http.exchange import Exchange, scope_of
 from payres.http.flow import Flow
-from payres.http.request_head import ambiguity, body_bytes, malformed, section_bytes, too_long
+from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
 from payres.http.streams import CutShort
 from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
@@ -152,7 +152,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise error
         self._dispatch(method.decode("ascii"), version)
         self._enter(BODY)
-        self._body_left = body_bytes(headers)
+        self._body_left = declared_length(headers)
         self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
 
     def on_body(self, body: bytes) -> None:

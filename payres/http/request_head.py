@@ -51,7 +51,7 @@ def header(headers: Headers, wanted: bytes) -> bytes | None:
     return None
 
 
-def body_bytes(headers: Headers) -> int | None:
+def declared_length(headers: Headers) -> int | None:
     """The length of the body that follows a head the parser has taken; None for one in chunks, which say their own."""
     for name, value in headers:
         if name == b"content-length":

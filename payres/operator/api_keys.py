@@ -55,6 +55,11 @@ class ApiKey(msgspec.Struct, frozen=True):
     scopes: Sequence[str]
     last_used_at: int | None
 
+    @property
+    def actor(self) -> str:
+        """The key as the audit log names the actor."""
+        return f"api:{self.id}"
+
     def require(self, scope: str) -> None:
         """Raises InsufficientAccess."""
         if scope not in self.scopes:

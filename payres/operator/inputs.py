@@ -1,7 +1,7 @@
 """What operators write: the types of members and parameters, and how amounts and times are read.
 
-Amounts are decimal texts in units of their asset, times RFC 3339. All are read here, so that each command has the same
-errors.
+Amounts are decimal texts in units of their asset, times RFC 3339. All are read here, so that each command and each
+endpoint has the same errors.
 """
 
 from typing import Annotated, Final
@@ -18,10 +18,9 @@ MAX_REFERENCE_LENGTH: Final = 100
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Reference = Annotated[str, Meta(min_length=1, max_length=MAX_REFERENCE_LENGTH)]
-Decimal = Annotated[str, Meta(max_length=50, examples=["100.00"])]
+DecimalText = Annotated[str, Meta(max_length=50, examples=["100.00"])]
 Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
-Bound = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
-Time = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
+TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.errors import InvalidRequest, require
-from payres.operator.inputs import Decimal, Name, Query, Time, require_amount, require_time
+from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_amount, require_time
 from payres.operator.wallets import require_wallet
 from payres.store import assets
 from payres.store.assets import AssetRecord
@@ -23,11 +23,11 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
     wallet: Name | UnsetType = UNSET
     direction: Direction | UnsetType = UNSET
     state: State | UnsetType = UNSET
-    from_: Time | UnsetType = msgspec.field(name="from", default=UNSET)
-    to: Time | UnsetType = UNSET
+    from_: TimeText | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: TimeText | UnsetType = UNSET
     counterpart: Text | UnsetType = UNSET
-    min: Decimal | UnsetType = UNSET
-    max: Decimal | UnsetType = UNSET
+    min: DecimalText | UnsetType = UNSET
+    max: DecimalText | UnsetType = UNSET
     reason: Name | UnsetType = UNSET
 
 

@@ -5,6 +5,9 @@ The balance of a peer's account is what we owe it; below zero it is what the pee
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
@@ -12,7 +15,7 @@ from payres.errors import InvalidRequest, WrongState, require
 from payres.identifiers import hash_secret
 from payres.operator import audit, movements
 from payres.operator.assets import open_asset
-from payres.operator.inputs import Bound, Code, Decimal, Name, require_amount
+from payres.operator.inputs import Code, DecimalText, Name, require_amount
 from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
 from payres.store import assets, packets, peers, secrets
@@ -24,6 +27,8 @@ from payres.wire import Body, Scale, Text
 
 MAX_ADDRESS_LENGTH = 1023  # RFC 15
 MAX_TOKEN_LENGTH = 1000
+
+PacketAmount = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 _TOKEN = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
@@ -39,8 +44,8 @@ class NewPeer(Body, frozen=True, kw_only=True):
     url: Text
     outgoing_token: Text
     incoming_token: Text
-    max_packet: Bound | None = None
-    credit_limit: Decimal = "0"
+    max_packet: PacketAmount | None = None
+    credit_limit: DecimalText = "0"
     routes: Sequence[Text] = ()
 
     def __repr__(self) -> str:
@@ -53,8 +58,8 @@ class PeerChange(Body, frozen=True, kw_only=True):
     url: Text | None = None
     outgoing_token: Text | None = None
     incoming_token: Text | None = None
-    max_packet: Bound | None = None
-    credit_limit: Decimal | None = None
+    max_packet: PacketAmount | None = None
+    credit_limit: DecimalText | None = None
     add_routes: Sequence[Text] = ()
     remove_routes: Sequence[Text] = ()
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.admin.caller import Caller
+from payres.admin.call import OperatorRequest
 from payres.grants.consent import csrf_token
 from payres.operator import operators
 from payres.routes.pages import STYLE_SHEET, render
@@ -17,7 +17,7 @@ Form = Mapping[str, str]
 STYLE_SHEETS: Final = (STYLE_SHEET, "admin.css")
 
 
-class Visit(Caller, frozen=True):
+class Visit(OperatorRequest, frozen=True):
     """A request of an operator; `session` is the secret in the cookie."""
 
     operator: OperatorRecord

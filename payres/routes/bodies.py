@@ -6,20 +6,20 @@ from starlette.requests import Request
 
 from payres.errors import InvalidRequest
 from payres.http.error_responses import ErrorResponse
-from payres.http.request_head import body_bytes, header, is_encoded
+from payres.http.request_head import declared_length, header, is_encoded
 from payres.http.responses import JSON
 from payres.routes.context import context_of
 
 
 async def read_body(request: Request, most: int | None = None) -> bytes:
-    """The raw body. Raises 413 for one longer than the settings allow, or than `most` bytes if that is less, and 415
-    for one that is compressed.
+    """The raw body. Raises 413 for one longer than the settings allow, or than `most` bytes if that is less, 415 for
+    one that is compressed, and InvalidRequest for one that ends before all of it has come.
 
     A body that is declared too long is neither asked for (with 100 Continue) nor waited for.
     """
     limit = context_of(request).settings.max_body_bytes
     limit = limit if most is None else min(limit, most)
-    if (body_bytes(request.scope["headers"]) or 0) > limit:
+    if (declared_length(request.scope["headers"]) or 0) > limit:
         # A client that awaits 100 Continue may send the body or not: nobody knows where its next request begins.
         raise _too_large(limit, {"Connection": "close"} if "expect" in request.headers else None)
     body, more = bytearray(), True

@@ -9,7 +9,7 @@ import pytest
 from payres import event_types
 from payres.clock import HOUR, MINUTE, SECOND
 from payres.event_types import EVENT_TYPES
-from payres.events.deliveries import RETRIES
+from payres.events.deliveries import RETRY_PAUSES
 from payres.events.signing import signed_headers
 from payres.wire import IncomingPayment, encode
 from tests.events.endpoint import Received
@@ -45,8 +45,8 @@ def test_example_is_such_an_event(name: str) -> None:
 
 def test_pauses_are_those_of_the_table() -> None:
     rows = re.findall(r"^\| (\d+) \| (\d+) (\w+) \|$", TEXT, re.M)
-    assert [int(number) for number, _, _ in rows] == list(range(2, len(RETRIES) + 2))
-    assert [int(count) * UNITS[unit] for _, count, unit in rows] == list(RETRIES)
+    assert [int(number) for number, _, _ in rows] == list(range(2, len(RETRY_PAUSES) + 2))
+    assert [int(count) * UNITS[unit] for _, count, unit in rows] == list(RETRY_PAUSES)
 
 
 def test_shown_receiver_verifies_and_acts() -> None:

@@ -15,12 +15,13 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from payres.admin import representations
+from payres.admin import webhooks as endpoints
 from payres.application import create_app
 from payres.clock import DAY, SECOND, MovableClock, parse_time
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
 from payres.events import deliveries, webhooks
-from payres.events.deliveries import RETRIES, Outgoing, record
+from payres.events.deliveries import RETRY_PAUSES, ToSend, store_attempt
 from payres.events.sender import Attempt, Sender, Target
 from payres.limits import (
     DELIVERY_SECONDS,
@@ -92,7 +93,7 @@ def states(instance: Instance) -> list[tuple[str, int]]:
     """The state of each delivery and its attempts, the newest event first."""
     return [
         (one.state, one.attempts)
-        for one in instance.read(lambda work: representations.list_deliveries(work, None, None, 100))
+        for one in instance.read(lambda work: endpoints.list_deliveries(work, None, None, 100))
     ]
 
 
@@ -169,7 +170,7 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
     endpoint.answer = answering(500, 302, 200)
     deposit(instance)
     endpoint.wait_for(1)
-    for number, pause in enumerate(RETRIES[:2], start=1):
+    for number, pause in enumerate(RETRY_PAUSES[:2], start=1):
         wait_until(partial(is_pending, instance, number))
         assert len(endpoint.received) == number
         instance.clock.advance(pause / SECOND + 1)
@@ -197,7 +198,7 @@ def attempts_of(statuses: list[Attempt], chance: float = 0.0) -> list[tuple[str,
     found: list[tuple[str, int | None]] = []
     delivery = None
     for attempt in statuses:
-        record(work, webhook_id, Outgoing(event, delivery), attempt, event.sequence, chance)
+        store_attempt(work, webhook_id, ToSend(event, delivery), attempt, event.sequence, chance)
         [*_, delivery] = store.DELIVERIES.list(work, "WHERE sequence = ?", event.sequence)
         found.append((delivery.state, None if delivery.next_at is None else (delivery.next_at - NOW) // SECOND))
     connection.close()

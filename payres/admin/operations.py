@@ -1,10 +1,10 @@
 """What each endpoint of the table `ADMIN_ENDPOINTS` takes and answers, read from its function.
 
 An endpoint is a plain function. It gets what its parameters name: `work`, the open transaction; `page`, the page that
-the query asks for; `query`, a struct of the other parameters in the query; `body`, a struct of the body; `caller`, the
-API key; `call`, in place of `work`, for what cannot be one transaction; and each segment of the path by its name. Its
-return annotation is the struct of the answer, or Download. From these follow how it is served and its part of the
-OpenAPI document.
+the query asks for; `query`, a struct of the other parameters in the query; `body`, a struct of the body; `api_key`,
+the key of the request; `call`, in place of `work`, for what cannot be one transaction; and each segment of the path by
+its name. Its return annotation is the struct of the answer, or Download. From these follow how it is served and its
+part of the OpenAPI document.
 """
 
 import inspect
@@ -22,16 +22,17 @@ from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
 
 
 class Operation(NamedTuple):
-    """One endpoint with its function. `segments` are the types of the path's parameters; `answer` is a struct."""
+    """One endpoint with its function. `segments` are the types of the path's parameters, `answer_type` is
+    a struct."""
 
     endpoint: Endpoint
     function: Callable[..., Any]
     segments: Mapping[str, Any]
     query: type[msgspec.Struct] | None
     body: "msgspec.json.Decoder[Any] | None"
-    answer: Any
+    answer_type: Any
     is_paged: bool
-    takes_caller: bool
+    takes_api_key: bool
     is_async: bool
     stream: Callable[..., Awaitable[Response]] | None  # what answers who accepts the media type that it streams
 
@@ -58,9 +59,9 @@ def _read(endpoint: Endpoint) -> Operation:
         segments={name: hints[name] for name in re.findall(r"{(\w+)}", endpoint.path)},
         query=hints.get("query"),
         body=msgspec.json.Decoder(hints["body"]) if "body" in hints else None,
-        answer=hints["return"],
+        answer_type=hints["return"],
         is_paged="page" in hints,
-        takes_caller="caller" in hints,
+        takes_api_key="api_key" in hints,
         is_async=inspect.iscoroutinefunction(function),
         stream=found.stream if endpoint.streams and hints["return"] is not Download else None,
     )

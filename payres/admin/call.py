@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # they load slowly, and commands, which run the same endpoint
 T = TypeVar("T")
 
 
-class Caller(msgspec.Struct, frozen=True):
+class OperatorRequest(msgspec.Struct, frozen=True):
     """A request of who operates the server: a program or a person. `read` and `write` run units in their name."""
 
     request: "Request"
@@ -28,7 +28,7 @@ class Caller(msgspec.Struct, frozen=True):
         return context_of(self.request)
 
     def authenticate(self, work: Work) -> str:
-        """The caller as the audit log names it. Raises TokenInvalid or SignInFailed for one that may not call now."""
+        """Who asks, as the audit log names the actor. Raises TokenInvalid or SignInFailed for who may not ask now."""
         raise NotImplementedError
 
     async def read(self, unit: Callable[[Work], T]) -> T:
@@ -40,7 +40,7 @@ class Caller(msgspec.Struct, frozen=True):
         return await self.context.database.write(self.unit(unit))
 
     def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
-        """The unit as the caller runs it, if the caller still may."""
+        """The unit in the name of who asks, if they still may."""
 
         def run(work: Work) -> T:
             work.actor = self.authenticate(work)
@@ -49,16 +49,11 @@ class Caller(msgspec.Struct, frozen=True):
         return run
 
 
-class Call(Caller, frozen=True):
+class Call(OperatorRequest, frozen=True):
     """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
 
     key_text: str
     key: api_keys.ApiKey
 
-    @property
-    def actor(self) -> str:
-        """The key, as the audit log names it."""
-        return f"api:{self.key.id}"
-
     def authenticate(self, work: Work) -> str:
-        return f"api:{api_keys.authenticate(work, self.key_text).id}"
+        return api_keys.authenticate(work, self.key_text).actor
