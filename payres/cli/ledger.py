@@ -28,7 +28,7 @@ def check(session: Session) -> None:
     broken = invariants.first_broken(findings)
     lines = (line for finding in findings for line in _lines(finding))
     session.show(representations.ledger_check(findings), "\n".join(lines))
-    session.note(partial(invariants.note, findings=findings, checked_at=at))
+    session.write_if_possible(partial(invariants.note, findings=findings, checked_at=at))
     if broken is not None:
         raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")
 

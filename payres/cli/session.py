@@ -65,12 +65,15 @@ class Session:
         return self._run(current, "BEGIN IMMEDIATE", connect_writer)
 
     def require_writable(self) -> None:
-        """Raises ClickException on a standby."""
+        """Raises ClickException with `read_only`. A file that Litestream writes is refused where it is opened."""
         if self.settings.read_only:
             raise click.ClickException("read_only is on, so nothing is stored here: run this on the primary server")
 
     def create_database(self, first: Callable[[Work], object] | None = None) -> None:
-        """Makes the database when there is none, and when the `first` unit for it, if there is one, does not fail."""
+        """Makes the database if there is none yet.
+
+        `first` is tried in memory before; if that raises, no file is made.
+        """
         if first is not None and not Path(self.settings.database).exists():
             with self._connection(":memory:") as connection:
                 first(Work(connection, self.world))
@@ -81,8 +84,9 @@ class Session:
         """The unit's result over one snapshot; the server goes on writing meanwhile."""
         return self._run(unit, "BEGIN", connect_standby if self.is_standby else connect_writer)
 
-    def note(self, unit: Callable[[Work], object]) -> None:
-        """Stores what is good to have, unless another program is writing, or nothing can be stored."""
+    def write_if_possible(self, unit: Callable[[Work], object]) -> None:
+        """Commits what the unit writes, or does nothing on a standby, while another program writes, and where the
+        database fails."""
         if self.is_standby:
             return
         with suppress(click.ClickException), self._connection(self.database()) as connection:
@@ -193,7 +197,10 @@ def writes(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callabl
 
 
 def lists(name: str, line: Callable[[Any], str], none: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """The same of a unit that reads a list, printed as `show_list` does; `{option}` in `none` is one of the command."""
+    """The same of a unit that reads a list, printed as `show_list` does.
+
+    `none` may name the command's options in braces.
+    """
 
     def show(session: Session, found: Sequence[Any], options: Mapping[str, Any]) -> None:
         session.show_list(name, found, line, none.format(**options))

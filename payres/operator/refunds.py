@@ -20,7 +20,7 @@ from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, Wron
 from payres.operator import audit
 from payres.operator.inputs import check_reference, require_amount
 from payres.payments.incoming import add
-from payres.payments.outgoing import check_funds, check_movable, new_payment, settle
+from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
 from payres.store import assets, clients, incoming, outgoing, wallets
@@ -226,7 +226,7 @@ def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | No
         ended_at=payment.ended_at,
     )
     insert_refund(work, made)
-    settle(work, sender, payment, receiver)
+    pay_or_hold(work, sender, payment, receiver)
     return made
 
 

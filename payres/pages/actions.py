@@ -11,7 +11,7 @@ from payres.clock import DAY
 from payres.errors import DomainError, InvalidRequest, WrongState
 from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
-from payres.pages.listing import section_of
+from payres.pages.list_page import section_of
 from payres.pages.sign_in import check_password
 from payres.pages.tables import Cell
 from payres.pages.visit import Form, Page, Visit

@@ -10,7 +10,7 @@ from payres.operator.refunds import Wanted, refund
 from payres.operator.unresolved_packets import require_unresolved
 from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Subject, reference_of
 from payres.pages.lists import CLIENT, CREATED, LEFT, SPENT, STATE, WALLET
-from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, page_of
+from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, path_of
 from payres.pages.visit import Form, Visit
 from payres.store.api_keys import find_api_key
 from payres.store.work import Work
@@ -28,7 +28,7 @@ REASON: Final = Field(
 def _grant(work: Work, segments: Segments) -> Subject:
     grant = grants.show(work, segments["id"])
     facts = facts_of([CLIENT, STATE, SPENT, LEFT], grant)
-    return Subject(facts, page_of("grants", grant.id), () if grant.ended_at else None)
+    return Subject(facts, path_of("grants", grant.id), () if grant.ended_at else None)
 
 
 GRANT: Final = Action(
@@ -80,7 +80,7 @@ def _wallet_key(work: Work, segments: Segments) -> Subject:
         ("Added (UTC)", cell_of(key.created_at, "time")),
         ("Revoked (UTC)", cell_of(key.revoked_at, "time")),
     ]
-    return Subject(facts, page_of("wallets", path), () if key.revoked_at else None)
+    return Subject(facts, path_of("wallets", path), () if key.revoked_at else None)
 
 
 WALLET_KEY: Final = Action(
@@ -92,7 +92,7 @@ WALLET_KEY: Final = Action(
 )
 
 WALLET_FACTS: Final = (
-    Column("Wallet", "path", "long", "wallets"),
+    Column("Wallet", "path", "long", section="wallets"),
     Column("Name", "public_name"),
     STATE,
     Column("Balance", lambda wallet: Cell(f"{wallet.balance} {wallet.asset_code}", "number")),
@@ -102,7 +102,7 @@ WALLET_FACTS: Final = (
 
 def _wallet(work: Work, segments: Segments) -> Subject:
     wallet = wallets.show(work, segments["wallet"])
-    return Subject(facts_of(WALLET_FACTS, wallet), page_of("wallets", wallet.path))
+    return Subject(facts_of(WALLET_FACTS, wallet), path_of("wallets", wallet.path))
 
 
 def _movement(form: Form) -> NewMovement:
@@ -144,8 +144,8 @@ WITHDRAWAL: Final = Action(
 
 PACKET_FACTS: Final = (
     Column("Packet", "id", "code"),
-    Column("Peer", "peer", "long", "peers"),
-    Column("Payment", "payment", "code", "payments"),
+    Column("Peer", "peer", "long", section="peers"),
+    Column("Payment", "payment", "code", section="payments"),
     WALLET,
     Column("Amount", lambda one: Cell(f"{one.amount} {one.asset_code}", "number")),
     Column("Expired (UTC)", "expired_at", "time"),
@@ -159,7 +159,7 @@ def _packet(work: Work, segments: Segments) -> Subject:
         f"Delivered: the peer is owed {one.amount} {one.asset_code}, which is paid out of your liquidity.",
         "Returned: nothing is owed, and the grant of the payment gets back what it had counted for it.",
     ]
-    return Subject(facts_of(PACKET_FACTS, one), page_of("peers", one.peer), will)
+    return Subject(facts_of(PACKET_FACTS, one), path_of("peers", one.peer), will)
 
 
 def _resolve(work: Work, segments: Segments, form: Form) -> object:
@@ -177,7 +177,7 @@ PACKET: Final = Action(
 )
 
 REFUND_FACTS: Final = (
-    Column("Payment", "id", "code", "payments"),
+    Column("Payment", "id", "code", section="payments"),
     WALLET,
     Column("Received", lambda payment: Cell(f"{payment.moved} {payment.asset_code}", "number")),
     Column("Sent back", lambda payment: Cell(f"{payment.refunded} {payment.asset_code}", "number")),
@@ -187,7 +187,7 @@ REFUND_FACTS: Final = (
 def _received(work: Work, segments: Segments) -> Subject:
     payment = payments.show(work, segments["id"]).payment
     will = None if payment.direction == "incoming" else ()
-    return Subject(facts_of(REFUND_FACTS, payment), page_of("payments", payment.id), will)
+    return Subject(facts_of(REFUND_FACTS, payment), path_of("payments", payment.id), will)
 
 
 def _wanted_refund(segments: Segments, form: Form) -> Wanted:

@@ -1,18 +1,18 @@
 """The pages of one thing: a wallet, a payment, a grant or a peer, with what belongs to it."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
 from payres.admin import grants, payments, peers, wallets
 from payres.admin.requests import KeyQuery, PeriodQuery
-from payres.admin.stories import PaymentStory
-from payres.admin.wire import PacketSum, Payment, Peer
+from payres.admin.stories import PaymentEvent, PaymentStory
+from payres.admin.wire import EventDelivery, PacketSum, Payment, Peer
 from payres.grants.wording import describe_access, visible_text
 from payres.operator.payments import PaymentQuery
-from payres.pages.listing import filters_of
+from payres.pages.list_page import filters_of
 from payres.pages.lists import (
     AMOUNT,
     ASSET,
@@ -26,7 +26,7 @@ from payres.pages.lists import (
     WALLET,
 )
 from payres.pages.story import moments_of
-from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, make_table, page_of
+from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, make_table, path_of
 from payres.pages.visit import FunctionPage, Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -54,60 +54,67 @@ OWN_PAYMENT_COLUMNS: Final = [column for column in PAYMENT_COLUMNS if column is 
 
 
 @FunctionPage
-async def wallet(visit: Visit) -> Response:
+async def wallet_page(visit: Visit) -> Response:
     """The page of a wallet."""
     path = visit.segments["wallet"]
 
     def unit(work: Work) -> dict[str, Any]:
         keys = wallets.list_wallet_keys(work, path, KeyQuery(revoked=True)).result
-        own = payments.list_page(work, FEW, PaymentQuery(wallet=path))
+        few_payments = payments.list_page(work, FEW, PaymentQuery(wallet=path)).result
         movements = wallets.list_movements(work, path, FEW).result
         return {
             "wallet": wallets.show(work, path),
             "keys": make_table("Keys", [_key_id(path), *KEY_COLUMNS], keys, "No client signs for this wallet"),
-            "payments": make_table("Payments", OWN_PAYMENT_COLUMNS, own.result, "There are no payments yet"),
+            "payments": make_table("Payments", OWN_PAYMENT_COLUMNS, few_payments, "There are no payments yet"),
             "movements": make_table("Deposits and withdrawals", MOVEMENT_COLUMNS, movements, NO_MOVEMENTS),
         }
 
     found = await visit.read(unit)
     wallet = found["wallet"]
-    own = page_of("wallets", wallet.path)
-    change = ("Deactivate", f"{own}/deactivate") if wallet.state == "active" else ("Activate", f"{own}/activate")
+    base = path_of("wallets", wallet.path)
+    change = ("Deactivate", f"{base}/deactivate") if wallet.state == "active" else ("Activate", f"{base}/activate")
     return visit.show(
         "wallet.html",
         "/wallets",
         title=wallet.path,
         facts=facts_of(WALLET_FACTS, wallet),
-        own=own,
-        actions=[("Deposit", f"{own}/deposit"), ("Withdraw", f"{own}/withdraw"), change],
+        base=base,
+        actions=[("Deposit", f"{base}/deposit"), ("Withdraw", f"{base}/withdraw"), change],
         statement=filters_of(PeriodQuery),
         **found,
     )
 
 
 def _key_id(path: str) -> Column:
-    return Column("Key id", lambda one: Cell(one.kid, "code", page_of("wallets", path, "keys", one.kid)))
+    return Column("Key id", lambda one: Cell(one.kid, "code", path_of("wallets", path, "keys", one.kid)))
+
+
+class EventRow(NamedTuple):
+    """An event with its delivery to one webhook; None when it goes to no webhook."""
+
+    event: PaymentEvent
+    delivery: EventDelivery | None
 
 
 EVENT_COLUMNS: Final = (
-    Column("Sequence", lambda one: Cell(str(one[0].sequence), "code")),
-    Column("Time (UTC)", lambda one: Cell(one[0].timestamp, "time")),
-    Column("Event", lambda one: Cell(one[0].type)),
-    Column("Webhook", lambda one: linked("webhooks", one[1] and one[1].webhook, "code")),
-    Column("Delivery", lambda one: cell_of(one[1] and one[1].state, "state")),
-    Column("Attempts", lambda one: cell_of(one[1] and one[1].attempts, "number")),
-    Column("Error", lambda one: cell_of(one[1] and one[1].last_error, "long")),
-    Column("Next (UTC)", lambda one: cell_of(one[1] and one[1].next_attempt_at, "time")),
+    Column("Sequence", lambda row: Cell(str(row.event.sequence), "code")),
+    Column("Time (UTC)", lambda row: Cell(row.event.timestamp, "time")),
+    Column("Event", lambda row: Cell(row.event.type)),
+    Column("Webhook", lambda row: linked("webhooks", row.delivery and row.delivery.webhook, "code")),
+    Column("Delivery", lambda row: cell_of(row.delivery and row.delivery.state, "state")),
+    Column("Attempts", lambda row: cell_of(row.delivery and row.delivery.attempts, "number")),
+    Column("Error", lambda row: cell_of(row.delivery and row.delivery.last_error, "long")),
+    Column("Next (UTC)", lambda row: cell_of(row.delivery and row.delivery.next_attempt_at, "time")),
 )
 
 
 @FunctionPage
-async def payment(visit: Visit) -> Response:
+async def payment_page(visit: Visit) -> Response:
     """The page of a payment."""
     story = await visit.read(partial(payments.show, id=visit.segments["id"]))
     payment = story.payment
     is_under_way = payment.state == "sending"
-    is_refundable = payment.direction == "incoming" and any(map(str.isdigit, payment.moved.strip("0.")))
+    is_refundable = payment.direction == "incoming" and _is_above_zero(payment.moved)
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
@@ -115,13 +122,13 @@ async def payment(visit: Visit) -> Response:
         payment=payment,
         facts=_facts(payment, story),
         metadata=_metadata(payment),
-        actions=[("Refund", f"{page_of('payments', payment.id)}/refund")] if is_refundable else [],
+        actions=[("Refund", f"{path_of('payments', payment.id)}/refund")] if is_refundable else [],
         moments=moments_of(story, visit.context.urls),
         story=story,
         events=make_table(
             "Events",
             EVENT_COLUMNS,
-            [(event, one) for event in story.events for one in (*event.deliveries,) or (None,)],
+            [EventRow(event, one) for event in story.events for one in event.deliveries or (None,)],
             "There are none any more: they are kept 30 days",
         ),
         is_under_way=is_under_way,
@@ -136,7 +143,7 @@ def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
 
     is_incoming = payment.direction == "incoming"
     delivered = story.delivered
-    refunded = payment.refunded if payment.refunded.strip("0.") else None
+    refunded = payment.refunded if _is_above_zero(payment.refunded) else None
     return [
         ("State", Cell(payment.state, "state")),
         ("Wallet", linked("wallets", payment.wallet)),
@@ -155,6 +162,10 @@ def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
     ]
 
 
+def _is_above_zero(amount: str) -> bool:
+    return bool(amount.strip("0."))
+
+
 def _metadata(payment: Payment) -> str | None:
     if payment.metadata is None:
         return None
@@ -163,7 +174,7 @@ def _metadata(payment: Payment) -> str | None:
 
 
 @FunctionPage
-async def grant(visit: Visit) -> Response:
+async def grant_page(visit: Visit) -> Response:
     """The page of a grant."""
     grant = await visit.read(partial(grants.show, id=visit.segments["id"]))
     wallet_address, consent = grant.wallet_address or "", grant.interaction
@@ -177,7 +188,7 @@ async def grant(visit: Visit) -> Response:
         ("Ended (UTC)", cell_of(grant.ended_at, "time")),
         ("Afterwards the owner goes to", cell_of(consent and consent.finish, "code")),
     ]
-    actions = [] if grant.ended_at else [("Revoke", f"{page_of('grants', grant.id)}/revoke")]
+    actions = [] if grant.ended_at else [("Revoke", f"{path_of('grants', grant.id)}/revoke")]
     access = describe_access(msgspec.json.encode(grant.access).decode(), wallet_address)
     return visit.show("grant.html", "/grants", title=grant.id, facts=facts, access=access, actions=actions)
 
@@ -208,12 +219,12 @@ PEER_FACTS: Final = (
     Column("Routes", "routes", "code"),
     Column("URL", "url", "code"),
     Column("Last error", "last_error"),
-    Column("At (UTC)", "last_error_at", "time"),
+    Column("Last error (UTC)", "last_error_at", "time"),
     Column("Added (UTC)", "created_at", "time"),
 )
 PACKET_COLUMNS: Final = (
-    Column("Packet", "id", "code", "packets"),
-    Column("Payment", "payment", "code", "payments"),
+    Column("Packet", "id", "code", section="packets"),
+    Column("Payment", "payment", "code", section="payments"),
     WALLET,
     AMOUNT,
     ASSET,
@@ -222,7 +233,7 @@ PACKET_COLUMNS: Final = (
 
 
 @FunctionPage
-async def peer(visit: Visit) -> Response:
+async def peer_page(visit: Visit) -> Response:
     """The page of a peer."""
     name = visit.segments["name"]
 

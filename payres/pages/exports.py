@@ -11,7 +11,7 @@ from payres.admin.exports import Download, send_download
 from payres.admin.requests import ExportQuery, PeriodQuery
 from payres.admin.serving import read_query
 from payres.operator.operators import actor_of
-from payres.pages.listing import filters_of
+from payres.pages.list_page import filters_of
 from payres.pages.visit import FunctionPage, Visit
 from payres.routes.requests import other_parameters
 

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from payres.admin.audit import describe_details
+from payres.admin import api_keys, audit, grants, payments, peers, wallets, webhooks
 from payres.admin.wire import Grant
 from payres.grants.wording import visible_name
-from payres.pages.listing import Listing
+from payres.pages.list_page import Listing
 from payres.pages.tables import Cell, Column
 
 
@@ -36,7 +36,7 @@ STATE: Final = Column("State", "state", "state")
 CREATED: Final = Column("Created (UTC)", "created_at", "time")
 ASSET: Final = Column("Asset", "asset_code")
 AMOUNT: Final = Column("Amount", "amount", "number")
-WALLET: Final = Column("Wallet", "wallet", "long", "wallets")
+WALLET: Final = Column("Wallet", "wallet", "long", section="wallets")
 CLIENT: Final = Column("Client", _client)
 SPENT: Final = Column("Spent", _spent)
 LEFT: Final = Column("Left", _left)
@@ -49,7 +49,7 @@ MOVEMENT_COLUMNS: Final = (
 )
 PAYMENT_COLUMNS: Final = (
     CREATED,
-    Column("Payment", "id", "code", "payments"),
+    Column("Payment", "id", "code", section="payments"),
     Column("Direction", "direction"),
     WALLET,
     AMOUNT,
@@ -59,7 +59,7 @@ PAYMENT_COLUMNS: Final = (
     Column("Receiver", "receiver", "long"),
     Column("Failure", "failure", "long"),
 )
-ATTEMPT: Final = (
+ATTEMPT_COLUMNS: Final = (
     Column("Last attempt (UTC)", "last_attempt_at", "time"),
     Column("Status", "last_status", "number"),
     Column("Error", "last_error", "long"),
@@ -68,9 +68,9 @@ NO_MOVEMENTS: Final = "Nothing was deposited or withdrawn yet"
 
 WALLETS: Final = Listing(
     "Wallets",
-    "wallets.list_page",
+    wallets.list_page,
     (
-        Column("Wallet", "path", "long", "wallets"),
+        Column("Wallet", "path", "long", section="wallets"),
         Column("Name", "public_name", "long"),
         Column("Balance", "balance", "number"),
         Column("Reserved", "reserved", "number"),
@@ -78,81 +78,81 @@ WALLETS: Final = Listing(
         STATE,
         Column("Opened (UTC)", "created_at", "time"),
     ),
-    "There are no wallets yet; `payres wallet create` opens one",
+    none="There are no wallets yet; `payres wallet create` opens one",
 )
 MOVEMENTS: Final = Listing(
-    "Deposits and withdrawals of {wallet}", "wallets.list_movements", MOVEMENT_COLUMNS, NO_MOVEMENTS
+    "Deposits and withdrawals of {wallet}", wallets.list_movements, MOVEMENT_COLUMNS, none=NO_MOVEMENTS
 )
 PAYMENTS: Final = Listing(
     "Payments",
-    "payments.list_page",
+    payments.list_page,
     PAYMENT_COLUMNS,
-    "There are no such payments",
-    "Moved is what an incoming payment has received, or an outgoing one has sent.",
+    none="There are no such payments",
+    about="Moved is what an incoming payment has received, or an outgoing one has sent.",
 )
 GRANTS: Final = Listing(
     "Grants",
-    "grants.list_page",
+    grants.list_page,
     (
         Column("Asked for (UTC)", "created_at", "time"),
-        Column("Grant", "id", "code", "grants"),
+        Column("Grant", "id", "code", section="grants"),
         CLIENT,
         Column("Wallet", "wallet_address", "long"),
         STATE,
         SPENT,
         LEFT,
     ),
-    "No client has asked for such a grant",
+    none="No client has asked for such a grant",
 )
 PEERS: Final = Listing(
     "Peers",
-    "peers.list_all",
+    peers.list_all,
     (
-        Column("Peer", "name", "long", "peers"),
+        Column("Peer", "name", "long", section="peers"),
         Column("Standing", "standing"),
         Column("Balance", "balance", "number"),
         Column("Credit limit", "credit_limit", "number"),
         ASSET,
         Column("Unresolved packets", lambda one: Cell(str(one.in_doubt.packets), "number")),
         Column("Last error", "last_error", "long"),
-        Column("At (UTC)", "last_error_at", "time"),
+        Column("Last error (UTC)", "last_error_at", "time"),
     ),
-    "There are no peers; `payres peer add` connects to another server",
+    none="There are no peers; `payres peer add` connects to another server",
 )
 WEBHOOKS: Final = Listing(
     "Webhooks",
-    "webhooks.list_all",
+    webhooks.list_all,
     (
-        Column("Webhook", "id", "code", "webhooks"),
+        Column("Webhook", "id", "code", section="webhooks"),
         Column("URL", "url", "long"),
         Column("Events", "events", "long"),
         STATE,
         Column("Behind", "behind", "number"),
-        *ATTEMPT,
+        *ATTEMPT_COLUMNS,
     ),
-    "There are no webhooks; `payres webhook add` makes one",
+    none="There are no webhooks; `payres webhook add` makes one",
     also=("Deliveries that were not taken at once", "/admin/webhooks/deliveries"),
 )
 DELIVERIES: Final = Listing(
     "Deliveries",
-    "webhooks.list_page",
+    webhooks.list_page,
     (
         Column("Event", "event", "code"),
         Column("Type", "type"),
-        Column("Webhook", "webhook", "code", "webhooks"),
+        Column("Webhook", "webhook", "code", section="webhooks"),
         STATE,
         Column("Attempts", "attempts", "number"),
-        *ATTEMPT,
+        *ATTEMPT_COLUMNS,
         Column("Next attempt (UTC)", "next_attempt_at", "time"),
     ),
-    "There are no such deliveries",
-    "Events that a webhook did not take at once, or gets again; a hundred at most.",
+    none="There are no such deliveries",
+    about="Events that a webhook did not take at once, or gets again; a hundred at most.",
 )
 API_KEYS: Final = Listing(
     "API keys",
-    "api_keys.list_page",
+    api_keys.list_page,
     (
-        Column("Key", "id", "code", "api-keys"),
+        Column("Key", "id", "code", section="api-keys"),
         Column("Name", "name", "long"),
         Column("Scopes", "scopes", "code"),
         STATE,
@@ -160,18 +160,18 @@ API_KEYS: Final = Listing(
         Column("Expires (UTC)", "expires_at", "time"),
         Column("Last used (UTC)", "last_used_at", "time"),
     ),
-    "There are no API keys; `payres api-key create` makes one",
+    none="There are no API keys; `payres api-key create` makes one",
 )
 AUDIT_LOG: Final = Listing(
     "Audit log",
-    "audit.list_page",
+    audit.list_page,
     (
         Column("Time (UTC)", "created_at", "time"),
         Column("Who", "actor", "long"),
         Column("Did what", "action"),
         Column("To what", "object", "long"),
-        Column("Details", lambda entry: Cell(describe_details(entry), "long")),
+        Column("Details", lambda entry: Cell(audit.describe_details(entry), "long")),
     ),
-    "Nothing was changed yet",
-    "What operators changed, with the command, the API or these pages.",
+    none="Nothing was changed yet",
+    about="What operators changed, with the command, the API or these pages.",
 )

@@ -7,7 +7,7 @@ from payres.admin.stories import PaymentStory
 from payres.admin.wire import LedgerEntry, Packet, Payment, Refund
 from payres.clock import format_time
 from payres.identifiers import moment_of
-from payres.pages.tables import Cell, page_of
+from payres.pages.tables import Cell, path_of
 from payres.urls import Urls
 
 OUTCOMES: Final = {
@@ -144,7 +144,7 @@ def _refund(payment: Payment, refund: Refund) -> Moment:
 
 
 def _link(section: str, name: str, text: str) -> Cell:
-    return Cell(text, link=page_of(section, name))
+    return Cell(text, link=path_of(section, name))
 
 
 def _moment(at: str, *said: Cell | str) -> Moment:

@@ -103,7 +103,7 @@ def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> C
     if value is None or value == "":
         return Cell("", "text" if kind == "time" else kind)
     text = " ".join(value) if isinstance(value, list | tuple) else str(value)
-    return Cell(text, kind, page_of(section, text) if section else None)
+    return Cell(text, kind, path_of(section, text) if section else None)
 
 
 def linked(section: str, name: str | None, kind: Kind = "long") -> Cell:
@@ -111,6 +111,6 @@ def linked(section: str, name: str | None, kind: Kind = "long") -> Cell:
     return cell_of(name, kind, section)
 
 
-def page_of(*names: str) -> str:
-    """The page of a thing, which a section and its name lead to."""
+def path_of(*names: str) -> str:
+    """The path of the page of a thing: a section, then the names that lead to it."""
     return "/".join(["/admin", *(quote(name, safe="") for name in names)])

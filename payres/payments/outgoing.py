@@ -58,14 +58,15 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     )
     outgoing.insert_outgoing(work, payment)
     spent = _count_spending(work, payment, before)
-    settle(work, wallet, payment, receiver)
+    pay_or_hold(work, wallet, payment, receiver)
     return Created(wallet, payment, spent)
 
 
 def new_payment(
     work: Work, wallet: WalletRecord, client_id: int, terms: Terms, receiver: LocalReceiver | None
 ) -> OutgoingRecord:
-    """A payment of no grant, to be inserted and settled: completed for a receiver here, `sending` for a remote one."""
+    """A payment of no grant, to be inserted and given to `pay_or_hold`: completed for a receiver here, `sending` for
+    a remote one."""
     is_local = receiver is not None
     return OutgoingRecord(
         id=work.new_id(),
@@ -85,7 +86,7 @@ def new_payment(
     )
 
 
-def settle(work: Work, wallet: WalletRecord, payment: OutgoingRecord, receiver: LocalReceiver | None) -> None:
+def pay_or_hold(work: Work, wallet: WalletRecord, payment: OutgoingRecord, receiver: LocalReceiver | None) -> None:
     """Moves the money of a payment just inserted to the receiver here, or holds it; and tells of the payment.
 
     Raises InsufficientFunds for want of liquidity, InvalidAmount.

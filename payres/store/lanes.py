@@ -35,10 +35,10 @@ from payres.store.units import (
 from payres.store.work import World
 
 T = TypeVar("T")
-Waiting = tuple[Unit, "asyncio.Future[Any]"]
+Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# In one turn of the event loop. A write passes several turns until it is committed, and waits for all reads of each.
+# In one turn of the event loop. Few, because a write takes several turns, and the reads of each turn delay it.
 READS_PER_TURN: Final = 4
 
 log = logging.getLogger("payres.store")
@@ -94,14 +94,14 @@ class Runner(Protocol):
 class Lane:
     """A queue in front of one connection, which runs its units on the connection's thread: what may take long."""
 
-    _batch_size = MAX_UNITS_PER_COMMIT
+    _batch_size = MAX_UNITS_PER_COMMIT  # also where units only read: they share a snapshot as others share a commit
 
     def __init__(self, connection: Runner, around: World, on_stop: Callable[[FailStop], None] | None = None) -> None:
         self._connection = connection
         self._around = around
         self._on_stop = on_stop or self.fail_stop
-        self._waiting: list[Waiting] = []
-        self._first = 0  # so many of them go before the others
+        self._queue: list[Queued] = []
+        self._first_count = 0  # so many of its units go before the others
         self._drain: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.stopped: str | None = None
@@ -116,21 +116,22 @@ class Lane:
     @property
     def waiting(self) -> int:
         """How many units wait."""
-        return len(self._waiting)
+        return len(self._queue)
 
     async def submit(self, unit: Unit, *, first: bool = False) -> Any:
-        """The unit's result, or what it raised; `first` for one that goes before the others, and beside a batch."""
+        """The unit's result, or what it raised; a `first` one goes before the others and does not count towards the
+        batch's size."""
         if self._closing is not None:
             raise Unavailable("The server is stopping; try again shortly", retry_after=5)
         if self.stopped is not None:
             raise Unavailable(self.stopped, retry_after=STOPPED_SECONDS)
-        if len(self._waiting) >= MAX_WAITING_UNITS:
+        if len(self._queue) >= MAX_WAITING_UNITS:
             raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.insert(self._first if first else len(self._waiting), (unit, future))
-        self._first += first
+        self._queue.insert(self._first_count if first else len(self._queue), (unit, future))
+        self._first_count += first
         if self._drain is None:
-            self._drain = asyncio.create_task(self._run_waiting())
+            self._drain = asyncio.create_task(self._run_queue())
         return await future
 
     async def close(self) -> None:
@@ -139,31 +140,31 @@ class Lane:
             self._closing = asyncio.create_task(self._finish())
         await asyncio.shield(self._closing)  # a caller that is cancelled must not leave it half closed
 
-    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
         """The outcomes of a batch: results, or Raised. It may take more units that wait into the batch."""
         return await self._connection.run(partial(run_reads, units_of(batch), around=self._around))
 
-    def take(self, most: int) -> list[Waiting]:
+    def take(self, most: int) -> list[Queued]:
         """Takes so many of the units that wait."""
-        batch, self._waiting = self._waiting[:most], self._waiting[most:]
-        self._first = max(0, self._first - most)
+        batch, self._queue = self._queue[:most], self._queue[most:]
+        self._first_count = max(0, self._first_count - most)
         return batch
 
-    async def _run_waiting(self) -> None:
+    async def _run_queue(self) -> None:
         try:
-            while self._waiting:
-                batch = self.take(self._first + self._batch_size)
+            while self._queue:
+                batch = self.take(self._first_count + self._batch_size)
                 try:
                     outcomes = await self.run_together(batch)
                 except (FailStop, NotBegun) as error:  # those behind would only wait for the same again
-                    batch += self.take(len(self._waiting))
+                    batch += self.take(len(self._queue))
                     outcomes = [Raised(error)] * len(batch)
                 except Exception as error:
                     log.exception("the database failed a batch of %d units", len(batch))
                     outcomes = [Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, self._reported(outcome))
-                if self._waiting:
+                if self._queue:
                     await asyncio.sleep(0)  # the next batch is for the next turn of the loop
         finally:
             self._drain = None
@@ -193,17 +194,17 @@ class LoopLane(Lane):
         self, connection: OwnedConnection, around: World, on_stop: Callable[[FailStop], None] | None = None
     ) -> None:
         super().__init__(connection, around, on_stop)
-        _wait_for_locks(connection.raw, 0)
+        _set_lock_timeout(connection.raw, 0)
 
-    async def run_waiting_for_locks(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
-        """Runs a whole batch on the connection's thread."""
+    async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
+        """Runs a whole batch on the connection's thread, which may wait for the locks of other programs."""
 
         def work(connection: sqlite3.Connection) -> list[Any]:
-            _wait_for_locks(connection, round(BUSY_TIMEOUT_SECONDS * 1000))
+            _set_lock_timeout(connection, round(BUSY_TIMEOUT_SECONDS * 1000))
             try:
                 return run(connection)
             finally:
-                _wait_for_locks(connection, 0)
+                _set_lock_timeout(connection, 0)
 
         return await self._connection.run(work)
 
@@ -213,7 +214,7 @@ class ReadLane(LoopLane):
 
     _batch_size = READS_PER_TURN
 
-    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
         connection = self._connection.raw
         try:
             connection.execute("BEGIN")
@@ -221,7 +222,7 @@ class ReadLane(LoopLane):
             connection.execute("COMMIT")
         except (Unfinished, FailStop, sqlite3.Error):
             roll_back(connection)
-            return await self.run_waiting_for_locks(partial(run_reads, units_of(batch), around=self._around))
+            return await self.run_on_thread(partial(run_reads, units_of(batch), around=self._around))
         return outcomes
 
 
@@ -232,7 +233,7 @@ class WriteLane(LoopLane):
         super().__init__(connection, around)
         self._presence = presence
 
-    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
         started = perf_counter()
         changed: list[str] = []
         try:
@@ -246,7 +247,7 @@ class WriteLane(LoopLane):
             self.on_change(frozenset(changed))
         return outcomes
 
-    async def _run_and_commit(self, batch: list[Waiting], changed: list[str]) -> list[Any]:
+    async def _run_and_commit(self, batch: list[Queued], changed: list[str]) -> list[Any]:
         """`changed` gets what may have changed: a unit among them may have been undone."""
         connection = self._connection.raw
         try:
@@ -259,20 +260,20 @@ class WriteLane(LoopLane):
         except (Unfinished, sqlite3.Error):
             roll_back(connection)
             run = partial(run_units, units_of(batch), around=self._around, presence=self._presence, changed=changed)
-            return await self.run_waiting_for_locks(run)
+            return await self.run_on_thread(run)
         except FailStop:
             roll_back(connection)
             raise
         return await self._connection.run(partial(commit, outcomes, presence=self._presence))
 
 
-def units_of(batch: Sequence[Waiting]) -> list[Unit]:
+def units_of(batch: Sequence[Queued]) -> list[Unit]:
     """The units of a batch, in their order."""
     return [unit for unit, _ in batch]
 
 
-def _wait_for_locks(connection: sqlite3.Connection, milliseconds: int) -> None:
-    """From now on, waits so long for the locks of other programs."""
+def _set_lock_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
+    """How long statements wait from now on for the locks of other programs; with 0 they fail at once."""
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 

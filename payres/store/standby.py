@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from payres.errors import Unavailable
 from payres.store.connections import connect_standby
 from payres.store.fail_stop import FailStop
-from payres.store.lanes import Lane, Waiting
+from payres.store.lanes import Lane, Queued
 from payres.store.migrations import UnusableDatabase
 from payres.store.units import Raised
 from payres.store.work import World
@@ -36,7 +36,7 @@ class StandbyLane(Lane):
     def __init__(self, path: str, around: World) -> None:
         super().__init__(_Reopened(path), around, _warn)
 
-    async def run_together(self, batch: list[Waiting]) -> list[Any]:
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
         try:
             return await super().run_together(batch)
         except (UnusableDatabase, sqlite3.Error) as error:

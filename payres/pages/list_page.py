@@ -1,7 +1,7 @@
-"""Lists: what an endpoint of the operator's API lists, as a page with its filters in the URL, and the same as CSV."""
+"""The page of a list: what an endpoint of the operator's API lists, with its filters in the URL, and as CSV."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
@@ -25,11 +25,11 @@ COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 
 
 class Listing(Page, frozen=True):
-    """A list of an endpoint; `{name}` in the title is a segment of the path. `none` is said when it is
-    empty, `also` is a link to another list."""
+    """What the `function` of an endpoint lists; `{name}` in the title is a segment of the path. `none` is said when
+    the list is empty, `also` is a link to another list."""
 
     title: str
-    handler: str
+    function: Callable[..., Any]
     columns: Sequence[Column]
     none: str
     about: str = ""
@@ -37,26 +37,26 @@ class Listing(Page, frozen=True):
 
     @property
     def operation(self) -> Operation:
-        [found] = [one for one in operations() if one.endpoint.handler == self.handler]
-        return found
+        """The endpoint with this function."""
+        return {one.function: one for one in operations()}[self.function]
 
     async def show(self, visit: Visit) -> Response:
         request, operation = visit.request, self.operation
         parameters = dict(request.query_params)
-        given = {name: value for name, value in parameters.items() if value}
-        if given != parameters:  # as a form sends what was left empty
-            return redirect(_url(visit, given))
-        others = other_parameters(request, (*PAGE_PARAMETERS, FORMAT))
+        non_empty = {name: value for name, value in parameters.items() if value}
+        if non_empty != parameters:  # as a form sends what was left empty
+            return redirect(_url(visit, non_empty))
+        filters = other_parameters(request, (*PAGE_PARAMETERS, FORMAT))
         arguments: dict[str, Any] = dict(visit.segments)
         if operation.is_paged:
             arguments["page"] = page_query(request, numbers=True)
         if operation.query is not None:
-            arguments["query"] = read_query(others, operation.query)
+            arguments["query"] = read_query(filters, operation.query)
         found = await visit.read(partial(operation.function, **arguments))
-        count = int(given.get("first") or given.get("last") or DEFAULT_PAGE)
+        count = int(non_empty.get("first") or non_empty.get("last") or DEFAULT_PAGE)
         title = self.title.format(**visit.segments)
         table = make_table(title, self.columns, found.result, self.none)
-        if given.get(FORMAT) == "csv":
+        if non_empty.get(FORMAT) == "csv":
             name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
             headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}.csv"'}
             return Response(as_csv(table), headers=headers, media_type="text/csv")
@@ -67,20 +67,20 @@ class Listing(Page, frozen=True):
             about=self.about,
             also=self.also,
             table=table,
-            filters=() if operation.query is None else filters_of(operation.query, others),
-            is_filtered=bool(others),
+            filters=() if operation.query is None else filters_of(operation.query, filters),
+            is_filtered=bool(filters),
             counts=COUNTS if operation.is_paged else (),
             count=count,
             is_resized=count != DEFAULT_PAGE,
-            csv=_url(visit, given | {FORMAT: "csv"}),
+            csv=_url(visit, non_empty | {FORMAT: "csv"}),
             all=request.scope["raw_path"].decode("ascii"),
-            beside=_beside(visit, given, found),
+            beside=_newer_and_older(visit, non_empty, found, count),
         )
 
 
 class Filter(NamedTuple):
-    """A parameter of the query; `options` are all that it can be, none if it can be any text. One with a default is
-    never `optional`."""
+    """A parameter of the query; `options` are all that it can be, none if it can be any text; `optional`: it may be
+    left empty, which is false when it has a default."""
 
     name: str
     label: str
@@ -96,16 +96,20 @@ def section_of(visit: Visit) -> str:
     return "/".join(path.split("/")[1:3]).removeprefix("admin")
 
 
-def _beside(visit: Visit, given: Mapping[str, str], found: Any) -> Sequence[tuple[str, str]]:
-    """The pages with newer and older rows, by their names."""
+def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, count: int) -> Sequence[tuple[str, str]]:
+    """The names and URLs of the pages with newer and older rows, as far as there are any."""
     if not isinstance(found, WirePage):
         return []
-    kept = {name: value for name, value in given.items() if name not in PAGE_PARAMETERS}
-    count, pagination = given.get("first") or given.get("last") or str(DEFAULT_PAGE), found.pagination
-    newer = {"last": count, "cursor": pagination.start_cursor or given.get("cursor", "")}
-    older = {"first": count, "cursor": pagination.end_cursor or given.get("cursor", "")}
-    there = (("Newer", newer, pagination.has_previous_page), ("Older", older, pagination.has_next_page))
-    return [(name, _url(visit, kept | place)) for name, place, is_there in there if is_there]
+    shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
+    pagination, cursor = found.pagination, parameters.get("cursor", "")
+    pages = []
+    if pagination.has_previous_page:
+        newer = {"last": str(count), "cursor": pagination.start_cursor or cursor}
+        pages.append(("Newer", _url(visit, shared | newer)))
+    if pagination.has_next_page:
+        older = {"first": str(count), "cursor": pagination.end_cursor or cursor}
+        pages.append(("Older", _url(visit, shared | older)))
+    return pages
 
 
 def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] | None = None) -> Sequence[Filter]:
