@@ -91,9 +91,8 @@ def load_settings(
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
-        for written, value in found.items():
-            name = RENAMED.get(written, written)
-            values[name] = _checked(origin, name, value)
+        for written in sorted(found, key=RENAMED.__contains__, reverse=True):  # the new name counts, if both are there
+            values[RENAMED.get(written, written)] = _checked(origin, written, found[written])
     if "base_url" not in values and ("port" in values or "host" in values):
         values["base_url"] = local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))
     return Settings(**values)
@@ -132,7 +131,7 @@ _FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 def _checked(origin: str, name: str, value: object) -> object:
     """The value of one setting as its type, or SettingsError. The environment holds text only, so it is converted."""
-    field = _FIELDS.get(name)
+    field = _FIELDS.get(RENAMED.get(name, name))
     shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
     if field is None:
         raise SettingsError(f"{shown} ({origin}) is not a setting; the settings are: {', '.join(_FIELDS)}")

@@ -190,6 +190,8 @@ def with_ascii_host(url: str) -> str | None:
     parts = _split(url)
     if parts is None or parts.netloc.isascii():
         return None if parts is None else url
+    if "[" in parts.netloc:  # an IP address has no other characters
+        return None
     host = _plain_host(parts.hostname or "")
     _, colon, port = parts.netloc.partition(":")
     return url.replace(parts.netloc, host + colon + port, 1) if host.isascii() else None

@@ -316,6 +316,7 @@ def test_wallet_path_is_stored_in_one_spelling(path: str, clean: str) -> None:
         ),
         ("https://b\u00fccher.example", "https://xn--bcher-kva.example"),
         ("http://[::1]/", "http://[::1]/"),
+        ("http://[::1]\u00e4/", None),
         ("https://\u2665.example/", None),
         ("/done", None),
     ],

@@ -31,7 +31,8 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         if len(body) > limit:
             raise _too_large(limit)
         more = message.get("more_body", False)
-    if body and is_encoded(_header_text(request, b"content-encoding")):
+    codings = (value.decode("latin-1") for name, value in request.scope["headers"] if name == b"content-encoding")
+    if body and any(map(is_encoded, codings)):
         raise ErrorResponse(
             415,
             "unsupported_media_type",
@@ -51,12 +52,8 @@ async def read_json_body(request: Request) -> bytes:
 
 def media_type_of(request: Request) -> str:
     """The media type of the body in lower case, without parameters; empty when none is named."""
-    return _header_text(request, b"content-type").partition(";")[0].strip().lower()
-
-
-def _header_text(request: Request, name: bytes) -> str:
-    """The value of a header, empty without one."""
-    return (header(request.scope["headers"], name) or b"").decode("latin-1")
+    value = header(request.scope["headers"], b"content-type") or b""
+    return value.decode("latin-1").partition(";")[0].strip().lower()
 
 
 def _too_large(limit: int, headers: Mapping[str, str] | None = None) -> ErrorResponse:

@@ -38,8 +38,10 @@ T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# In one turn of the event loop. Few, because a write takes several turns, and the reads of each turn delay it.
+# In one turn of the event loop: few, because a write takes several turns and the reads of each turn delay it, but always
+# a part of those that wait, so that these do not become many.
 READS_PER_TURN: Final = 4
+PART_OF_WAITING: Final = 8
 
 log = logging.getLogger("payres.store")
 
@@ -94,8 +96,6 @@ class Runner(Protocol):
 class Lane:
     """A queue in front of one connection, which runs its units on the connection's thread: what may take long."""
 
-    _batch_size = MAX_UNITS_PER_COMMIT  # also where units only read: they share a snapshot as others share a commit
-
     def __init__(self, connection: Runner, around: World, on_stop: Callable[[FailStop], None] | None = None) -> None:
         self._connection = connection
         self._around = around
@@ -119,13 +119,15 @@ class Lane:
         return len(self._queue)
 
     async def submit(self, unit: Unit, *, first: bool = False) -> Any:
-        """The unit's result, or what it raised; a `first` one goes before the others and does not count towards the
-        batch's size."""
+        """The unit's result, or what it raised.
+
+        A `first` one goes before the others: these take no room from it, neither in the queue nor in a batch.
+        """
         if self._closing is not None:
             raise Unavailable("The server is stopping; try again shortly", retry_after=5)
         if self.stopped is not None:
             raise Unavailable(self.stopped, retry_after=STOPPED_SECONDS)
-        if len(self._queue) >= MAX_WAITING_UNITS:
+        if (self._first_count if first else len(self._queue)) >= MAX_WAITING_UNITS:
             raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.insert(self._first_count if first else len(self._queue), (unit, future))
@@ -144,6 +146,10 @@ class Lane:
         """The outcomes of a batch: results, or Raised. It may take more units that wait into the batch."""
         return await self._connection.run(partial(run_reads, units_of(batch), around=self._around))
 
+    def batch_size(self) -> int:
+        """How many units are run together, besides those that go first."""
+        return MAX_UNITS_PER_COMMIT  # also where units only read: they share a snapshot as others share a commit
+
     def take(self, most: int) -> list[Queued]:
         """Takes so many of the units that wait."""
         batch, self._queue = self._queue[:most], self._queue[most:]
@@ -153,7 +159,7 @@ class Lane:
     async def _run_queue(self) -> None:
         try:
             while self._queue:
-                batch = self.take(self._first_count + self._batch_size)
+                batch = self.take(self._first_count + self.batch_size())
                 try:
                     outcomes = await self.run_together(batch)
                 except (FailStop, NotBegun) as error:  # those behind would only wait for the same again
@@ -212,7 +218,9 @@ class LoopLane(Lane):
 class ReadLane(LoopLane):
     """Runs units that read, and take microseconds, over one snapshot in each turn of the event loop."""
 
-    _batch_size = READS_PER_TURN
+    def batch_size(self) -> int:
+        """A few of those that wait."""
+        return max(READS_PER_TURN, (len(self._queue) - self._first_count) // PART_OF_WAITING)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         connection = self._connection.raw

@@ -152,6 +152,11 @@ def test_encoded_body_is_refused(
     assert answer.headers["accept-encoding"] == "identity"
 
 
+def test_body_with_several_encodings_is_refused(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
+    headers = [*JSON.items(), ("content-encoding", "identity"), ("content-encoding", "gzip")]
+    refused(anonymous.post(f"{shared.base_url}/quotes", content=b"{}", headers=headers), 415, "unsupported_media_type")
+
+
 @pytest.mark.parametrize("coding", ["identity", "Identity", ""])
 def test_identity_is_no_encoding(shared: Instance, coding: str) -> None:
     token = shared.client.grant({"type": "incoming-payment", "actions": ["create"]})

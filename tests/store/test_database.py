@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from payres.errors import DomainError, NotFound, Unavailable
 from payres.http.error_responses import error_response
-from payres.limits import MAX_UNITS_PER_COMMIT
+from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store import connections, lanes
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import Database
-from payres.store.lanes import READS_PER_TURN, OwnedConnection
+from payres.store.lanes import PART_OF_WAITING, READS_PER_TURN, OwnedConnection
 from payres.store.units import savepoint
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
@@ -534,6 +534,24 @@ async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_eac
         *(f"plain {number}" for number in range(len(plain))),
     ]
     assert {len(urgent) + number * READS_PER_TURN for number in (1, 2)} <= set(order_at_turn)
+
+
+async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(database: Database) -> None:
+    batches: list[list[str]] = [[]]
+
+    def note(name: str) -> Callable[[Transaction], None]:
+        return lambda tx: batches[-1].append(name)
+
+    crowd = [asyncio.create_task(database.read(note("plain"))) for _ in range(MAX_WAITING_UNITS)]
+    urgent = asyncio.create_task(database.read(note("for write"), for_write=True))
+    while not all(task.done() for task in crowd):
+        batches.append([])
+        await asyncio.sleep(0)
+    await urgent
+    ran = [batch for batch in batches if batch]
+    assert ran[0] == ["for write"] + ["plain"] * (MAX_WAITING_UNITS // PART_OF_WAITING)
+    assert sum(map(len, ran)) == MAX_WAITING_UNITS + 1
+    assert len(ran) < 100
 
 
 async def test_readers_cannot_write(database: Database, path: str) -> None:
