@@ -38,8 +38,8 @@ T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# In one turn of the event loop: few, because a write takes several turns and the reads of each turn delay it, but always
-# a part of those that wait, so that these do not become many.
+# In one turn of the event loop: few, because a write takes several turns and the reads of each turn delay it, but
+# always a part of those that wait, so that these do not become many.
 READS_PER_TURN: Final = 4
 PART_OF_WAITING: Final = 8
 
