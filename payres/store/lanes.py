@@ -39,9 +39,10 @@ Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
 # In one turn of the event loop: few, because a write takes several turns and the reads of each turn delay it, but
-# always a part of those that wait, so that these do not become many.
+# always a part of those that wait, and so many that the next turn has room in the queue for what comes.
 READS_PER_TURN: Final = 4
 PART_OF_WAITING: Final = 8
+MAX_LEFT_WAITING: Final = 256
 
 log = logging.getLogger("payres.store")
 
@@ -220,7 +221,8 @@ class ReadLane(LoopLane):
 
     def batch_size(self) -> int:
         """A few of those that wait."""
-        return max(READS_PER_TURN, (len(self._queue) - self._first_count) // PART_OF_WAITING)
+        waiting = len(self._queue) - self._first_count
+        return max(READS_PER_TURN, waiting // PART_OF_WAITING, waiting - MAX_LEFT_WAITING)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         connection = self._connection.raw

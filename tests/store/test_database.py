@@ -20,7 +20,7 @@ from payres.store import connections, lanes
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import Database
-from payres.store.lanes import PART_OF_WAITING, READS_PER_TURN, OwnedConnection
+from payres.store.lanes import MAX_LEFT_WAITING, PART_OF_WAITING, READS_PER_TURN, OwnedConnection
 from payres.store.units import savepoint
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
@@ -549,7 +549,8 @@ async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(d
         await asyncio.sleep(0)
     await urgent
     ran = [batch for batch in batches if batch]
-    assert ran[0] == ["for write"] + ["plain"] * (MAX_WAITING_UNITS // PART_OF_WAITING)
+    assert ran[0] == ["for write"] + ["plain"] * (MAX_WAITING_UNITS - MAX_LEFT_WAITING)
+    assert ran[1] == ["plain"] * (MAX_LEFT_WAITING // PART_OF_WAITING)
     assert sum(map(len, ran)) == MAX_WAITING_UNITS + 1
     assert len(ran) < 100
 
