@@ -11,9 +11,10 @@ import click
 from payres.admin import representations
 from payres.cli.groups import Command
 from payres.cli.permissions import explain_database_denial
-from payres.cli.session import Session, with_session
+from payres.cli.session import Session, warn, with_session
 from payres.encoding import format_size
 from payres.operator import backups
+from payres.store.database_file import DatabaseServed
 from payres.store.work import Work
 
 
@@ -32,11 +33,18 @@ def backup(session: Session, destination: str, force: bool) -> None:
     with _sentences(f"{database} cannot be copied", str(database)):
         made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
         if not session.is_standby:
-            session.write(lambda work: backups.record_backup(work, made), if_replaced=True)
+            _record(session, made)
     session.show(
         representations.backup(str(database), made),
         f"{made.path}: a verified copy of {database}, {format_size(made.size)}",
     )
+
+
+def _record(session: Session, made: backups.Backup) -> None:
+    try:
+        session.write(lambda work: backups.record_backup(work, made), if_replaced=True)
+    except DatabaseServed:  # by an older version, as before an upgrade
+        warn("The audit log does not have this backup: the server that runs is of an older version")
 
 
 @click.command(cls=Command, example="payres restore /mnt/backups/payres-20260131T093000Z.db")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from payres.store.migrations import migrations
+from payres.store.database_file import server_lock
+from payres.store.migrations import execute_script, migrations
 
 Command = Callable[..., Result]
 Json = Callable[..., Any]
@@ -51,6 +52,17 @@ def test_json_has_the_files(as_json: Json) -> None:
     assert shown == {"database": "payres.db", "backup": "backup.db", "version": NEWEST, "bytes": size}
     shown = as_json("restore", "backup.db", "--database", "other.db")
     assert shown == {"database": "other.db", "source": "backup.db", "version": NEWEST, "replaced": None}
+
+
+def test_backup_before_an_upgrade_beside_the_older_server(payres: Command) -> None:
+    with closing(sqlite3.connect("old.db", isolation_level=None)) as connection:
+        execute_script(connection, migrations()[1])
+        connection.execute("PRAGMA user_version = 1")
+    with server_lock("old.db"):
+        result = payres("backup", "backup.db", "--database", "old.db")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("backup.db: a verified copy of old.db, 0.")
+    assert result.stderr.startswith("Warning: The audit log does not have this backup: ")
 
 
 def test_backup_into_a_directory_says_its_name(as_json: Json) -> None:
