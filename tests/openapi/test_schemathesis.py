@@ -51,7 +51,7 @@ SHARES = {
 CASES = max(1000, int(os.environ.get("OPENAPI_CASES", "0")))
 SEED = int(os.environ.get("OPENAPI_SEED", "1"))
 ACCESS_MEMBERS = {"type", "actions", "identifier", "limits"}
-MOST_ROUNDS = 10
+MOST_ROUNDS = 40
 # Checks that a deviation in status or code fails, and checks that fail where payres does without something.
 OTHERWISE = {"status_code_conformance", "response_schema_conformance"}
 LENIENT = {"negative_data_rejection", "missing_required_header", "ignored_auth"}
