@@ -56,7 +56,7 @@ async def authorize_reading(
     unverified = parse_signature(request, body)
     and_read = partial(_read_permitted, kind=kind, action=action, read=read)
     unit = partial(_find_holder, token=token, kids=unverified.keyids, and_read=and_read)
-    holder, keys, outcome = await context.database.read(unit, for_write=request.method != "GET")
+    holder, keys, outcome = await context.database.read(unit, for_write=request.method == "POST")
     observation_of(request.scope).grant = holder.grant_id
     try:
         check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, unverified.now)
