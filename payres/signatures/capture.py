@@ -1,7 +1,10 @@
-"""A raw HTTP/1.1 request (RFC 9112), as captured in a file: read leniently, with a remark on what is odd."""
+"""A raw HTTP/1.1 request (RFC 9112), as captured in a file: read leniently, with a remark on what is odd.
+
+What the server rejects as no HTTP/1.1, such as a control character, is not looked for: that answer itself says so.
+"""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,17 +17,13 @@ _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\r?\n")
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _SPOKEN = (b"HTTP/1.1", b"HTTP/1.0")
-_BARE_LINE_END = re.compile(rb"(?<!\r)\n")
-# Everything below the space but for the tab and the ends of lines, and DEL (RFC 9110 section 5.5).
-_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
-_REJECTED = ", which the server answers with a plain 400."
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 Headers = Sequence[tuple[str, bytes]]
 
 
 class Capture(msgspec.Struct, frozen=True):
-    """A request as it was sent. Header names are as written and repeats stay; a folded value has its folds.
+    """A request as it was sent. Header names are as written and repeats stay.
 
     `remarks` are sentences about what is unusual in the capture.
     """
@@ -57,10 +56,10 @@ def read_capture(data: bytes) -> Capture:
         raise ValueError("There is no request: the input is empty")
     end = _END_OF_HEAD.search(data)
     head, rest = (data, b"") if end is None else (data[: end.start()], data[end.end() :])
-    method, target, more = _request_line(_LINE_END.split(head, maxsplit=1)[0])
-    headers = _headers(head)
+    first, *lines = _LINE_END.split(head)
+    method, target, more = _request_line(first)
+    headers = _headers(lines)
     body, remarks = _body(headers, rest)
-    more += _rejected(data[: end.end()] if end else data, method, headers)
     if end is None:
         remarks.insert(0, "No blank line ends the headers, so the request has no body.")
     return Capture(method, target, headers, body, (*more, *remarks))
@@ -88,28 +87,9 @@ def _request_line(line: bytes) -> tuple[str, str, list[str]]:
     return words[0].decode("ascii"), target, remarks
 
 
-def _rejected(head: bytes, method: str, headers: Headers) -> Iterator[str]:
-    """What the HTTP server answers before the application, so before any signature is looked at."""
-    if any(b"\n" in value for _, value in headers):
-        yield f"A header is folded over several lines{_REJECTED}"
-    if method != method.upper():
-        yield f"The method is not in capitals{_REJECTED}"
-    if _BARE_LINE_END.search(head):
-        yield f"Lines end in LF alone; if they were sent so and not with CR LF, they are not HTTP/1.1{_REJECTED}"
-    if _CONTROL.search(head):
-        yield f"The head has a control character such as NUL{_REJECTED}"
-    if not head.partition(b"\n")[0].isascii():
-        yield f"The first line has characters beyond ASCII{_REJECTED}"
-
-
-def _headers(head: bytes) -> list[tuple[str, bytes]]:
+def _headers(lines: Sequence[bytes]) -> list[tuple[str, bytes]]:
     headers: list[tuple[str, bytes]] = []
-    for number, line in enumerate(_LINE_END.split(head)[1:], start=2):
-        if line[:1] in (b" ", b"\t") and headers:
-            # An obsolete fold (RFC 9112 section 5.2); left, because what is signed is the unfolded value.
-            name, value = headers.pop()
-            headers.append((name, value + b"\r\n" + line.rstrip(b" \t")))
-            continue
+    for number, line in enumerate(lines, start=2):
         written, colon, value = line.partition(b":")
         if not colon or not _TOKEN.fullmatch(written):
             raise ValueError(f"Line {number} is not a header: {shown(line.decode('utf-8', 'replace'))}")
