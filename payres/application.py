@@ -49,7 +49,7 @@ from payres.operator import operators
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariants import BackgroundCheck
 from payres.operator.volume import DailyVolume
-from payres.payments.incoming_expiry import report_expired
+from payres.payments.incoming import report_expired
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context

@@ -126,4 +126,4 @@ def check_log_of_a_clean_end(errors: str) -> None:
 def verify_message(message: Message, key: JWK, now: int, policy: Policy | None = None) -> Verified | Rejected:
     """The verdict on a message whose key is known beforehand; `now` is microseconds since the Unix epoch."""
     unverified = parse(message, policy or Policy(), now)
-    return unverified if isinstance(unverified, Rejected) else verify(unverified, key)
+    return unverified if isinstance(unverified, Rejected) else verify(unverified, {key.kid: key})

@@ -10,13 +10,19 @@ from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, WrongState
 from payres.grants.access import Caller
 from payres.store import incoming, wallets
+from payres.store.database import Database
 from payres.store.incoming import IncomingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest, metadata_text, value_in
+from payres.worker import Worker
 
 # Microseconds between two events about parts of a payment: packets come by the hundred.
 PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
+# Of the worker that looks for payments that have expired; how many it takes in one unit.
+EXPIRY_SECONDS: Final = 1
+EXPIRY_RETRY_SECONDS: Final = 5
+EXPIRY_BATCH: Final = 64
 
 
 def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[WalletRecord, IncomingRecord]:
@@ -62,9 +68,20 @@ def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> Incom
     return completed
 
 
-def expire_due(work: Work, most: int) -> None:
-    """Writes the events of payments that have expired, of so many at most."""
-    for payment in incoming.expired_without_event(work, work.now, most):
+async def report_expired(database: Database) -> None:
+    """Writes the event of each expired payment once, also of those that expired while the server was down: no request
+    notices that they do. Ends when the database is in fail-stop."""
+
+    async def write_events() -> int:
+        while await database.read(lambda work: incoming.expired_without_event(work, work.now, 1)):
+            await database.write(_expire_due)
+        return EXPIRY_SECONDS
+
+    await Worker("the search for expired payments", database, write_events, EXPIRY_RETRY_SECONDS).run()
+
+
+def _expire_due(work: Work) -> None:
+    for payment in incoming.expired_without_event(work, work.now, EXPIRY_BATCH):
         incoming.set_expiry_event(work, payment.id, work.now)
         _emit(work, "expired", wallets.wallet_by_id(work, payment.wallet_address_id), payment)
 

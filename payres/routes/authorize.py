@@ -27,7 +27,7 @@ from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason, Rejected
-from payres.signatures.verify import Unverified, Verified, parse, verify_with
+from payres.signatures.verify import Unverified, Verified, parse, verify
 from payres.store import nonces, tokens
 from payres.store.clients import ClientRecord
 from payres.store.tokens import TokenHolder
@@ -61,7 +61,7 @@ async def authorize_reading(
     try:
         check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, unverified.now)
     except TokenInvalid:
-        if isinstance(verify_with(unverified, keys), Verified):
+        if isinstance(verify(unverified, keys), Verified):
             context.rate_limits.prove(request.scope)
         raise
     _count_for(client)
@@ -148,7 +148,7 @@ async def _verify(
 ) -> bool:
     """Checks the signature with the client's keys, and uses up its nonce. True if a key was fetched for it."""
     context = context_of(request)
-    verified = verify_with(unverified, keys)
+    verified = verify(unverified, keys)
     asks_remote = (
         isinstance(verified, Rejected)
         and clients.is_remote(context.urls, client)
@@ -156,7 +156,7 @@ async def _verify(
         and (not keys or context.rate_limits.may_fetch_again(client.identity))
     )
     if asks_remote:
-        verified = verify_with(unverified, await _fetch_keys(context, client, are_stored=bool(keys)))
+        verified = verify(unverified, await _fetch_keys(context, client, are_stored=bool(keys)))
     if isinstance(verified, Rejected):
         if asks_for_grant and verified.reason is Reason.UNKNOWN_KEY and client.wallet_address is not None:
             # Clients take a 401 as the end of what they were granted, and begin again after a 400.

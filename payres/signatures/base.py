@@ -48,7 +48,7 @@ def field_value(lines: Sequence[bytes]) -> bytes:
     """Combine the lines of one header (RFC 9421 section 2.1): unfold and trim each, join with a comma and a space."""
     if len(lines) == 1 and _LF not in lines[0]:
         return lines[0].strip(b" \t")  # nearly always
-    return b", ".join([_unfold(line).strip(b" \t") for line in lines])
+    return b", ".join([_OBSOLETE_FOLD.sub(b" ", line).strip(b" \t") for line in lines])
 
 
 def signature_base(message: Message, components: Sequence[str], parameters: str, fields: Fields | None = None) -> bytes:
@@ -67,10 +67,6 @@ def signature_base(message: Message, components: Sequence[str], parameters: str,
         lines.append(b'"%b": %b\n' % (name.encode("ascii"), value))
     lines.append(b'"@signature-params": ' + parameters.encode("ascii"))
     return b"".join(lines)
-
-
-def _unfold(line: bytes) -> bytes:
-    return _OBSOLETE_FOLD.sub(b" ", line)
 
 
 def _header(fields: Fields, name: str) -> bytes:
@@ -98,34 +94,18 @@ def _derived(message: Message, name: str) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
-def _scheme(uri: re.Match[str]) -> str:
-    return uri[1].lower()
-
-
 def _authority(uri: re.Match[str]) -> str:
     # RFC 9421 section 2.2.3: lower-case, without the scheme's default port.
-    return uri[2].lower().removesuffix(DEFAULT_PORTS.get(_scheme(uri), ""))
-
-
-def _path(uri: re.Match[str]) -> str:
-    return uri[3] or "/"
-
-
-def _query(uri: re.Match[str]) -> str:
-    # RFC 9421 section 2.2.7: the question mark stands alone when there is no query.
-    return uri[4] or "?"
-
-
-def _request_target(uri: re.Match[str]) -> str:
-    return _path(uri) + (uri[4] or "")
+    return uri[2].lower().removesuffix(DEFAULT_PORTS.get(uri[1].lower(), ""))
 
 
 _FROM_TARGET_URI: Final[Mapping[str, Callable[[re.Match[str]], str]]] = MappingProxyType(
     {
-        "@scheme": _scheme,
+        "@scheme": lambda uri: uri[1].lower(),
         "@authority": _authority,
-        "@path": _path,
-        "@query": _query,
-        "@request-target": _request_target,
+        "@path": lambda uri: uri[3] or "/",
+        # RFC 9421 section 2.2.7: the question mark stands alone when there is no query.
+        "@query": lambda uri: uri[4] or "?",
+        "@request-target": lambda uri: (uri[3] or "/") + (uri[4] or ""),
     }
 )

@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 from base64 import b64encode
-from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NoReturn
 
@@ -12,17 +11,8 @@ import http_sf
 from payres.limits import MAX_SIGNATURE_HEADER_BYTES
 from payres.signatures.reasons import Reason
 
-
-def _sha256(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()
-
-
-def _sha512(body: bytes) -> bytes:
-    return hashlib.sha512(body).digest()
-
-
 # The only algorithms RFC 9530 section 7.2 lists as active.
-ALGORITHMS: Final[Mapping[str, Callable[[bytes], bytes]]] = MappingProxyType({"sha-256": _sha256, "sha-512": _sha512})
+ALGORITHMS: Final = MappingProxyType({"sha-256": hashlib.sha256, "sha-512": hashlib.sha512})
 
 
 def content_digest(body: bytes, algorithm: str = "sha-512") -> str:
@@ -30,7 +20,7 @@ def content_digest(body: bytes, algorithm: str = "sha-512") -> str:
     digest = ALGORITHMS.get(algorithm)
     if digest is None:
         raise ValueError(f"Content-Digest algorithm {algorithm!r} is not supported; use {' or '.join(ALGORITHMS)}")
-    return f"{algorithm}=:{b64encode(digest(body)).decode('ascii')}:"
+    return f"{algorithm}=:{b64encode(digest(body).digest()).decode('ascii')}:"
 
 
 def digest_problem(header: str, body: bytes) -> Reason | None:
@@ -51,7 +41,7 @@ def digest_problem(header: str, body: bytes) -> Reason | None:
     for name, value in supported.items():
         if not isinstance(value, bytes):
             return Reason.DIGEST_MALFORMED
-        if not hmac.compare_digest(value, ALGORITHMS[name](body)):
+        if not hmac.compare_digest(value, ALGORITHMS[name](body).digest()):
             return Reason.DIGEST_MISMATCH
     return None
 

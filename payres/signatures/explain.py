@@ -17,7 +17,7 @@ from payres.signatures.jwk import JWK
 from payres.signatures.parameters import SECOND, Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
 from payres.signatures.variations import Signed, other_bodies, variations
-from payres.signatures.verify import parse, required_components, signed_inputs, verify_with
+from payres.signatures.verify import parse, required_components, signed_inputs, verify
 
 T = TypeVar("T")
 
@@ -169,7 +169,7 @@ def _judge(message: Message, keys: Sequence[KnownKey], policy: Policy, now: int)
     """The verifier's verdict on the signature."""
     unverified = parse(message, policy, now)
     valid = {key.jwk.kid: key.jwk for key in keys if key.unusable is None}
-    found = unverified if isinstance(unverified, Rejected) else verify_with(unverified, valid)
+    found = unverified if isinstance(unverified, Rejected) else verify(unverified, valid)
     if isinstance(found, Rejected):
         return Verdict(found.reason, found.description)
     return Verdict(None, f"The signature {found.label} is one by the key {found.keyid}.", found.label)

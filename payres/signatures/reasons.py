@@ -43,7 +43,6 @@ class Reason(StrEnum):
     COMPONENT_NOT_IN_MESSAGE = ("component_not_in_message", "The signature covers a header that the message lacks.")
     MISSING_KEYID = ("missing_keyid", "The keyid parameter is absent or not a string of 1 to 256 characters.")
     UNKNOWN_KEY = ("unknown_key", "The client has no key with this keyid.")
-    KEY_ID_MISMATCH = ("key_id_mismatch", "The keyid parameter is not the kid of the client's key.")
     UNSUPPORTED_ALGORITHM = ("unsupported_algorithm", 'The alg parameter is something other than "ed25519".')
     UNSUPPORTED_TAG = ("unsupported_tag", 'The tag parameter is something other than "gnap".')
     MISSING_CREATED = ("missing_created", "The created parameter is absent or not an integer.")

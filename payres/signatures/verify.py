@@ -7,7 +7,6 @@ signature may be is checked in `parameters.check_freshness`; whether its nonce w
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 from nacl.bindings import crypto_sign_BYTES, crypto_sign_open
@@ -25,8 +24,6 @@ from payres.signatures.fields import (
 from payres.signatures.jwk import JWK, public_bytes
 from payres.signatures.parameters import Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
-
-_DEFAULT_POLICY: Final = Policy()
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -60,11 +57,6 @@ class Unverified(msgspec.Struct, frozen=True):
     now: int
 
     @property
-    def keyid(self) -> str:
-        """The keyid of the first candidate."""
-        return self.candidates[0].parameters.keyid
-
-    @property
     def keyids(self) -> tuple[str, ...]:
         """The keyids of all candidates, in order; nearly always one."""
         if len(self.candidates) == 1:
@@ -81,7 +73,8 @@ def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
     fields = header_fields(message.headers)
     try:
         signed = signed_inputs(fields)
-        _check_credentials(fields)
+        if len(fields.get(b"authorization", ())) > 1:  # the wrong one may be read
+            raise SignatureError(Reason.REPEATED_HEADER, "Send the Authorization header only once.", "authorization")
     except SignatureError as error:
         return error.rejected
     required = required_components(message, fields)
@@ -100,41 +93,27 @@ def parse(message: Message, policy: Policy, now: int) -> Unverified | Rejected:
     return Unverified(message, tuple(candidates), now) if candidates else problems[0]
 
 
-def verify(unverified: Unverified, key: JWK) -> Verified | Rejected:
-    """Check the candidates whose keyid is the key's kid (RFC 9635 section 7.3.1) and return the first that verifies."""
-    mine = [candidate for candidate in unverified.candidates if candidate.parameters.keyid == key.kid]
-    if not mine:
-        return Rejected(
-            Reason.KEY_ID_MISMATCH,
-            f"The signature's keyid is {shown(unverified.keyid)}, but the key's kid is {shown(key.kid)}.",
-        )
-    for candidate in mine:
-        if _is_valid(unverified.message, candidate, key):
-            return _verified(candidate)
-    return Rejected(
-        Reason.SIGNATURE_MISMATCH,
-        "The signature does not verify with this key. Compare the signature base computed here with yours.",
-        signature_base=mine[0].base.decode("utf-8", "backslashreplace"),
-    )
-
-
-def verify_with(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Rejected:
+def verify(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Rejected:
     """Check each candidate with the key that its keyid names, and return the first that verifies.
 
     `keys` are the client's by kid. If none verifies, the answer is what is wrong with the first candidate.
     """
-    problems: list[Rejected] = []
-    for keyid in unverified.keyids:
-        key = keys.get(keyid)
-        if key is None:
-            says = f"The client has no valid key with kid {shown(keyid)}."
-            problems.append(Rejected(Reason.UNKNOWN_KEY, says))
-            continue
-        found = verify(unverified, key)
-        if isinstance(found, Verified):
-            return found
-        problems.append(found)
-    return problems[0]
+    problem = None
+    for candidate in unverified.candidates:
+        parameters, base = candidate.parameters, candidate.base
+        key = keys.get(parameters.keyid)
+        if key is not None and _is_valid(unverified.message, candidate, key):
+            label = candidate.signature_input.label
+            return Verified(label, parameters.keyid, parameters.created, parameters.nonce, parameters.expires)
+        if problem is None and key is None:
+            says = f"The client has no valid key with kid {shown(parameters.keyid)}."
+            problem = Rejected(Reason.UNKNOWN_KEY, says)
+        elif problem is None:
+            says = "The signature does not verify with this key. Compare the signature base computed here with yours."
+            shown_base = base.decode("utf-8", "backslashreplace")
+            problem = Rejected(Reason.SIGNATURE_MISMATCH, says, signature_base=shown_base)
+    assert problem is not None, "there is a candidate"
+    return problem
 
 
 def signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
@@ -155,12 +134,6 @@ def signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
             Reason.MISSING_SIGNATURE, "Use the same label in the Signature-Input and the Signature header."
         )
     return signed
-
-
-def _check_credentials(fields: Fields) -> None:
-    # With two lines, the wrong one may be read.
-    if len(fields.get(b"authorization", ())) > 1:
-        raise SignatureError(Reason.REPEATED_HEADER, "Send the Authorization header only once.", "authorization")
 
 
 def required_components(message: Message, fields: Fields) -> list[str]:
@@ -225,13 +198,6 @@ def respelled(message: Message) -> Message | None:
         return None
     # .NET signs Uri.ToString(), which shows %3A in a query as a colon, and sends the escaped form.
     return msgspec.structs.replace(message, target_uri=path + mark + query.replace("%3A", ":"))
-
-
-def _verified(candidate: Candidate) -> Verified:
-    parameters = candidate.parameters
-    return Verified(
-        candidate.signature_input.label, parameters.keyid, parameters.created, parameters.nonce, parameters.expires
-    )
 
 
 def _is_valid(message: Message, candidate: Candidate, key: JWK) -> bool:

@@ -30,6 +30,7 @@ CREATED = 1_618_884_473
 NOW = CREATED * 1_000_000
 PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 KEY = jwk_from_public_bytes("k", PRIVATE.public_key().public_bytes_raw())
+KEYS = {KEY.kid: KEY}
 TARGET = "https://wallet.example/incoming-payments?wallet-address=https%3A%2F%2Fwallet.example%2Falice"
 AUTHORIZATION = (b"authorization", b"GNAP token")
 BODY = b'{"hello":"world"}'
@@ -174,7 +175,7 @@ REFUSED: list[tuple[Reason, str | None, Message]] = [
     (Reason.COMPONENT_NOT_IN_MESSAGE, "content-length", without(FULL, b"content-length")),
     (Reason.MISSING_DIGEST, "content-digest", without(FULL, b"content-digest")),
     (Reason.MISSING_KEYID, None, signed(parameters=f";created={CREATED}")),
-    (Reason.KEY_ID_MISMATCH, None, signed(parameters=f';keyid="K";created={CREATED}')),
+    (Reason.UNKNOWN_KEY, None, signed(parameters=f';keyid="K";created={CREATED}')),
     (Reason.UNSUPPORTED_ALGORITHM, None, signed(parameters=PARAMETERS + ';alg="hmac-sha256"')),
     (Reason.UNSUPPORTED_TAG, None, signed(parameters=PARAMETERS + ';tag="other"')),
     (Reason.MISSING_CREATED, None, signed(parameters=';keyid="k"')),
@@ -247,8 +248,8 @@ def test_verify_message_shows_the_base_it_computed_when_nothing_else_is_wrong() 
 def test_parse_gives_keyid_and_nonce_before_the_key_is_known() -> None:
     unverified = parse(ACCEPTED["nonce and expires"], Policy(), NOW)
     assert isinstance(unverified, Unverified)
-    assert (unverified.keyid, unverified.keyids) == ("k", ("k",))
-    assert isinstance(verify(unverified, KEY), Verified)
+    assert unverified.keyids == ("k",)
+    assert isinstance(verify(unverified, KEYS), Verified)
 
 
 def test_parse_follows_the_policy() -> None:
@@ -274,8 +275,8 @@ def test_verify_refuses_a_signature_shifted_by_the_group_order() -> None:
     scalar = int.from_bytes(candidate.signature[32:], "little")
     shifted = candidate.signature[:32] + (scalar + order).to_bytes(32, "little")
     forged = msgspec.structs.replace(candidate, signature=shifted)
-    assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(candidate,)), KEY), Verified)
-    assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(forged,)), KEY), Rejected)
+    assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(candidate,)), KEYS), Verified)
+    assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(forged,)), KEYS), Rejected)
 
 
 # Several signatures
@@ -331,7 +332,7 @@ def test_verify_message_takes_labels_from_several_header_lines() -> None:
         ([PROXY, STALE], Reason.MALFORMED_SIGNATURE),
         ([STALE, PROXY], Reason.CREATED_TOO_OLD),
         ([STALE, FORGED], Reason.SIGNATURE_MISMATCH),
-        ([OTHERS, STALE], Reason.KEY_ID_MISMATCH),
+        ([OTHERS, STALE], Reason.UNKNOWN_KEY),
         ([FORGED, FORGED], Reason.MALFORMED_SIGNATURE_INPUT),
     ],
 )
@@ -346,7 +347,7 @@ def test_verify_message_reports_the_first_failure_when_none_is_good(
 def test_parse_lists_the_keyids_of_all_candidates() -> None:
     unverified = parse(combined(OTHERS, STALE, GOOD, FORGED), Policy(), NOW)
     assert isinstance(unverified, Unverified)
-    assert (unverified.keyid, unverified.keyids) == ("other", ("other", "k"))
+    assert unverified.keyids == ("other", "k")
 
 
 def test_parse_drops_only_the_signatures_that_cover_a_wrong_digest() -> None:
@@ -549,7 +550,7 @@ def test_verify_refuses_with_any_other_32_bytes_as_key(raw: bytes) -> None:
     # Also bytes that are no point of the curve: the answer is a refusal, not an exception.
     unverified = parse(LINE, Policy(), NOW)
     assert isinstance(unverified, Unverified)
-    assert isinstance(verify(unverified, jwk_from_public_bytes("k", raw)), Rejected)
+    assert isinstance(verify(unverified, {"k": jwk_from_public_bytes("k", raw)}), Rejected)
 
 
 EDGE_CASES = json.loads(Path(__file__).with_name("ed25519_edge_cases.json").read_text(encoding="utf-8"))
