@@ -362,7 +362,7 @@ def metadata_text(raw: Raw | UnsetType) -> str | None:
         msgspec.json.decode(data, type=dict[str, Raw])
         return data.decode("utf-8")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid_metadata() from error
+        raise InvalidRequest("metadata must be a JSON object", field="metadata") from error
 
 
 def check_members(body: bytes) -> None:
@@ -389,7 +389,3 @@ def _field(sentence: str, path: str) -> str:
     named = MEMBER.fullmatch(sentence)
     names = (path.strip("`."), named[1] if named else "")
     return ".".join(filter(None, names)) or "body"
-
-
-def _invalid_metadata() -> InvalidRequest:
-    return InvalidRequest("metadata must be a JSON object", field="metadata")

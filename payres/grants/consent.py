@@ -52,34 +52,21 @@ class SignedIn(msgspec.Struct, frozen=True):
     known: str
 
 
-class ConsentRequest(msgspec.Struct, frozen=True):
+class ConsentRequest(Pending, frozen=True):
     """The request on a consent page.
 
     session is the browser's, None unless it belongs to the wallet's owner. known_browser is the hash of the browser's
     secret, None unless the owner has signed in with it before.
     """
 
-    pending: Pending
     client: ClientRecord
     wallet: WalletRecord
     session: str | None
     known_browser: bytes | None
 
     @property
-    def grant(self) -> GrantRecord:
-        return self.pending.grant
-
-    @property
     def decided(self) -> bool:
         return self.grant.state != "pending"
-
-
-class OwnerDecision(msgspec.Struct, frozen=True):
-    """The owner's form: the decision, and evidence that this browser was shown this request."""
-
-    approve: bool
-    csrf: str
-    shown: str
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -119,7 +106,8 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     known = hash_secret(secret) if secret is not None else None
     is_known = known is not None and sessions.knows_browser(work, known, wallet_id, work.now)
     return ConsentRequest(
-        pending=pending,
+        grant=pending.grant,
+        interaction=pending.interaction,
         client=clients.client_by_id(work, pending.grant.client_id),
         wallet=wallets.wallet_by_id(work, wallet_id),
         session=session if signed_in else None,
@@ -130,7 +118,7 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
 def check_open(request: ConsentRequest, now: int) -> None:
     """Raises WrongState after a decision or when the wallet is inactive, InvalidInteraction when the request has
     expired."""
-    _check_undecided(request.pending, now)
+    _check_undecided(request, now)
     if not request.wallet.active:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
 
@@ -163,8 +151,8 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
         sessions.delete_session(tx, hash_secret(request.session))
 
 
-def decide_as_owner(work: Work, request: ConsentRequest, given: OwnerDecision) -> Decision:
-    """Approves or denies the request for its owner.
+def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str) -> Decision:
+    """Approves or denies the request for its owner; the form's `csrf` and `shown` prove that this browser was shown it.
 
     `request` is found in the same unit. Raises InvalidInteraction when the request has expired, SignInFailed for a
     browser that is not signed in, InsufficientAccess for a forged form, WrongState when it was decided already or has
@@ -174,15 +162,17 @@ def decide_as_owner(work: Work, request: ConsentRequest, given: OwnerDecision) -
     if request.session is None:
         signed_out = "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again"
         raise SignInFailed(signed_out, reason="signed_out")
-    check_csrf(request.session, given.csrf)
-    if not hmac.compare_digest(shown_digest(request).encode(), given.shown.encode()):
+    check_csrf(request.session, csrf)
+    if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
-    return decide(work, request.pending, given.approve)
+    return decide(work, request, approve)
 
 
 def decide(work: Work, pending: Pending, approve: bool) -> Decision:
-    """Approves or denies the grant. Raises WrongState for a second decision, InvalidInteraction for a late one."""
-    pending = _with_grant(work, pending.interaction)  # read again in this unit
+    """Approves or denies the grant, which was found in this unit.
+
+    Raises WrongState for a second decision, InvalidInteraction for a late one.
+    """
     _check_undecided(pending, work.now)
     grant, interaction = pending.grant, pending.interaction
     if approve:

@@ -238,14 +238,11 @@ class HttpProtocol(HttpToolsProtocol):
         cycle = self.cycle
         try:
             await self.app(scope, receive, send)
-        except CutShort:
-            cycle.disconnected = True
-            self._close()
-        except asyncio.CancelledError:
+        except (CutShort, asyncio.CancelledError) as error:
             task = asyncio.current_task()
-            if task is None or not task.cancelling():
+            if not isinstance(error, CutShort) and (task is None or not task.cancelling()):
                 raise  # a fault of ours, of which uvicorn makes a 500
-            # The server stops and waits no longer. The outcome of the request is not known: no answer says it.
+            # Or the server stops and waits no longer. The outcome of the request is not known: no answer says it.
             cycle.disconnected = True
             self._close()
 
@@ -272,8 +269,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._deadline = self.loop.call_later(seconds, self._time_out)
 
     def _time_out(self) -> None:
-        """Answers a request that takes too long to come with 408. A connection on which none is coming is just closed,
-        or cut when there is something that the client does not read."""
+        """Answers a request that has begun, and takes too long to come, with 408. A connection on which none is coming
+        is just closed, or cut when there is something that the client does not read."""
         self._deadline = None
         is_closing = self.transport.is_closing()
         watches_reader = is_closing if self.state is END else self.flow.write_paused
@@ -281,15 +278,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._judge_reader()
         elif self.state is BODY and self.flow.read_paused:
             self._set_deadline()  # it is not the client that is slow
-        elif self._awaits_request() and not is_closing:
+        elif not is_closing and (self.state is HEAD or (self.state is BODY and not self._is_answered())):
             sentence = f"The request did not come within {SECONDS[self.state]} seconds"
             self._reject(ErrorResponse(408, "too_slow", sentence))
         else:
             self._close()
-
-    def _awaits_request(self) -> bool:
-        """Whether a request has begun that has no answer yet, and the rest of it is to come."""
-        return self.state is HEAD or (self.state is BODY and not self._is_answered())
 
     def _is_answered(self) -> bool:
         """Whether the latest request has its answer."""
@@ -374,8 +367,7 @@ class HttpProtocol(HttpToolsProtocol):
         if is_in_body and self.cycle.response_started:  # a request has one answer
             self._close()
             return
-        last = last_response(error, self.server_state.default_headers, self.parser.get_method())
-        self.transport.write(last)
+        self.transport.write(last_response(error, self.server_state.default_headers, self.parser.get_method()))
         if self.transport.can_write_eof():
             # Closed at once, the answer would be lost to a client that is still sending (RFC 9112 section 9.6).
             self.transport.write_eof()

@@ -53,7 +53,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         payment,
         grant_id=caller.grant_id,
         window_start=window,
-        quote_id=_quote_id(work, asked),
+        quote_id=work.urls.resource_id("quotes", asked.quote_id) if asked.quote_id else None,
         metadata=metadata_text(asked.metadata),
     )
     outgoing.insert_outgoing(work, payment)
@@ -134,10 +134,6 @@ def _quoted_terms(
         sentence = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
         raise InvalidQuote(sentence, field="quoteId")
     return quote.terms, receiver
-
-
-def _quote_id(work: Work, asked: OutgoingPaymentRequest) -> str | None:
-    return work.urls.resource_id("quotes", asked.quote_id) if asked.quote_id else None
 
 
 def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent:

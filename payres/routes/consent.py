@@ -13,7 +13,7 @@ from starlette.responses import Response
 from payres.clock import MINUTE
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, TooManyRequests, WrongState
 from payres.grants import consent, wording
-from payres.grants.consent import ConsentRequest, OwnerDecision
+from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
 from payres.http.error_responses import ErrorResponse, error_response
@@ -92,11 +92,10 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
 
 
 async def _decide(request: Request, form: dict[str, str], approve: bool) -> Response:
-    given = OwnerDecision(approve, form.get("csrf", ""), form.get("shown", ""))
-    find = _finder(request)
+    find, csrf, shown = _finder(request), form.get("csrf", ""), form.get("shown", "")
     try:
         decision = await context_of(request).database.write(
-            lambda work: consent.decide_as_owner(work, find(work), given)
+            lambda work: consent.decide_as_owner(work, find(work), approve, csrf, shown)
         )
     except (SignInFailed, InsufficientAccess, WrongState) as error:
         return _explain(request, await _find(request), error)
@@ -120,8 +119,8 @@ def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None =
 
 def _show_request(request: Request, found: ConsentRequest, session: str) -> Response:
     wallet_address = context_of(request).urls.wallet(found.wallet.path)
-    finish = found.pending.interaction.finish_uri
-    until = found.pending.interaction.expires_at
+    finish = found.interaction.finish_uri
+    until = found.interaction.expires_at
     values = {
         "access": wording.describe_access(found.grant.access, wallet_address),
         "subject": wording.describe_subject(found.grant.subject),
@@ -150,8 +149,8 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
     continues the grant."""
     context = context_of(request)
     now = context.clock.now()
-    link = consent.finish_link(context.urls, found.pending, now) if found.session else None
-    lapsed = consent.has_lapsed(found.grant, found.pending.interaction, now)
+    link = consent.finish_link(context.urls, found, now) if found.session else None
+    lapsed = consent.has_lapsed(found.grant, found.interaction, now)
     values = {
         "state": "lapsed" if lapsed else found.grant.state,
         "repeated": status == 409,

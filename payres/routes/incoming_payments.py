@@ -97,15 +97,11 @@ async def _read_public(request: Request) -> Response:
     return json_response(shown, headers=found.headers)
 
 
-def _is_final(payment: IncomingRecord, now: int) -> bool:
-    return not payment.open_at(now)
-
-
 INCOMING_PAYMENTS = resources.Kind(
     type="incoming-payment",
     table=incoming.INCOMING,
     show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
     create=_create,
-    is_final=_is_final,
+    is_final=lambda payment, now: not payment.open_at(now),
 )

@@ -3,6 +3,8 @@
 import asyncio
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -13,7 +15,7 @@ from payres.clock import SECOND
 from payres.errors import NotFound
 from payres.event_types import EVENT_TYPES
 from payres.http.admin_hosts import AdminHosts
-from payres.metrics import Histogram, Metrics
+from payres.metrics import Histogram
 from payres.operator.status import Status, read_status
 from payres.routes.context import Context, context_of
 
@@ -53,110 +55,80 @@ def _render(context: Context, status: Status) -> bytes:
     return generate_latest(registry)
 
 
+def _family(kind: Any, name: str, meaning: str, samples: Mapping[Any, Any] | float, labels: Sequence[str] = ()) -> Any:
+    """A metric with its samples by the values of its labels, or the only one; a histogram has tuples.
+
+    The event loop goes on counting meanwhile.
+    """
+    family = kind(name, meaning, labels=labels)
+    for values, sample in list(samples.items()) if isinstance(samples, Mapping) else [((), samples)]:
+        family.add_metric(values, *(sample if isinstance(sample, tuple) else (sample,)))
+    return family
+
+
 def _counted(context: Context) -> Iterator[Any]:
     """What happened since the start."""
-    from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.core import CounterMetricFamily as Counter
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+    from prometheus_client.core import HistogramMetricFamily as Histograms
 
     metrics = context.metrics
-    yield from _requests(metrics)
+    labels = ("route", "method", "status")
+    answered = {(route, method, str(code)): found for (route, method, code), found in list(metrics.requests.items())}
+    counts = {values: sum(histogram.counts) for values, histogram in answered.items()}
+    yield _family(Counter, "payres_http_requests", "Requests answered, by endpoint.", counts, labels)
+    seconds = {values: _buckets(histogram) for values, histogram in answered.items()}
+    yield _family(Histograms, "payres_http_request_duration_seconds", "How long their answers took.", seconds, labels)
+    errors = {(code,): count for code, count in list(metrics.errors.items())}
+    yield _family(Counter, "payres_refusals", "Error responses, by code.", errors, ("code",))
     outcomes = {(outcome,): metrics.events[f"outgoing_payment.{outcome}"] for outcome in ("completed", "failed")}
-    yield _counter("payres_outgoing_payments", "Outgoing payments that ended.", ("outcome",), outcomes)
+    yield _family(Counter, "payres_outgoing_payments", "Outgoing payments that ended.", outcomes, ("outcome",))
     happened = {(kind,): metrics.events[kind] for kind in EVENT_TYPES}
-    yield _counter("payres_events", "Events, by type.", ("type",), happened)
+    yield _family(Counter, "payres_events", "Events, by type.", happened, ("type",))
     sent = {(result,): metrics.deliveries[result] for result in ("taken", "failed")}
-    yield _counter("payres_webhook_deliveries", "Attempts to send an event.", ("result",), sent)
-    packet_labels = ("peer", "direction", "result")
-    yield _counter("payres_ilp_packets", "Packets of peers and to peers.", packet_labels, metrics.packets)
-    yield GaugeMetricFamily("payres_writer_queue_length", "Units that wait for the writer.", context.database.waiting)
+    yield _family(Counter, "payres_webhook_deliveries", "Attempts to send an event.", sent, ("result",))
+    labels = ("peer", "direction", "result")
+    yield _family(Counter, "payres_ilp_packets", "Packets of peers and to peers.", metrics.packets, labels)
+    waiting = context.database.waiting
+    yield _family(Gauge, "payres_writer_queue_length", "Units that wait for the writer.", waiting)
     for name, meaning, histogram in (
         ("payres_writer_transaction_seconds", "How long transactions of the writer took.", metrics.transaction_seconds),
         ("payres_writer_batch_size", "Units that shared a commit.", metrics.batch_sizes),
     ):
-        family = HistogramMetricFamily(name, meaning)
-        family.add_metric((), *_buckets(histogram))
-        yield family
-
-
-def _requests(metrics: Metrics) -> Iterator[Any]:
-    from prometheus_client.core import HistogramMetricFamily
-
-    labels = ("route", "method", "status")
-    seconds = HistogramMetricFamily(
-        "payres_http_request_duration_seconds", "How long their answers took.", labels=labels
-    )
-    answered = {
-        (route, method, str(status)): found for (route, method, status), found in list(metrics.requests.items())
-    }
-    for values, histogram in answered.items():
-        seconds.add_metric(values, *_buckets(histogram))
-    counts = {values: sum(histogram.counts) for values, histogram in answered.items()}
-    yield _counter("payres_http_requests", "Requests answered, by endpoint.", labels, counts)
-    yield seconds
-    errors = {(code,): count for code, count in list(metrics.errors.items())}
-    yield _counter("payres_refusals", "Error responses, by code.", ("code",), errors)
-
-
-def _counter(name: str, meaning: str, labels: Sequence[str], counts: Mapping[Any, int]) -> Any:
-    """A counter with a sample for each of the counts, which the event loop goes on counting meanwhile."""
-    from prometheus_client.core import CounterMetricFamily
-
-    family = CounterMetricFamily(name, meaning, labels=labels)
-    for values, count in list(counts.items()):
-        family.add_metric(values, count)
-    return family
+        yield _family(Histograms, name, meaning, {(): _buckets(histogram)})
 
 
 def _stored(context: Context, status: Status) -> Iterator[Any]:
+    """What the database shows now."""
     from prometheus_client.core import GaugeMetricFamily
 
-    ledger = GaugeMetricFamily(
-        "payres_ledger_minor_units", "Balances, in the asset's minor unit.", labels=("asset", "scale", "kind")
-    )
-    for row in status.sums:
-        ledger.add_metric((row.code, str(row.scale), row.kind), row.balance)
-    yield ledger
+    gauge = partial(_family, GaugeMetricFamily)
     now = context.clock.now()
+    balances = {(row.code, str(row.scale), row.kind): row.balance for row in status.sums}
+    labels = ("asset", "scale", "kind")
+    yield gauge("payres_ledger_minor_units", "Balances, in the asset's minor unit.", balances, labels)
     if status.last_backup_at is not None:
         age = (now - status.last_backup_at) / SECOND
-        yield GaugeMetricFamily("payres_backup_age_seconds", "Since the last backup by payres.", age)
+        yield gauge("payres_backup_age_seconds", "Since the last backup by payres.", age)
     if status.last_check_at is not None:
-        yield GaugeMetricFamily(
-            "payres_ledger_check_timestamp_seconds",
-            "When all invariants of the ledger were last found to hold.",
-            status.last_check_at / SECOND,
-        )
+        meaning = "When all invariants of the ledger were last found to hold."
+        yield gauge("payres_ledger_check_timestamp_seconds", meaning, status.last_check_at / SECOND)
     pending = 0 if status.oldest_pending_at is None else max(now - status.oldest_pending_at, 0) / SECOND
-    yield GaugeMetricFamily(
-        "payres_webhook_oldest_pending_seconds",
-        "Since the oldest event that a webhook did not take and is sent again.",
-        pending,
-    )
-    sizes: Mapping[str, int] = {"database": status.database_bytes, "wal": status.log_bytes}
-    files = GaugeMetricFamily("payres_database_bytes", "Sizes of the database's files.", labels=("file",))
-    for file, size in sizes.items():
-        files.add_metric((file,), size)
-    yield files
-    yield GaugeMetricFamily("payres_disk_free_bytes", "What the disk of the database has free.", status.free_bytes)
-    sending = GaugeMetricFamily("payres_payments_open", "Payments that have not ended.", labels=("direction",))
-    sending.add_metric(("outgoing",), status.sending)
-    yield sending
-    yield GaugeMetricFamily(
-        "payres_ilp_packets_unresolved", "Packets whose outcome an operator has to resolve.", status.unresolved_packets
-    )
-    yield GaugeMetricFamily(
-        "payres_writing_stopped",
-        "1 when writing has stopped and an operator must look.",
-        bool(context.database.stopped),
-    )
-    build = GaugeMetricFamily("payres_build_info", "The version.", labels=("version",))
-    build.add_metric((__version__,), 1)
-    yield build
+    meaning = "Since the oldest event that a webhook did not take and is sent again."
+    yield gauge("payres_webhook_oldest_pending_seconds", meaning, pending)
+    sizes = {("database",): status.database_bytes, ("wal",): status.log_bytes}
+    yield gauge("payres_database_bytes", "Sizes of the database's files.", sizes, ("file",))
+    yield gauge("payres_disk_free_bytes", "What the disk of the database has free.", status.free_bytes)
+    sending = {("outgoing",): status.sending}
+    yield gauge("payres_payments_open", "Payments that have not ended.", sending, ("direction",))
+    meaning = "Packets whose outcome an operator has to resolve."
+    yield gauge("payres_ilp_packets_unresolved", meaning, status.unresolved_packets)
+    meaning = "1 when writing has stopped and an operator must look."
+    yield gauge("payres_writing_stopped", meaning, bool(context.database.stopped))
+    yield gauge("payres_build_info", "The version.", {(__version__,): 1}, ("version",))
 
 
 def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
     """The cumulative counts up to each bound, and the sum, as Prometheus has them."""
-    total, buckets = 0, list[tuple[str, float]]()
-    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), histogram.counts, strict=True):
-        total += count
-        buckets.append((bound, total))
-    return buckets, histogram.sum
+    bounds = (*map(str, histogram.bounds), "+Inf")
+    return list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum

@@ -214,10 +214,10 @@ def test_request_for_consent_goes_unless_it_was_approved_and_continued(
 
 
 def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
-    pending = consent.find_pending_of_grant(tx, id_of(ask(tx, SHOP, START, SPENDING)))
+    grant_id = id_of(ask(tx, SHOP, START, SPENDING))
     purge_all(tx, START + 2 * DAY)
     with pytest.raises(DomainError) as refusal:
-        consent.decide(work_at(tx, START + 2 * DAY), pending, True)
+        decide(tx, grant_id, True, START + 2 * DAY)
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (404, "unknown_interaction")
 
