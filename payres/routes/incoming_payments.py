@@ -34,12 +34,6 @@ from payres.wire import (
 COMPLETION_REQUEST = msgspec.json.Decoder(CompletionRequest)
 
 
-async def create(request: Request) -> Response:
-    """POST /incoming-payments: 201 with methods."""
-    _, answer = await resources.create(request, INCOMING_PAYMENTS)
-    return answer
-
-
 async def read(request: Request) -> Response:
     """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form."""
     context = context_of(request)
@@ -58,11 +52,6 @@ async def complete(request: Request) -> Response:
     decode(COMPLETION_REQUEST, body or b"{}")
     unit = partial(_complete, caller=caller, payment_id=request.path_params["id"])
     return json_response(await context.database.write(unit))
-
-
-async def list_page(request: Request) -> Response:
-    """GET /incoming-payments: a page of the wallet address's payments, without methods."""
-    return await resources.list_page(request, INCOMING_PAYMENTS, incoming.page_of_incoming)
 
 
 def _create(
@@ -105,3 +94,7 @@ INCOMING_PAYMENTS = resources.Kind(
     create=_create,
     is_final=lambda payment, now: not payment.open_at(now),
 )
+
+create = partial(resources.create, kind=INCOMING_PAYMENTS)  # POST /incoming-payments: with methods
+# GET /incoming-payments: without methods
+list_page = partial(resources.list_page, kind=INCOMING_PAYMENTS, page=incoming.page_of_incoming)

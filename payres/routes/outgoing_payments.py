@@ -23,25 +23,6 @@ from payres.terms import Offer
 from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentAccess, OutgoingPaymentRequest
 
 
-async def create(request: Request) -> Response:
-    """POST /outgoing-payments: 201 with what the grant has now spent. A payment to a receiver here has then arrived."""
-    made, answer = await resources.create(request, OUTGOING_PAYMENTS)
-    context = context_of(request)
-    if made is not None and not context.urls.is_ours(made.receiver):
-        context.remote_payments.wake()
-    return answer
-
-
-async def read(request: Request) -> Response:
-    """GET /outgoing-payments/{id}."""
-    return await resources.read(request, OUTGOING_PAYMENTS)
-
-
-async def list_page(request: Request) -> Response:
-    """GET /outgoing-payments: a page of the wallet address's payments."""
-    return await resources.list_page(request, OUTGOING_PAYMENTS, outgoing.page_of_outgoing)
-
-
 async def read_grant_spending(request: Request) -> Response:
     """GET /outgoing-payment-grant: the sums of the current window, null when nothing was spent or none is open."""
     body = await read_body(request)
@@ -70,6 +51,11 @@ def _create(
     )
 
 
+def _wake_sender(context: Context, made: OutgoingPayment) -> None:
+    if not context.urls.is_ours(made.receiver):
+        context.remote_payments.wake()
+
+
 def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
     item = caller.items[0]
     assert isinstance(item, OutgoingPaymentAccess)
@@ -89,5 +75,12 @@ OUTGOING_PAYMENTS = resources.Kind(
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,
     find_offer=RemoteQuotes.offer_for_payment,
+    on_created=_wake_sender,
     is_final=lambda payment, _: payment.state != "sending",
 )
+
+# POST /outgoing-payments: with what the grant has now spent. A payment to a receiver here has then arrived.
+create = partial(resources.create, kind=OUTGOING_PAYMENTS)
+read = partial(resources.read, kind=OUTGOING_PAYMENTS)  # GET /outgoing-payments/{id}
+# GET /outgoing-payments
+list_page = partial(resources.list_page, kind=OUTGOING_PAYMENTS, page=outgoing.page_of_outgoing)

@@ -1,8 +1,8 @@
 """Quotes over HTTP. Specification 4.7, 4.8."""
 
+from functools import partial
+
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
 
 from payres import representations
 from payres.grants.access import Caller
@@ -14,17 +14,6 @@ from payres.store import quotes
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.wire import Quote, QuoteRequest
-
-
-async def create(request: Request) -> Response:
-    """POST /quotes: 201."""
-    _, answer = await resources.create(request, QUOTES)
-    return answer
-
-
-async def read(request: Request) -> Response:
-    """GET /quotes/{id}."""
-    return await resources.read(request, QUOTES)
 
 
 def _create(work: Work, _: Context, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> Quote:
@@ -40,3 +29,6 @@ QUOTES = resources.Kind(
     create=_create,
     find_offer=RemoteQuotes.offer_for_quote,
 )
+
+create = partial(resources.create, kind=QUOTES)  # POST /quotes
+read = partial(resources.read, kind=QUOTES)  # GET /quotes/{id}

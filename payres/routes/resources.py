@@ -51,8 +51,8 @@ class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
     """What the resources differ in: access type, where its rows are, how one is shown, and how one is created.
 
     `create` is part of a unit of work: it makes the resource and returns what the answer shows. `find_offer` asks other
-    servers before it, where a request may be about a receiver of theirs. `is_final` says of what may change whether it
-    still can at a time.
+    servers before it, where a request may be about a receiver of theirs. `on_created` is called after its commit.
+    `is_final` says of what may change whether it still can at a time.
     """
 
     type: AccessType
@@ -61,6 +61,7 @@ class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
     decoder: msgspec.json.Decoder[A]
     create: Callable[[Work, Context, Caller, A, Offer | None], B]
     find_offer: Callable[[RemoteQuotes, A], Awaitable[Offer | None]] | None = None
+    on_created: Callable[[Context, B], None] | None = None
     is_final: Callable[[R, int], bool] | None = None
 
 
@@ -72,8 +73,8 @@ class Found(msgspec.Struct, Generic[R], frozen=True):
     headers: Mapping[str, str] = {}
 
 
-async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Response]:
-    """What was created, None if it was before, and the answer 201.
+async def create(request: Request, kind: Kind[A, R, B]) -> Response:
+    """201 with what is created, or was before.
 
     The order of the steps is the order of errors: 401, 403 by type and action, the key and the body, 403 by wallet
     address, the rules.
@@ -98,7 +99,9 @@ async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Respo
             answer = await creation.run()
     if creation.made is not None:
         observation_of(request.scope).payment = creation.made.id.rpartition("/")[2]
-    return creation.made, json_response(msgspec.Raw(answer), 201)
+        if kind.on_created is not None:
+            kind.on_created(context, creation.made)
+    return json_response(msgspec.Raw(answer), 201)
 
 
 async def read(request: Request, kind: Kind[A, R, B]) -> Response:

@@ -119,9 +119,7 @@ async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK],
 
 
 def _path(request: Request) -> str:
-    """The wallet's path. An escaped slash makes another URL (RFC 3986 section 2.2), which names no wallet."""
-    if b"%2f" in request.scope["raw_path"].lower():
-        raise _nothing()
+    """The wallet's path."""
     path: str = request.path_params["path"]
     return path.lower()
 

@@ -17,7 +17,6 @@ _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\r?\n")
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _SPOKEN = (b"HTTP/1.1", b"HTTP/1.0")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -49,7 +48,7 @@ class Capture(msgspec.Struct, frozen=True):
 def read_capture(data: bytes) -> Capture:
     """Read a request whose lines end in CRLF or LF; raise ValueError with a sentence that says what is wrong.
 
-    The body is as long as Content-Length says, chunked, or else everything after the blank line.
+    The body is as long as Content-Length says, or else everything after the blank line.
     """
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     if not data:
@@ -99,39 +98,16 @@ def _headers(lines: Sequence[bytes]) -> list[tuple[str, bytes]]:
 
 def _body(headers: Headers, rest: bytes) -> tuple[bytes, list[str]]:
     fields = {name.lower(): value for name, value in headers}
+    length = fields.get("content-length", b"")
     if b"chunked" in fields.get("transfer-encoding", b"").lower():
-        body = _unchunked(rest)
-        if body is None:
-            return rest, ["The body is declared as chunked and is not; it is taken as it is."]
-        return body, ["The body came in chunks; shown and checked is what they hold together."]
-    length = fields.get("content-length")
-    if length is None:
-        if not rest.strip():
-            return b"", []
-        return rest, ["There is no Content-Length; everything after the blank line is taken as the body."]
+        return rest, ["The body is declared as chunked; it is taken as it is, so join the chunks first."]
     if not length.isdigit() or len(length) > 18:
-        return rest, ["Content-Length is not a number; everything after the blank line is taken as the body."]
+        remark = "There is no Content-Length, or it is not a number; everything after the blank line is the body."
+        return (rest, [remark]) if rest.strip() else (b"", [])
     body, more = rest[: int(length)], rest[int(length) :]
     if len(body) < int(length):
-        return body, [
-            f"Content-Length says {int(length)} bytes and {len(body)} follow; a server would wait for the rest."
-        ]
+        remark = f"Content-Length says {int(length)} bytes and {len(body)} follow; a server would wait for the rest."
+        return body, [remark]
     if more in (b"", b"\n", b"\r\n"):  # one line end more is what an editor leaves behind
         return body, []
     return body, [f"{len(more)} bytes follow the body that Content-Length declares; left out."]
-
-
-def _unchunked(rest: bytes) -> bytes | None:
-    """The content of a chunked body (RFC 9112 section 7.1), or None if it is not one."""
-    position = 0
-    parts: list[bytes] = []
-    while match := _CHUNK_SIZE.match(rest, position):
-        size, start = int(match[1], 16), match.end()
-        if size == 0:
-            return b"".join(parts)
-        parts.append(rest[start : start + size])
-        ending = _LINE_END.match(rest, start + size)
-        if ending is None:
-            return None
-        position = ending.end()
-    return None

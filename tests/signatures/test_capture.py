@@ -69,11 +69,7 @@ def test_target_uri_is_the_base_url_with_path_and_query(target: str, uri: str) -
         (["Content-Length: 9"], b"{}", b"{}", "says 9 bytes and 2 follow"),
         (["Content-Length: two"], b"{}", b"{}", "not a number"),
         (["Content-Length: " + "9" * 5000], b"{}", b"{}", "not a number"),
-        (["Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n", b"{}", "in chunks"),
-        (["Transfer-Encoding: Chunked"], b"1;a=b\n{\n1\n}\n0\n\n", b"{}", "in chunks"),
-        (["Transfer-Encoding: chunked"], b"{}", b"{}", "declared as chunked and is not"),
-        (["Transfer-Encoding: chunked"], b"9\r\n{}", b"9\r\n{}", "declared as chunked and is not"),
-        (["Transfer-Encoding: chunked"], b"2\r\n{}2\r\n", b"2\r\n{}2\r\n", "declared as chunked and is not"),
+        (["Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n", b"2\r\n{}\r\n0\r\n\r\n", "declared as chunked"),
     ],
 )
 def test_body_is_as_long_as_the_headers_say(headers: list[str], rest: bytes, body: bytes, remark: str) -> None:
