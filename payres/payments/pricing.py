@@ -11,7 +11,6 @@ from payres.amounts import (
     Asset,
     Fee,
     Scales,
-    Split,
     TooLarge,
     TooSmall,
     fixed_receive,
@@ -69,7 +68,14 @@ def local_terms(
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
     check_fits(receiver, split.receive)
-    return _terms(receiver, split)
+    return Terms(
+        receiver=receiver.url,
+        incoming_payment_id=receiver.payment.id,
+        debit=split.debit,
+        fee=split.fee,
+        receive=split.receive,
+        asset=receiver.asset,
+    )
 
 
 def wanted_amount(receiver: Receiver, receive: Amount | None) -> int:
@@ -139,17 +145,6 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
     raise NoRate(
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
         is_stale=False,
-    )
-
-
-def _terms(receiver: LocalReceiver, split: Split) -> Terms:
-    return Terms(
-        receiver=receiver.url,
-        incoming_payment_id=receiver.payment.id,
-        debit=split.debit,
-        fee=split.fee,
-        receive=split.receive,
-        asset=receiver.asset,
     )
 
 

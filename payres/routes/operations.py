@@ -50,25 +50,25 @@ ERRORS_HERE: Final = openapi.ERRORS | {
 ALWAYS: Final = {406, 408, 429, 431, 500, 503}
 SIGNED: Final = {400, 401, 413, 415}
 SECURITY_SCHEMES: Final = {
-    "gnap": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "Authorization",
-        "description": "`GNAP `, then the access token of a grant; at /continue/{id} the continuation token.",
-    },
-    "signature": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "Signature",
-        "description": "Ed25519 over what `Signature-Input` covers (RFC 9421): `@method`, `@target-uri`, with a token"
-        " `authorization`, with a body `content-digest`.",
-    },
-    "signatureInput": {
-        "type": "apiKey",
-        "in": "header",
-        "name": "Signature-Input",
-        "description": "The components covered, with `created` and the `keyid` of the client's key (RFC 9421).",
-    },
+    scheme: {"type": "apiKey", "in": "header", "name": header, "description": description}
+    for scheme, header, description in (
+        (
+            "gnap",
+            "Authorization",
+            "`GNAP `, then the access token of a grant; at /continue/{id} the continuation token.",
+        ),
+        (
+            "signature",
+            "Signature",
+            "Ed25519 over what `Signature-Input` covers (RFC 9421): `@method`, `@target-uri`, with a token"
+            " `authorization`, with a body `content-digest`.",
+        ),
+        (
+            "signatureInput",
+            "Signature-Input",
+            "The components covered, with `created` and the `keyid` of the client's key (RFC 9421).",
+        ),
+    )
 }
 SIGNATURE: Final[openapi.Schema] = {"signature": [], "signatureInput": []}
 TOKEN: Final[openapi.Schema] = {"gnap": [], **SIGNATURE}
