@@ -11,7 +11,7 @@ from benchmarks.peering import Node, add_peer
 from benchmarks.population import Population
 from payres.amounts import Asset
 from payres.clock import DAY, SystemClock
-from payres.identifiers import SystemIdentifiers
+from payres.identifiers import Identifiers
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.frames import PacketType, StreamMoney, StreamPacket
 from payres.interledger.packets import Prepare, encode
@@ -22,7 +22,7 @@ from payres.store.secrets import ensure_secret
 
 AMOUNT = 100
 
-_identifiers = SystemIdentifiers()
+_identifiers = Identifiers()
 
 
 class PacketSource:

@@ -17,13 +17,13 @@ from benchmarks.peering import Node, add_peer
 from benchmarks.population import Caller, Population, populate
 from benchmarks.servers import Server, free_port, payres_command, running
 from benchmarks.signed import payment, quote
-from payres.identifiers import SystemIdentifiers
+from payres.identifiers import Identifiers
 
 # One server reads from another at four places at a time, with a short queue: more payers than that would be told so.
 PAYERS = 8
 POLL_SECONDS = 0.005
 
-_identifiers = SystemIdentifiers()
+_identifiers = Identifiers()
 
 
 class Paid(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 import uuid
-from typing import Protocol
 
 import uuid_utils
 
@@ -11,24 +10,15 @@ TOKEN_BYTES = 32
 EVENT_ID = "evt_"
 
 
-class Identifiers(Protocol):
-    """A source of ids; tests may hand in one that repeats itself."""
+class Identifiers:
+    """Ids from the clock and the operating system's randomness; tests may hand in others."""
 
     def resource(self) -> str:
-        """A UUIDv7: later ids sort after earlier ones."""
-
-    def secret(self) -> str:
-        """An unguessable URL-safe text of 256 random bits."""
-
-
-class SystemIdentifiers:
-    """Ids from the clock and the operating system's randomness."""
-
-    def resource(self) -> str:
-        """A UUIDv7, strictly increasing within the process."""
+        """A UUIDv7, strictly increasing within the process: later ids sort after earlier ones."""
         return str(uuid_utils.uuid7())
 
     def secret(self) -> str:
+        """An unguessable URL-safe text of 256 random bits."""
         return secrets.token_urlsafe(TOKEN_BYTES)
 
 

@@ -97,9 +97,8 @@ class RequestLog:
     read a resource. Lines for which there is no room are counted."""
 
     def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
-        is_json = log_format == "json"
-        self._line = _as_json if is_json else _as_text
-        self._dropped_line = _dropped_as_json if is_json else _dropped_as_text
+        self._is_json = log_format == "json"
+        self._line = _as_json if self._is_json else _as_text
         self._output = Output(descriptor)
         self._lines: list[bytes] = []
         self._dropped = 0
@@ -118,7 +117,7 @@ class RequestLog:
         """Writes the lines so far."""
         lines, self._lines = self._lines, []
         if self._dropped and self._output.has_room():
-            lines.insert(0, self._dropped_line(self._dropped))
+            lines.insert(0, _dropped(self._dropped, is_json=self._is_json))
             self._dropped = 0
         self._dropped += len(lines) - self._output.write(lines)
 
@@ -160,11 +159,9 @@ def _as_text(method: str, path: str, status: int, code: str | None, ms: float, m
     return f"{line}\n".encode()
 
 
-def _dropped_as_json(lines: int) -> bytes:
-    return msgspec.json.encode({"time": _now(), "level": "INFO", "logger": REQUESTS, "dropped": lines}) + b"\n"
-
-
-def _dropped_as_text(lines: int) -> bytes:
+def _dropped(lines: int, *, is_json: bool) -> bytes:
+    if is_json:
+        return msgspec.json.encode({"time": _now(), "level": "INFO", "logger": REQUESTS, "dropped": lines}) + b"\n"
     return f"{_now()} INFO {REQUESTS}: dropped={lines}\n".encode()
 
 

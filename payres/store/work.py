@@ -8,7 +8,7 @@ import msgspec
 
 from payres.clock import Clock, SystemClock
 from payres.event_types import EVENT_TYPES
-from payres.identifiers import Identifiers, SystemIdentifiers
+from payres.identifiers import Identifiers
 from payres.metrics import Metrics
 from payres.settings import Settings
 from payres.urls import Urls
@@ -50,7 +50,7 @@ def world(
 ) -> World:
     """The world of these settings; time and ids are the machine's unless others are handed in."""
     return World(
-        settings, Urls(settings.base_url), clock or SystemClock(), identifiers or SystemIdentifiers(), actor, Metrics()
+        settings, Urls(settings.base_url), clock or SystemClock(), identifiers or Identifiers(), actor, Metrics()
     )
 
 

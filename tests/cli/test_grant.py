@@ -8,7 +8,7 @@ from click.testing import Result
 
 from payres.clock import SECOND, SystemClock
 from payres.grants.consent import interaction_hash
-from payres.identifiers import SystemIdentifiers
+from payres.identifiers import Identifiers
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import wallets
 from payres.store import clients, grants
@@ -39,7 +39,7 @@ class Asked:
     """A grant that waits for alice's consent."""
 
     def __init__(self, tx: Work, finish: str | None, lifetime: int = 10 * MINUTE) -> None:
-        identifiers, now = SystemIdentifiers(), SystemClock().now()
+        identifiers, now = Identifiers(), SystemClock().now()
         alice = wallets.create_wallet(tx, "alice", "USD", 2, "Alice", None)
         client = clients.ensure_client(tx, f"{BASE}/shop", f"{BASE}/shop", None, now)
         self.id, self.interaction, self.nonce = identifiers.resource(), identifiers.resource(), identifiers.secret()

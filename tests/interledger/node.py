@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, MovableClock
 from payres.federation.http import GuardedClient
-from payres.identifiers import SystemIdentifiers
+from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
@@ -48,7 +48,7 @@ class Node:
         self.clock = clock
         self.credentials = CredentialSource(secret, own)
         self.recovery = Recovery(database, clock, link)
-        self.identifiers = SystemIdentifiers()
+        self.identifiers = Identifiers()
         forwarder = Forwarder(database, clock, own, link, self.recovery)
         self.connector = Connector(database, clock, own, self.credentials, forwarder, RateLimiter(0, clock))
 

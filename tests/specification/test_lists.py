@@ -7,7 +7,7 @@ from uuid import UUID
 
 import httpx2
 
-from payres.identifiers import SystemIdentifiers
+from payres.identifiers import Identifiers
 from payres.operator import wallets
 from tests.helpers import usd
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
@@ -84,7 +84,7 @@ def with_cursor_of_nothing(collection: str) -> Send:
 
     def send(world: World) -> httpx2.Response:
         wallet, cursors = filled(world, collection, 2)
-        cursor = SystemIdentifiers().resource()
+        cursor = Identifiers().resource()
         assert UUID(cursor) > UUID(cursors[0])
         return world.list_of(collection, wallet, f"cursor={cursor}")
 
