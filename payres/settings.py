@@ -155,16 +155,12 @@ def _checked(origin: str, name: str, value: object) -> object:
 
 def _wanted(kind: Any) -> str | None:
     """The values of a setting of this type, in words; None for types whose own error says that."""
-    if kind is bool:
-        return "it must be true or false"
-    if kind is Text:
-        return "it must not be empty"
-    if kind is LogFormat:
-        return "it must be text or json"
     meta = next((m for m in getattr(kind, "__metadata__", ()) if isinstance(m, msgspec.Meta)), None)
     if meta is not None and meta.le is not None:
         return f"it must be a whole number from {meta.ge} to {meta.le}"
-    return None
+    return {bool: "it must be true or false", Text: "it must not be empty", LogFormat: "it must be text or json"}.get(
+        kind
+    )
 
 
 def _checked_hosts(shown: str, origin: str, text: str, *, may_be_names: bool) -> str:

@@ -1,24 +1,13 @@
 """Passwords of wallet owners and operators, stored as Argon2id hashes (RFC 9106)."""
 
 import unicodedata
-from typing import Protocol
 
 from payres.errors import InvalidRequest
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
+from payres.store.operators import OperatorRecord
+from payres.store.wallets import WalletRecord
 
-
-class Account(Protocol):
-    """An account with a password: a wallet, or an operator.
-
-    Wrong passwords before unlocked_at (microseconds) no longer count.
-    """
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def password_hash(self) -> str | None: ...
-    @property
-    def unlocked_at(self) -> int | None: ...
+Account = WalletRecord | OperatorRecord  # what has a password
 
 
 def hash_password(password: str) -> str:
