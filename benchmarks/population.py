@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payres.clock import DAY
 from payres.grants import clients
-from payres.grants.access import encode_access
 from payres.grants.clients import Client
 from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
@@ -27,7 +26,7 @@ from payres.store.grants import GrantRecord
 from payres.store.migrations import schema
 from payres.store.work import Transaction, Work, world
 from payres.urls import Urls, canonical
-from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
+from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess, encode
 
 WALLETS = 100
 CLIENTS = 50
@@ -195,7 +194,7 @@ def _introduce(work: Work, number: int) -> Caller:
         client_id=record.id,
         client_name=None,
         state="issued",
-        access=encode_access(access),
+        access=encode(access).decode(),
         subject=None,
         wallet_address_id=None,
         continue_hash=hash_secret(work.new_secret()),

@@ -30,6 +30,7 @@ RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+WANTED = {bool: "it must be true or false", Text: "it must not be empty", LogFormat: "it must be text or json"}
 RENAMED = {"rate_limit_of_strangers": "rate_limit_unauthenticated"}  # the files of earlier versions have it
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
@@ -158,9 +159,7 @@ def _wanted(kind: Any) -> str | None:
     meta = next((m for m in getattr(kind, "__metadata__", ()) if isinstance(m, msgspec.Meta)), None)
     if meta is not None and meta.le is not None:
         return f"it must be a whole number from {meta.ge} to {meta.le}"
-    return {bool: "it must be true or false", Text: "it must not be empty", LogFormat: "it must be text or json"}.get(
-        kind
-    )
+    return WANTED.get(kind)
 
 
 def _checked_hosts(shown: str, origin: str, text: str, *, may_be_names: bool) -> str:

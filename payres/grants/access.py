@@ -108,11 +108,7 @@ def _covers(item: Access, wallet_address: str) -> bool:
     return not item.identifier or canonical(item.identifier).lower() == canonical(wallet_address).lower()
 
 
-def encode_access(items: list[Access]) -> str:
-    """The JSON text that is stored, and returned to the client."""
-    return msgspec.json.encode(items).decode()
-
-
 @lru_cache(maxsize=1024)
 def granted_access(access: str) -> tuple[Access, ...]:
+    """The access items in the JSON text that is stored, and returned to the client."""
     return msgspec.json.decode(access, type=tuple[Access, ...])

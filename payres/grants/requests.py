@@ -4,7 +4,6 @@ import msgspec
 
 from payres.clock import SECOND
 from payres.errors import InvalidClient, InvalidRequest
-from payres.grants.access import encode_access
 from payres.grants.clients import Client, remember
 from payres.grants.limits import check_requested_limits
 from payres.grants.tokens import issue_token
@@ -45,7 +44,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         client_id=remember(work, client).id,
         client_name=client_name or client.wallet_address,
         state="issued" if owner is None else "pending",
-        access=encode_access(items),
+        access=encode(items).decode(),
         subject=encode(_canonical_subject(urls, request.subject)).decode() if request.subject else None,
         wallet_address_id=owner.id if owner else None,
         continue_hash=hash_secret(continue_value),

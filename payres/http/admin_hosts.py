@@ -47,15 +47,13 @@ class AdminHosts:
         )
 
     def _is_good_address(self, text: str, *, is_forwarded: bool) -> bool:
-        try:
-            address = ipaddress.ip_address(text)
-        except ValueError:
-            return False
+        address = _address(text)
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
-        if address.is_loopback and not is_forwarded:
-            return True
-        return any(address in network for network in self._networks)
+        if address is None:
+            return False
+        is_here = address.is_loopback and not is_forwarded
+        return is_here or any(address in network for network in self._networks)
 
     def _is_good_name(self, host: str) -> bool:
         """An address is no name that somebody could have made to lead here."""
@@ -63,12 +61,11 @@ class AdminHosts:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
             return False
-        return is_loopback(name) or name in self._names or _is_address(name)
+        return is_loopback(name) or name in self._names or _address(name) is not None
 
 
-def _is_address(name: str) -> bool:
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None

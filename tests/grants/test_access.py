@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 
 from payres.errors import DomainError, InvalidRequest
-from payres.grants.access import AccessType, Action, Caller, encode_access, granted_access, permit
+from payres.grants.access import AccessType, Action, Caller, granted_access, permit
 from payres.http.error_responses import error_response
 from payres.store.tokens import TokenHolder
-from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
+from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess, encode
 
 ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"
 MINE, OTHERS = 1, 2
@@ -167,7 +167,7 @@ def test_access_is_stored_as_it_is_echoed() -> None:
         IncomingPaymentAccess(actions=["create", "read-all"]),
         OutgoingPaymentAccess(actions=["create"], identifier=ALICE, limits=limits),
     ]
-    text = encode_access(items)
+    text = encode(items).decode()
     assert json.loads(text) == [
         {"type": "incoming-payment", "actions": ["create", "read-all"]},
         {

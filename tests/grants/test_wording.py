@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.grants.access import INCLUDING, encode_access
+from payres.grants.access import INCLUDING
 from payres.grants.wording import (
     ACTIONS,
     MAX_NAME_LENGTH,
@@ -16,7 +16,7 @@ from payres.grants.wording import (
     visible_name,
     visible_url,
 )
-from payres.wire import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
+from payres.wire import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access, encode
 
 ALICE = "https://pay.example/alice"
 MONTHLY = "R11/2026-01-01T00:00:00Z/P1M"
@@ -25,7 +25,7 @@ RECEIVER = "https://shop.example/incoming-payments/0198c0de"
 
 
 def describe_items(*items: dict[str, Any]) -> list[Permitted]:
-    return list(describe_access(encode_access(msgspec.convert(items, list[Access])), ALICE))
+    return list(describe_access(encode(msgspec.convert(items, list[Access])).decode(), ALICE))
 
 
 def outgoing(limits: dict[str, Any] | None = None, *actions: str) -> dict[str, Any]:

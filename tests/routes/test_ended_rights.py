@@ -22,7 +22,6 @@ from starlette.applications import Starlette
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import clients, tokens
-from payres.grants.access import encode_access
 from payres.grants.clients import Client
 from payres.identifiers import hash_secret
 from payres.operator import keys, wallets
@@ -36,7 +35,7 @@ from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.work import Work, world
 from payres.testing.instance import DEFAULTS
-from payres.wire import IncomingPaymentAccess
+from payres.wire import IncomingPaymentAccess, encode
 
 BASE = "http://127.0.0.1:8000"
 TOGETHER = 50  # so many rights end beside each other in each round
@@ -179,7 +178,7 @@ def _open(work: Work, number: int) -> Right:
         client_id=record.id,
         client_name=None,
         state="issued",
-        access=encode_access([IncomingPaymentAccess(actions=["create"])]),
+        access=encode([IncomingPaymentAccess(actions=["create"])]).decode(),
         subject=None,
         wallet_address_id=None,
         continue_hash=hash_secret(work.new_secret()),
