@@ -45,15 +45,12 @@ class Stream(Response):
             if scope["method"] != "HEAD":
                 try:
                     async with asyncio.timeout(self._seconds):
-                        await self._send_parts(send)
+                        await _send(send, self._first)
+                        async for part in self._parts:
+                            await _send(send, part)
                 except TimeoutError as error:
                     raise CutShort(f"it was not read within {self._seconds} seconds") from error
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_parts(self, send: Send) -> None:
-        await _send(send, self._first)
-        async for part in self._parts:
-            await _send(send, part)
 
 
 async def _send(send: Send, part: bytes) -> None:

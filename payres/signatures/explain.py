@@ -153,7 +153,7 @@ class Explanation:
         keyid = self.parameters.keyid if self.parameters else None
         for key in sorted(self.keys, key=lambda key: (key.jwk.kid != keyid, key.unusable is not None)):
             if signed.has_signature(self.signature, key.jwk):
-                self.causes += _key_causes(key, keyid, self.verdict)
+                self.causes += _key_causes(key, keyid)
                 return key
         if self.key is not None:
             for variation in variations(signed):
@@ -246,14 +246,12 @@ def _check_signature(signed: Signed, signature: bytes, key: KnownKey) -> str:
 # The causes.
 
 
-def _key_causes(key: KnownKey, keyid: str | None, verdict: Verdict) -> Iterator[Cause]:
+def _key_causes(key: KnownKey, keyid: str | None) -> Iterator[Cause]:
     """Why a signature that verifies is not accepted: the key, or its keyid."""
     kid = key.jwk.kid
     if key.unusable is not None:
         says = f"The signature verifies with the key {kid}, which {key.unusable}, so sign with a valid key."
         yield Cause("unusable_key", says)
-    elif verdict.reason == Reason.MISSING_KEYID:
-        yield Cause("keyid", f'The signature verifies with the key {kid}, so send keyid="{kid}".')
     elif keyid not in (None, kid):
         yield Cause(
             "other_key",
@@ -288,9 +286,6 @@ def _time_causes(created: int, policy: Policy, now: int) -> Iterator[Cause]:
             f" --at {_moment(created)}; if it was sent just now, set the client's clock and sign each request when it"
             " is sent.",
         )
-    elif created - seconds > policy.max_future_seconds:
-        early = created - seconds - policy.max_future_seconds
-        yield Cause("clock", f"The signature becomes fresh in {early} s, so set the client's clock.")
 
 
 def _moment(seconds: int) -> str:
