@@ -69,6 +69,12 @@ PEERS = Table(
     floor="a.floor",
 )
 ACTIVE = "p.removed_at IS NULL"
+_BY_ID = f"WHERE p.id = ? AND {ACTIVE}"
+_BY_TOKEN = f"WHERE p.incoming_token_hash = ? AND {ACTIVE}"
+_FIND_REQUEST = """
+SELECT condition, reply FROM answered_request WHERE peer_id = ?1 AND request_id = ?2 UNION ALL
+SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL
+"""
 
 
 def insert_peer(tx: Transaction, row: PeerRow) -> int:
@@ -107,11 +113,11 @@ def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
 
 def peer_by_id(tx: Transaction, peer_id: int) -> PeerRecord | None:
     """The peer while it is active."""
-    return PEERS.find(tx, f"WHERE p.id = ? AND {ACTIVE}", peer_id)
+    return PEERS.find(tx, _BY_ID, peer_id)
 
 
 def peer_by_token(tx: Transaction, token_hash: bytes) -> PeerRecord | None:
-    return PEERS.find(tx, f"WHERE p.incoming_token_hash = ? AND {ACTIVE}", token_hash)
+    return PEERS.find(tx, _BY_TOKEN, token_hash)
 
 
 def account_of_peer(tx: Transaction, peer_id: int) -> int:
@@ -173,11 +179,10 @@ def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
     return secrets.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
 
 
-def find_answer(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes, bytes] | None:
-    """The condition and the reply of a request of the peer that was answered with a Fulfill."""
-    row = tx.execute(
-        "SELECT condition, reply FROM answered_request WHERE peer_id = ? AND request_id = ?", (peer_id, request_id)
-    ).fetchone()
+def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:
+    """The condition and the reply of a request of the peer that was answered with a Fulfill; or None and the Prepare,
+    when it was forwarded and has no outcome yet."""
+    row = tx.execute(_FIND_REQUEST, (peer_id, request_id)).fetchone()
     return (row[0], row[1]) if row else None
 
 

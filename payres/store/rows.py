@@ -22,6 +22,18 @@ class Embedded(NamedTuple):
     write: Callable[[Any], Row]
 
 
+class _Selects(dict[str, str]):
+    """The statements that begin with `start`, by what follows: built once, because SQLite's driver finds a statement
+    again by the hash of its text."""
+
+    def __init__(self, start: str) -> None:
+        self._start = start
+
+    def __missing__(self, rest: str) -> str:
+        sql = self[rest] = self._start + rest
+        return sql
+
+
 class Table(Generic[R]):
     """The SQL of one record, built once. Its columns are the fields in their order, so a row becomes a record as it is.
 
@@ -46,7 +58,7 @@ class Table(Generic[R]):
         self.source = source
         self._by_id = f"WHERE {names[0]} = ?"
         self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
-        self._select = f"SELECT {self.columns} FROM {source} "
+        self._selects = _Selects(f"SELECT {self.columns} FROM {source} ")
         self._insert = f"INSERT {self.into} "
 
     def record(self, row: Row) -> R:
@@ -66,7 +78,7 @@ class Table(Generic[R]):
 
     def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
         """The first row; `where` is all that follows FROM."""
-        row = tx.execute(self._select + where, values).fetchone()
+        row = tx.execute(self._selects[where], values).fetchone()
         return self.record(row) if row else None
 
     def find_joined(self, tx: Transaction, where: str, other: "Table[J]", on: str, *values: Any) -> tuple[R, J] | None:
@@ -93,7 +105,7 @@ class Table(Generic[R]):
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
         """The rows; `where` is all that follows FROM."""
-        return [self.record(row) for row in tx.execute(self._select + where, values)]
+        return [self.record(row) for row in tx.execute(self._selects[where], values)]
 
     def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
         """Inserts a row; `otherwise` is the clause ON CONFLICT."""
