@@ -12,12 +12,8 @@ from payres.store.work import Transaction
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
 
 
-class PeerRecord(msgspec.Struct, frozen=True):
-    """An active peer with its asset and account. outgoing_token is encrypted; floor is minus its credit limit.
-
-    balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
-    repeats_answers is 1 when it answers a repeated request as it did the first time.
-    """
+class InboundPeer(msgspec.Struct, frozen=True):
+    """Of an active peer, what its packets need: its account, and how much one packet may carry."""
 
     id: int
     name: str
@@ -26,9 +22,22 @@ class PeerRecord(msgspec.Struct, frozen=True):
     asset_code: str
     asset_scale: int
     ilp_address: str
+    max_packet: int | None
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
+
+
+class PeerRecord(InboundPeer, frozen=True):
+    """An active peer with its asset and account. outgoing_token is encrypted; floor is minus its credit limit.
+
+    balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
+    repeats_answers is 1 when it answers a repeated request as it did the first time.
+    """
+
     url: str
     outgoing_token: bytes
-    max_packet: int | None
     packets_received: int
     packets_sent: int
     last_error: str | None
@@ -38,10 +47,6 @@ class PeerRecord(msgspec.Struct, frozen=True):
     held: int
     floor: int
     repeats_answers: int
-
-    @property
-    def asset(self) -> Asset:
-        return Asset(self.asset_code, self.asset_scale)
 
 
 class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,17 +62,10 @@ class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
 
 
-PEERS = Table(
-    PeerRecord,
-    "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id",
-    prefix="p.",
-    asset_id="a.asset_id",
-    asset_code="s.code",
-    asset_scale="s.scale",
-    balance="a.balance",
-    held="a.held",
-    floor="a.floor",
-)
+_SOURCE = "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
+_ASSET = {"asset_id": "a.asset_id", "asset_code": "s.code", "asset_scale": "s.scale"}
+INBOUND = Table(InboundPeer, _SOURCE, prefix="p.", **_ASSET)
+PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.held", floor="a.floor", **_ASSET)
 ACTIVE = "p.removed_at IS NULL"
 _BY_ID = f"WHERE p.id = ? AND {ACTIVE}"
 _BY_TOKEN = f"WHERE p.incoming_token_hash = ? AND {ACTIVE}"
@@ -116,8 +114,8 @@ def peer_by_id(tx: Transaction, peer_id: int) -> PeerRecord | None:
     return PEERS.find(tx, _BY_ID, peer_id)
 
 
-def peer_by_token(tx: Transaction, token_hash: bytes) -> PeerRecord | None:
-    return PEERS.find(tx, _BY_TOKEN, token_hash)
+def peer_by_token(tx: Transaction, token_hash: bytes) -> InboundPeer | None:
+    return INBOUND.find(tx, _BY_TOKEN, token_hash)
 
 
 def account_of_peer(tx: Transaction, peer_id: int) -> int:
