@@ -20,7 +20,7 @@ from payres.store import peers
 
 MEDIA_TYPE: Final = "application/octet-stream"
 MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is what the JavaScript plugin sends
-REQUEST_ID: Final = re.compile(r"[ -~]{1,64}")
+REQUEST_ID: Final = re.compile(rb"[ -~]{1,64}")
 
 
 async def receive(request: Request) -> Response:
@@ -28,16 +28,21 @@ async def receive(request: Request) -> Response:
 
     Other answers say that there was no packet to process, and a 504 that its outcome is not known yet.
     """
-    number = (header(request.scope["headers"], b"request-id") or b"").decode("latin-1")
+    found = header(request.scope["headers"], b"request-id") or b""
     # Echoing the number promises that the request may be repeated, which holds for numbers that are stored alone.
-    echo = {"Request-Id": number} if REQUEST_ID.fullmatch(number) else {}
+    number = found.decode("ascii") if REQUEST_ID.fullmatch(found) else None
     try:
-        reply = await _reply(context_of(request), request, number if echo else None)
+        reply = await _reply(context_of(request), request, number)
     except DomainError as error:
-        response = error_response(error)
-        response.headers = {**response.headers, **echo}
-        raise response from error
-    return Response(reply, headers={"Content-Type": MEDIA_TYPE, **echo})
+        refusal = error_response(error)
+        if number is not None:
+            refusal.headers = {**refusal.headers, "Request-Id": number}
+        raise refusal from error
+    response = Response(reply)
+    response.raw_headers.append((b"content-type", MEDIA_TYPE.encode()))
+    if number is not None:
+        response.raw_headers.append((b"request-id", found))
+    return response
 
 
 async def _reply(context: Context, request: Request, request_id: str | None) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table, insert_row, insertion
 from payres.store.work import Transaction
 
 
@@ -108,24 +108,21 @@ def insert_transfer(
     packet_id: str | None = None,
     refund_id: str | None = None,
 ) -> int:
-    causes = {
-        "hold_id": hold_id,
-        "outgoing_payment_id": outgoing_payment_id,
-        "incoming_payment_id": incoming_payment_id,
-        "packet_id": packet_id,
-        "refund_id": refund_id,
-    }
-    return insert_row(
-        tx,
-        "transfer",
-        debit_account_id=debit_account_id,
-        credit_account_id=credit_account_id,
-        amount=amount,
-        kind=kind,
-        created_at=now,
-        # SQLite's driver takes a third of a statement to bind one None.
-        **{name: value for name, value in causes.items() if value is not None},
-    )
+    columns: tuple[str, ...] = ("debit_account_id", "credit_account_id", "amount", "kind", "created_at")
+    values: list[int | str] = [debit_account_id, credit_account_id, amount, kind, now]
+    for column, cause in (
+        ("hold_id", hold_id),
+        ("outgoing_payment_id", outgoing_payment_id),
+        ("incoming_payment_id", incoming_payment_id),
+        ("packet_id", packet_id),
+        ("refund_id", refund_id),
+    ):
+        if cause is not None:  # SQLite's driver takes a third of a statement to bind one None
+            columns += (column,)
+            values.append(cause)
+    cursor = tx.execute(insertion("transfer", columns), values)
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
 
 
 def insert_hold(

@@ -69,6 +69,9 @@ PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.hel
 ACTIVE = "p.removed_at IS NULL"
 _BY_ID = f"WHERE p.id = ? AND {ACTIVE}"
 _BY_TOKEN = f"WHERE p.incoming_token_hash = ? AND {ACTIVE}"
+_INSERT_ANSWER = """
+INSERT INTO answered_request (peer_id, request_id, condition, reply, answered_at) VALUES (?, ?, ?, ?, ?)
+"""
 _FIND_REQUEST = """
 SELECT condition, reply FROM answered_request WHERE peer_id = ?1 AND request_id = ?2 UNION ALL
 SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL
@@ -185,15 +188,7 @@ def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes 
 
 
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
-    insert_row(
-        tx,
-        "answered_request",
-        peer_id=peer_id,
-        request_id=request_id,
-        condition=condition,
-        reply=reply,
-        answered_at=now,
-    )
+    tx.execute(_INSERT_ANSWER, (peer_id, request_id, condition, reply, now))
 
 
 def delete_answers_before(tx: Transaction, time: int, limit: int) -> int:

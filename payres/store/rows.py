@@ -114,11 +114,12 @@ class Table(Generic[R]):
 
 def insert_row(tx: Transaction, table: str, **values: Any) -> int:
     """Inserts a row with these columns; the id that the database gave it."""
-    cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
+    cursor = tx.execute(insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid
 
 
 @lru_cache(maxsize=64)
-def _insertion(table: str, columns: tuple[str, ...]) -> str:
+def insertion(table: str, columns: tuple[str, ...]) -> str:
+    """The statement that inserts a row with these columns."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
