@@ -192,7 +192,8 @@ class RemotePayments:
             await own_packets.ensure_begun()
             return _Attempt("retry", "the receiver takes the money too slowly")
         await own_packets.ensure_begun()
-        self._close(connection)
+        if connection.is_kept:
+            self._close(connection)
         if own_packets.ended:
             return _Attempt("nothing")
         if result.failure is not None:

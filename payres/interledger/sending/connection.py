@@ -113,6 +113,8 @@ class Connection:
         self._random_bytes = random_bytes
         self._sequence = 0
         self._limits = _LIMITS
+        # Whether an answer had frames: a receiver that keeps a state for each connection says in them what it takes.
+        self.is_kept = False
 
     @property
     def exhausted(self) -> bool:
@@ -155,6 +157,8 @@ class Connection:
         answer = Answer(outcome, None if isinstance(outcome, Lost) else self._open(outcome, sequence))
         if answer.authentic:
             self._limits = ()
+        if answer.frames:
+            self.is_kept = True
         return answer
 
     def _open(self, reply: Reply, sequence: int) -> StreamPacket | None:
