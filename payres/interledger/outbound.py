@@ -141,7 +141,6 @@ class WalletPackets:
         self._payment_id = payment_id
         self._begin = begin  # None once a unit with it is queued
         self._peer: PeerRecord | None = None  # who gets the packets with money, if known
-        self._last_hop: Hop | None = None  # of a packet with money
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
         self._silent: PeerRecord | None = None
         self._waiting = 0  # packets of `ask` that have no slot yet, or never got one
@@ -156,12 +155,7 @@ class WalletPackets:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
         outbound, asked_at = self._outbound, self._clock.now()
         try:
-            if (
-                prepare.amount == 0 and self._last_hop is not None
-            ):  # it follows the money, and is worth the same anywhere
-                hop = msgspec.structs.replace(self._last_hop, amount=0)
-            else:
-                hop = await self._database.read(lambda work: self._hop(work, prepare))
+            hop = await self._database.read(lambda work: self._hop(work, prepare))
         except Rejected as rejected:
             return rejected.reject(outbound.ilp_address)
         # It is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
@@ -216,14 +210,15 @@ class WalletPackets:
         except BaseException:
             self._begin = self._begin or begin
             raise
-        self._peer, self._last_hop = hop.peer, hop
+        self._peer = hop.peer
         self._outbound.note_peer(self._source, prepare.destination, hop.peer)
         outcome = await self._post(self._outbound.link, hop, raw, packet_id, prepare.expires_at)
         if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
             outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
         if isinstance(outcome, Fulfill):
             arrived = delivered(outcome)
-            self.ended = await self._database.write(partial(self._land, packet_id=packet_id, delivered=arrived))
+            if await self._database.write(partial(self._land, packet_id=packet_id, delivered=arrived)):
+                self.ended = True
         elif isinstance(outcome, Reject):
             await self._database.write(partial(balances.reject, packet_id=packet_id))
         elif not hop.peer.repeats_answers:
