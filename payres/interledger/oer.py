@@ -63,7 +63,8 @@ class Reader(msgspec.Struct, gc=False):
         length = data[start - 1]
         if length >= 128:
             self.at = start
-            return self.octets(self._long_length(length - 128))
+            length = self._long_length(length - 128)
+            start = self.at
         end = start + length
         if end > len(data):
             raise CodecError("the data ends within a field")

@@ -92,8 +92,10 @@ def find_with_wallet(
     tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
 ) -> tuple[R, WalletRecord] | None:
     """A row of a table whose rows belong to wallet addresses and clients, of one client or of any, with its wallet."""
-    where = "WHERE id = ? AND client_id = coalesce(?, client_id)"
-    return table.find_joined(tx, where, WALLETS, "w.id = mine.wallet_address_id", record_id, client_id)
+    on = "w.id = mine.wallet_address_id"
+    if client_id is None:
+        return table.find_joined(tx, "WHERE id = ?", WALLETS, on, record_id)
+    return table.find_joined(tx, "WHERE id = ? AND client_id = ?", WALLETS, on, record_id, client_id)
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
