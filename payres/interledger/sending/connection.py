@@ -97,7 +97,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """A connection to `destination` through `packets`. Its packets are numbered from 0 on."""
+    """A connection to `destination` through `packets`. Its packets are numbered from 0 on.
+
+    `is_kept` says whether an answer had frames: a receiver that keeps a state for a connection says in them what it
+    takes.
+    """
+
+    is_kept = False
 
     def __init__(
         self,
@@ -113,8 +119,6 @@ class Connection:
         self._random_bytes = random_bytes
         self._sequence = 0
         self._limits = _LIMITS
-        # Whether an answer had frames: a receiver that keeps a state for each connection says in them what it takes.
-        self.is_kept = False
 
     @property
     def exhausted(self) -> bool:
