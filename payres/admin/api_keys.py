@@ -10,15 +10,15 @@ from payres.admin.requests import NewApiKey
 from payres.admin.wire import ApiKey, CreatedApiKey
 from payres.operator import api_keys
 from payres.operator.inputs import require_time
-from payres.store.api_keys import page_of_api_keys
-from payres.store.pages import PageQuery
+from payres.store.api_keys import API_KEYS
+from payres.store.pages import PageQuery, select_page
 from payres.store.work import Work
 from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery) -> Page[ApiKey]:
     """List API keys."""
-    return page_of(page_of_api_keys(work, page), partial(representations.api_key, work))
+    return page_of(select_page(work, API_KEYS, page), partial(representations.api_key, work))
 
 
 def create(work: Work, body: NewApiKey, api_key: api_keys.ApiKey) -> CreatedApiKey:

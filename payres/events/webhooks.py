@@ -13,10 +13,9 @@ from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.signing import new_secret
 from payres.federation.addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
-from payres.operator import audit
-from payres.store import events, secrets, webhooks
+from payres.store import audit, events, secrets, webhooks
 from payres.store.events import EventRecord
-from payres.store.webhooks import DeliveryRecord, WebhookRecord
+from payres.store.webhooks import WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.urls import is_http_url, is_loopback
 
@@ -67,7 +66,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
         cursor=events.last_sequence(work),
         created_at=work.now,
     )
-    webhooks.insert_webhook(work, webhook)
+    WEBHOOKS.insert(work, webhook)
     audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
     work.changed.append(EVENTS)
     return Added(webhook, secret)
@@ -101,7 +100,8 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
     webhook = require_webhook(work, webhook_id)
     secret = new_secret(work)
     encrypted = secrets.encrypt(work, webhooks.SECRETS, secret)
-    webhooks.set_secret(work, webhook, encrypted, work.now + ROTATION_HOURS * HOUR)
+    ends_at = work.now + ROTATION_HOURS * HOUR
+    WEBHOOKS.update(work, webhook_id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
     audit.record(work, "webhook.rotate", webhook_id)
     return Added(require_webhook(work, webhook_id), secret)
 
@@ -165,15 +165,15 @@ def make_test(work: Work, webhook_id: str) -> EventRecord:
 
 def disable(work: Work, webhook: WebhookRecord) -> None:
     """Disables the webhook until a test succeeds, and writes the event of that."""
-    webhooks.set_state(work, webhook.id, "disabled")
+    WEBHOOKS.update(work, webhook.id, state="disabled")
     work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
 
 
 def record_test(work: Work, webhook_id: str, at: int, status: int | None, error: str | None) -> None:
     """Stores the result of a test. If it succeeds, a disabled webhook continues where it was."""
-    webhooks.note_attempt(work, webhook_id, at, status, error)
+    WEBHOOKS.update(work, webhook_id, last_attempt_at=at, last_status=status, last_error=error)
     if error is None:
-        webhooks.set_state(work, webhook_id, "active")
+        WEBHOOKS.update(work, webhook_id, state="active")
         work.changed.append(EVENTS)
 
 

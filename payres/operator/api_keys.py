@@ -12,10 +12,9 @@ import msgspec
 from payres.clock import MINUTE
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
-from payres.operator import audit
 from payres.operator.wallets import check_name
-from payres.store import api_keys
-from payres.store.api_keys import ApiKeyRecord
+from payres.store import audit
+from payres.store.api_keys import API_KEYS, ApiKeyRecord, find_api_key
 from payres.store.work import Work
 
 # The scopes of keys; each endpoint needs one of them.
@@ -92,7 +91,7 @@ def create_api_key(
     secret, ordered = work.new_secret(), [scope for scope in SCOPES if scope in scopes]
     text = msgspec.json.encode(ordered).decode()
     key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), text, work.now, expires_at)
-    api_keys.insert_api_key(work, key)
+    API_KEYS.insert(work, key)
     audit.record(work, "api_key.create", key.id, name=name, scopes=ordered)
     return key, f"{PREFIX}_{key.id}_{secret}"
 
@@ -100,7 +99,7 @@ def create_api_key(
 def revoke_api_key(work: Work, key_id: str) -> ApiKeyRecord:
     """Ends a key at once. Does nothing if it was revoked before. Raises NotFound."""
     if _require(work, key_id).revoked_at is None:
-        api_keys.revoke_api_key(work, key_id, work.now)
+        API_KEYS.update(work, key_id, revoked_at=work.now)
         audit.record(work, "api_key.revoke", key_id)
     return _require(work, key_id)
 
@@ -109,7 +108,7 @@ def authenticate(work: Work, text: str) -> ApiKey:
     """The key with this text. Raises TokenInvalid."""
     prefix, _, rest = text.partition("_")
     key_id, _, secret = rest.partition("_")
-    key = api_keys.find_api_key(work, key_id) if prefix == PREFIX else None
+    key = find_api_key(work, key_id) if prefix == PREFIX else None
     if key is None or not hmac.compare_digest(key.secret_hash, hash_secret(secret)):
         raise TokenInvalid("The API key is not known; create one with `payres api-key create`", reason="unknown_token")
     if key.revoked_at is not None:
@@ -120,7 +119,7 @@ def authenticate(work: Work, text: str) -> ApiKey:
 
 
 def note_use(work: Work, key: ApiKey) -> None:
-    api_keys.note_use(work, key.id, work.now)
+    API_KEYS.update(work, key.id, last_used_at=work.now)
 
 
 def is_use_due(key: ApiKey, now: int) -> bool:
@@ -129,5 +128,5 @@ def is_use_due(key: ApiKey, now: int) -> bool:
 
 
 def _require(work: Work, key_id: str) -> ApiKeyRecord:
-    found = api_keys.find_api_key(work, key_id)
+    found = find_api_key(work, key_id)
     return require(found, f"There is no API key {key_id}; `payres api-key list` shows all")

@@ -3,10 +3,9 @@
 import msgspec
 
 from payres.errors import WrongState, require
-from payres.operator import audit
 from payres.operator.wallets import check_name, require_wallet
 from payres.signatures.jwk import JWK
-from payres.store import wallets
+from payres.store import audit, wallets
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.work import Work
 

@@ -13,14 +13,14 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
 from payres.errors import InvalidRequest, WrongState, require
 from payres.identifiers import hash_secret
-from payres.operator import audit, movements
+from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import Code, DecimalText, Name, require_amount
 from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
-from payres.store import assets, packets, peers, secrets
+from payres.store import assets, audit, packets, peers, secrets
 from payres.store.movements import MovementRecord
-from payres.store.peers import PeerRecord, PeerRow
+from payres.store.peers import PEERS, PeerRecord
 from payres.store.work import Work
 from payres.urls import is_http_url
 from payres.wire import Body, Scale, Text
@@ -84,7 +84,8 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
     account_id = ledger.open_account(work, "peer", asset.id, -limit)
-    row = PeerRow(
+    peer_id = PEERS.create(
+        work,
         name=new.name,
         account_id=account_id,
         ilp_address=new.ilp_address,
@@ -94,7 +95,6 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
         max_packet=new.max_packet,
         created_at=work.now,
     )
-    peer_id = peers.insert_peer(work, row)
     for prefix in (new.ilp_address, *new.routes):
         peers.add_route(work, peer_id, prefix)
     agreed = {
@@ -172,7 +172,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
         raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
-    peers.remove_peer(work, peer.id, work.now)
+    PEERS.update(work, peer.id, removed_at=work.now)
     audit.record(work, "peer.remove", name)
     return peer
 

@@ -17,13 +17,12 @@ from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.clock import SECOND
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
-from payres.operator import audit
 from payres.operator.inputs import check_reference, require_amount
 from payres.payments.incoming import add
 from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
-from payres.store import assets, clients, incoming, outgoing, wallets
+from payres.store import assets, audit, clients, incoming, outgoing, wallets
 from payres.store.fail_stop import RowMissing
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord

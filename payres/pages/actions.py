@@ -16,7 +16,7 @@ from payres.pages.sign_in import check_password
 from payres.pages.tables import Cell
 from payres.pages.visit import Form, Page, Visit
 from payres.routes.pages import redirect
-from payres.store.operators import operator_by_id, use_form
+from payres.store.operators import OPERATORS, use_form
 from payres.store.work import Work
 
 Segments = Mapping[str, str]
@@ -68,7 +68,7 @@ class Action(Page, frozen=True, kw_only=True):
         """The answer to a form that was sent."""
         try:
             if self.moves_money:
-                account = await visit.read(partial(operator_by_id, operator_id=visit.operator.id))
+                account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 await check_password(visit.request, account, form.get("password", ""))
             if form.get("choice") not in self.choices:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -25,10 +24,6 @@ class ApiKeyRecord(msgspec.Struct, frozen=True):
 API_KEYS = Table(ApiKeyRecord, "api_key")
 
 
-def insert_api_key(tx: Transaction, key: ApiKeyRecord) -> None:
-    API_KEYS.insert(tx, key)
-
-
 def find_api_key(tx: Transaction, key_id: str) -> ApiKeyRecord | None:
     return API_KEYS.find(tx, "WHERE id = ?", key_id)
 
@@ -36,16 +31,3 @@ def find_api_key(tx: Transaction, key_id: str) -> ApiKeyRecord | None:
 def list_api_keys(tx: Transaction) -> Sequence[ApiKeyRecord]:
     """All keys, newest first."""
     return API_KEYS.list(tx, "ORDER BY id DESC")
-
-
-def page_of_api_keys(tx: Transaction, query: PageQuery) -> tuple[Sequence[ApiKeyRecord], PageBounds]:
-    """A page, newest first."""
-    return select_page(tx, API_KEYS, query, {})
-
-
-def revoke_api_key(tx: Transaction, key_id: str, now: int) -> None:
-    tx.execute("UPDATE api_key SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, key_id))
-
-
-def note_use(tx: Transaction, key_id: str, now: int) -> None:
-    tx.execute("UPDATE api_key SET last_used_at = ? WHERE id = ?", (now, key_id))

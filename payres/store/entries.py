@@ -73,4 +73,4 @@ def page_of_entries(
         conditions[f"t.{payment.direction}_payment_id = ?"] = payment.id
     if account_id is not None:
         conditions["? IN (t.debit_account_id, t.credit_account_id)"] = account_id
-    return select_page(tx, ENTRIES, query, conditions, key="t.id")
+    return select_page(tx, ENTRIES, query, conditions)

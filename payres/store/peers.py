@@ -44,19 +44,6 @@ class PeerRecord(msgspec.Struct, frozen=True):
         return Asset(self.asset_code, self.asset_scale)
 
 
-class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new row of `peer` is made of. outgoing_token is encrypted; created_at is microseconds."""
-
-    name: str
-    account_id: int
-    ilp_address: str
-    url: str
-    outgoing_token: bytes
-    incoming_token_hash: bytes
-    max_packet: int | None
-    created_at: int
-
-
 PEERS = Table(
     PeerRecord,
     "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id",
@@ -69,11 +56,6 @@ PEERS = Table(
     floor="a.floor",
 )
 ACTIVE = "p.removed_at IS NULL"
-
-
-def insert_peer(tx: Transaction, row: PeerRow) -> int:
-    """A new peer; returns its id."""
-    return insert_row(tx, "peer", **msgspec.structs.asdict(row))
 
 
 def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
@@ -144,10 +126,6 @@ def change_peer(
     )
 
 
-def remove_peer(tx: Transaction, peer_id: int, now: int) -> None:
-    tx.execute("UPDATE peer SET removed_at = ? WHERE id = ?", (now, peer_id))
-
-
 def count_received(tx: Transaction, peer_id: int) -> bool:
     """One more packet of the peer was fulfilled; False, and it is not counted, when the peer was removed."""
     counted = "UPDATE peer SET packets_received = packets_received + 1 WHERE id = ? AND removed_at IS NULL"
@@ -161,11 +139,11 @@ def count_sent(tx: Transaction, peer_id: int) -> None:
 
 def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
     """The last thing that went wrong with the peer, in words without secrets."""
-    tx.execute("UPDATE peer SET last_error = ?, last_error_at = ? WHERE id = ?", (error, now, peer_id))
+    PEERS.update(tx, peer_id, last_error=error, last_error_at=now)
 
 
 def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
-    tx.execute("UPDATE peer SET repeats_answers = ? WHERE id = ?", (repeats, peer_id))
+    PEERS.update(tx, peer_id, repeats_answers=repeats)
 
 
 def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:

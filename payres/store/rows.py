@@ -44,7 +44,9 @@ class Table(Generic[R]):
         self._width = len(names)
         self._joins: dict[tuple[str, str, str], str] = {}
         self.source = source
-        self._by_id = f"WHERE {names[0]} = ?"
+        self._table = source.partition(" ")[0]
+        self.key = names[0]
+        self._by_id = f"WHERE {self.key} = ?"
         self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
         self._select = f"SELECT {self.columns} FROM {source} "
         self._insert = f"INSERT {self.into} "
@@ -88,7 +90,7 @@ class Table(Generic[R]):
         """The row with the id, in the first column. Raises RowMissing: ids come from rows that refer to this one."""
         record = self.find(tx, self._by_id, row_id)
         if record is None:
-            raise RowMissing(f"{self.source.partition(' ')[0]} {row_id} does not exist")
+            raise RowMissing(f"{self._table} {row_id} does not exist")
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
@@ -98,6 +100,14 @@ class Table(Generic[R]):
     def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
         """Inserts a row; `otherwise` is the clause ON CONFLICT."""
         tx.execute(self._insert + otherwise, self.values(record))
+
+    def create(self, tx: Transaction, **values: Any) -> int:
+        """Inserts a row with these columns; the id that the database gave it."""
+        return insert_row(tx, self._table, **values)
+
+    def update(self, tx: Transaction, row_id: int | str, **values: Any) -> None:
+        """Sets these columns of the row with the id."""
+        tx.execute(_update(self._table, tuple(values)), (*values.values(), row_id))
 
 
 def insert_row(tx: Transaction, table: str, **values: Any) -> int:
@@ -110,3 +120,8 @@ def insert_row(tx: Transaction, table: str, **values: Any) -> int:
 @lru_cache(maxsize=64)
 def _insertion(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+@lru_cache(maxsize=64)
+def _update(table: str, columns: tuple[str, ...]) -> str:
+    return f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?"

@@ -7,7 +7,6 @@ import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
-from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table, insert_row
 from payres.store.work import Transaction, Work
 
@@ -100,52 +99,9 @@ def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
     return WALLETS.list(tx, "ORDER BY w.path")
 
 
-def page_of_wallets(tx: Transaction, query: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
-    """A page, newest first."""
-    return select_page(tx, WALLETS, query, {}, key="w.id")
-
-
 def count_wallets(tx: Transaction) -> int:
     count: int = tx.execute("SELECT count(*) FROM wallet_address").fetchone()[0]
     return count
-
-
-def insert_wallet(
-    tx: Transaction,
-    path: str,
-    public_name: str | None,
-    asset_id: int,
-    account_id: int,
-    password_hash: str | None,
-    now: int,
-) -> None:
-    insert_row(
-        tx,
-        "wallet_address",
-        path=path,
-        public_name=public_name,
-        asset_id=asset_id,
-        account_id=account_id,
-        password_hash=password_hash,
-        created_at=now,
-    )
-
-
-def set_state(tx: Transaction, wallet_id: int, state: str) -> None:
-    """state is `active` or `inactive`."""
-    tx.execute("UPDATE wallet_address SET state = ? WHERE id = ?", (state, wallet_id))
-
-
-def set_public_name(tx: Transaction, wallet_id: int, public_name: str | None) -> None:
-    tx.execute("UPDATE wallet_address SET public_name = ? WHERE id = ?", (public_name, wallet_id))
-
-
-def set_password_hash(tx: Transaction, wallet_id: int, password_hash: str) -> None:
-    tx.execute("UPDATE wallet_address SET password_hash = ? WHERE id = ?", (password_hash, wallet_id))
-
-
-def set_unlocked_at(tx: Transaction, wallet_id: int, now: int) -> None:
-    tx.execute("UPDATE wallet_address SET unlocked_at = ? WHERE id = ?", (now, wallet_id))
 
 
 def find_key(tx: Transaction, path: str, kid: str) -> str | None:

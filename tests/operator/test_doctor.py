@@ -7,10 +7,11 @@ from payres import ledger
 from payres.clock import DAY
 from payres.events import webhooks
 from payres.limits import MIN_FREE_BYTES
-from payres.operator import assets, audit, doctor, wallets
+from payres.operator import assets, doctor, wallets
 from payres.operator.doctor import Finding, examine
 from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
+from payres.store import audit
 from payres.store.connections import connect_writer
 from payres.store.status import note_check
 from payres.store.work import Transaction, Work
