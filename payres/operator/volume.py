@@ -11,7 +11,8 @@ from payres.amounts import Asset
 from payres.clock import DAY
 from payres.store.database import Database
 from payres.store.exports import last_transfer
-from payres.store.volume import DaySum, first_transfer_since, sums_by_day
+from payres.store.rows import first_row_from
+from payres.store.volume import DaySum, sums_by_day
 from payres.store.work import Work
 
 DAYS: Final = 90
@@ -71,7 +72,7 @@ class DailyVolume:
 
 def _count(work: Work, after: int | None) -> _Step:
     today = work.now // DAY
-    first = first_transfer_since(work, (today - DAYS + 1) * DAY) if after is None else after
+    first = first_row_from(work, "transfer", "id", (today - DAYS + 1) * DAY) if after is None else after
     end = last_transfer(work)
     last = min(end, first + BATCH - 1)
     return _Step(list(sums_by_day(work, first, last)), max(last + 1, first), today, last == end)

@@ -6,7 +6,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.store.entries import ENTRIES, REFUND_OF_TRANSFER, account_name
-from payres.store.rows import Table
+from payres.store.rows import Table, number
 from payres.store.work import Transaction
 
 
@@ -66,8 +66,7 @@ def transfers(
 
 def last_transfer(tx: Transaction) -> int:
     """The highest id of a transfer, 0 when there is none."""
-    figure: int = tx.execute("SELECT coalesce(max(id), 0) FROM transfer").fetchone()[0]
-    return figure
+    return number(tx, "SELECT max(id) FROM transfer")
 
 
 def net_change(tx: Transaction, account_id: int, first: int, last: int, until: int) -> int:

@@ -6,7 +6,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.store import secrets
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table, insert_row, number
 from payres.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
@@ -98,8 +98,7 @@ def peer_by_token(tx: Transaction, token_hash: bytes) -> PeerRecord | None:
 
 def account_of_peer(tx: Transaction, peer_id: int) -> int:
     """The ledger account of a peer, active or removed."""
-    account_id: int = tx.execute("SELECT account_id FROM peer WHERE id = ?", (peer_id,)).fetchone()[0]
-    return account_id
+    return number(tx, "SELECT account_id FROM peer WHERE id = ?", peer_id)
 
 
 def peer_with_account(tx: Transaction, account_id: int) -> PeerRecord | None:

@@ -20,24 +20,6 @@ class DaySum(NamedTuple):
     amount: int
 
 
-def first_transfer_since(tx: Transaction, moment: int) -> int:
-    """The id of the first transfer of a time or later; of the one that will come next when there is none.
-
-    Ids rise with time, so they are searched by halves, a few tens of rows.
-    """
-    # Two subqueries, because for both ends at once SQLite would read the whole table.
-    low, high = tx.execute(
-        "SELECT coalesce((SELECT min(id) FROM transfer), 1), coalesce((SELECT max(id) FROM transfer), 0) + 1"
-    ).fetchone()
-    while low < high:
-        middle = (low + high) // 2
-        (created_at,) = tx.execute(
-            "SELECT created_at FROM transfer WHERE id >= ? ORDER BY id LIMIT 1", (middle,)
-        ).fetchone()
-        low, high = (middle + 1, high) if created_at < moment else (low, middle)
-    return int(low)
-
-
 def sums_by_day(tx: Transaction, first: int, last: int) -> Sequence[DaySum]:
     """What payments moved into wallets and out of them, by the transfers with these ids; refunds do not count."""
     found = []

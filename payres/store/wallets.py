@@ -7,7 +7,7 @@ import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table, insert_row, number
 from payres.store.work import Transaction, Work
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -100,8 +100,7 @@ def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
 
 
 def count_wallets(tx: Transaction) -> int:
-    count: int = tx.execute("SELECT count(*) FROM wallet_address").fetchone()[0]
-    return count
+    return number(tx, "SELECT count(*) FROM wallet_address")
 
 
 def find_key(tx: Transaction, path: str, kid: str) -> str | None:
