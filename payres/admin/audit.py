@@ -1,8 +1,8 @@
 """The audit log."""
 
 from payres.admin import representations
-from payres.admin.representations import page_of
 from payres.admin.wire import AuditEntry
+from payres.representations import page_of
 from payres.store.audit import AUDIT
 from payres.store.pages import PageQuery, select_page
 from payres.store.work import Work

@@ -1,6 +1,6 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -21,19 +21,16 @@ from payres.store.audit import AuditRecord
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
 from payres.store.movements import MovementRecord
-from payres.store.pages import PageBounds
 from payres.store.peers import PeerRecord
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
-from payres.wire import Page, Pagination
 
 if TYPE_CHECKING:  # they load slowly, and few commands need them
     from payres.operator.backups import Backup
     from payres.operator.invariants import Finding
     from payres.operator.unresolved_packets import UnresolvedPacket
 
-T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 D = TypeVar("D", bound=wire.EventDelivery)
 AMOUNTS: Final = frozenset({"amount", "balance", "moved"})
@@ -73,18 +70,6 @@ def _texts(kind: type[msgspec.Struct]) -> frozenset[str]:
     """The names of the fields that are texts."""
     fields = msgspec.structs.fields(kind)
     return frozenset(field.name for field in fields if str in (field.type, *get_args(field.type)))
-
-
-def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
-    """The page of these records."""
-    records, bounds = found
-    pagination = Pagination(
-        start_cursor=str(records[0].id) if records else UNSET,
-        end_cursor=str(records[-1].id) if records else UNSET,
-        has_next_page=bounds.has_older,  # the next page is the older one
-        has_previous_page=bounds.has_newer,
-    )
-    return Page(pagination=pagination, result=[show(record) for record in records])
 
 
 def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:

@@ -7,11 +7,11 @@ from msgspec import UnsetType
 
 from payres.admin import representations
 from payres.admin.call import Call
-from payres.admin.representations import page_of
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
 from payres.admin.wire import List, Movement, Wallet, WalletKey
 from payres.grants.passwords import hash_password
 from payres.operator import keys, wallets
+from payres.representations import page_of
 from payres.store.movements import page_of_movements
 from payres.store.pages import PageQuery, select_page
 from payres.store.wallets import WALLETS, KeyRecord, list_keys

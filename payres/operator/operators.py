@@ -90,12 +90,12 @@ def find_session(work: Work, session: str) -> OperatorRecord | None:
     return operators.operator_of_session(work, hash_secret(session), work.now)
 
 
-def require_session(work: Work, session: str) -> OperatorRecord:
-    """The same. Raises SignInFailed for a session that has ended."""
+def authenticate(work: Work, session: str) -> str:
+    """The operator of a session, as the audit log names the actor. Raises SignInFailed for one that has ended."""
     operator = find_session(work, session)
     if operator is None:
         raise SignInFailed("You are signed out by now. Sign in again", reason="signed_out")
-    return operator
+    return actor_of(operator)
 
 
 def close_session(work: Work, session: str) -> None:

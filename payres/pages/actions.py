@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
 from payres.clock import DAY
@@ -14,7 +15,7 @@ from payres.http.observation import observation_of
 from payres.pages.list_page import section_of
 from payres.pages.sign_in import check_password
 from payres.pages.tables import Cell
-from payres.pages.visit import Form, Page, Visit
+from payres.pages.visit import Form, Visit
 from payres.routes.pages import redirect
 from payres.store.operators import OPERATORS, use_form
 from payres.store.work import Work
@@ -43,7 +44,7 @@ class Subject(NamedTuple):
     will: Sequence[str] | None = None
 
 
-class Action(Page, frozen=True, kw_only=True):
+class Action(msgspec.Struct, frozen=True, kw_only=True):
     """A page that says what will happen, with the form that makes it happen.
 
     `choices` are what the form can send, each a button; or, with a `question`, one of several answers. What moves money
@@ -61,7 +62,7 @@ class Action(Page, frozen=True, kw_only=True):
     question: str = ""
     prepare: Callable[[Visit, Form], Awaitable[object]] | None = None
 
-    async def show(self, visit: Visit) -> Response:
+    async def __call__(self, visit: Visit) -> Response:
         return await self._render(visit, {}, None, 200)
 
     async def act(self, visit: Visit, form: Form) -> Response:

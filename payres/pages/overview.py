@@ -15,7 +15,7 @@ from payres.operator import doctor
 from payres.operator.status import Status, read_last_day, read_status
 from payres.operator.volume import Volume
 from payres.pages.tables import Cell, Column, make_table
-from payres.pages.visit import FunctionPage, Visit
+from payres.pages.visit import Visit
 from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.work import Work
 
@@ -30,7 +30,6 @@ BALANCE_COLUMNS: Final = (
 )
 
 
-@FunctionPage
 async def page(visit: Visit) -> Response:
     """The first page after signing in."""
     state = visit.request.scope["app"].state
