@@ -10,6 +10,7 @@ import msgspec
 from payres.clock import HOUR
 from payres.errors import InvalidRequest, NotFound, WrongState, require
 from payres.event_types import EVENT_TYPES, WebhookEvent
+from payres.events.sender import Attempt, Target, target_of
 from payres.events.signing import new_secret
 from payres.federation.addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
@@ -154,13 +155,13 @@ def _require_active(work: Work, webhook_id: str) -> WebhookRecord:
     return webhook
 
 
-def make_test(work: Work, webhook_id: str) -> EventRecord:
-    """The event that tests a webhook; only the caller sends it. Raises NotFound."""
+def make_test(work: Work, webhook_id: str) -> tuple[EventRecord, Target]:
+    """The event that tests a webhook, and where it goes; only the caller sends it. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
     audit.record(work, "webhook.test", webhook.id)
     work.emit(TEST, webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
     [event] = events.events_after(work, events.last_sequence(work) - 1, 1)
-    return event
+    return event, target_of(work, webhook)
 
 
 def disable(work: Work, webhook: WebhookRecord) -> None:
@@ -169,10 +170,16 @@ def disable(work: Work, webhook: WebhookRecord) -> None:
     work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
 
 
-def record_test(work: Work, webhook_id: str, at: int, status: int | None, error: str | None) -> None:
+def record_test(work: Work, webhook_id: str, attempt: Attempt) -> None:
     """Stores the result of a test. If it succeeds, a disabled webhook continues where it was."""
-    WEBHOOKS.update(work, webhook_id, last_attempt_at=at, last_status=status, last_error=error)
-    if error is None:
+    WEBHOOKS.update(
+        work,
+        webhook_id,
+        last_attempt_at=attempt.at,
+        last_status=attempt.status,
+        last_error=attempt.error,
+    )
+    if attempt.error is None:
         WEBHOOKS.update(work, webhook_id, state="active")
         work.changed.append(EVENTS)
 

@@ -10,7 +10,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.clock import DAY
 from payres.store.database import Database
-from payres.store.exports import last_transfer
+from payres.store.entries import last_transfer
 from payres.store.rows import first_row_from
 from payres.store.volume import DaySum, sums_by_day
 from payres.store.work import Work

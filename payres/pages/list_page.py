@@ -1,6 +1,5 @@
 """The page of a list: what an endpoint of the operator's API lists, with its filters in the URL, and as CSV."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -9,6 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
+from payres.admin.exports import attachment
 from payres.admin.operations import Operation, operations
 from payres.admin.serving import PAGE_PARAMETERS, read_query
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
@@ -57,9 +57,7 @@ class Listing(msgspec.Struct, frozen=True):
         title = self.title.format(**visit.segments)
         table = make_table(title, self.columns, found.result, self.none)
         if non_empty.get(FORMAT) == "csv":
-            name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-            headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-            return Response(as_csv(table), headers=headers, media_type="text/csv")
+            return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
         return visit.show(
             "list.html",
             section=section_of(visit),

@@ -351,7 +351,7 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
     other.answer = answering(200)
     assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
     gone.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, NOW, 200, None))
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
     gone.wait_for(2)
 
 
@@ -399,7 +399,7 @@ def test_what_failed_for_good_is_replayed_together(instance: Instance, add: AddE
     wait_until(lambda: [state for state, _ in states(instance)] == ["failed"], lambda: str(states(instance)))
     failed_at = instance.clock.now()
     endpoint.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, NOW, 200, None))
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
     assert instance.write(lambda work: webhooks.replay_failed(work, since=failed_at + DAY)) == 0
     assert instance.write(lambda work: webhooks.replay_failed(work, added.webhook.id)) == 1
     wait_until(lambda: states(instance) == [("delivered", 1)])
