@@ -1,6 +1,8 @@
 """The audit log."""
 
-from payres.admin import representations
+from functools import partial
+
+from payres.admin.representations import represent
 from payres.admin.wire import AuditEntry
 from payres.representations import page_of
 from payres.store.audit import AUDIT
@@ -11,7 +13,7 @@ from payres.wire import Page, encode
 
 def list_page(work: Work, page: PageQuery) -> Page[AuditEntry]:
     """Read what operators changed, and who did it."""
-    return page_of(select_page(work, AUDIT, page), representations.audit_entry)
+    return page_of(select_page(work, AUDIT, page), partial(represent, AuditEntry))
 
 
 def describe_details(entry: AuditEntry) -> str:

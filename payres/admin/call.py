@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from payres.operator import api_keys
+from payres.store.api_keys import ApiKeyRecord
 from payres.store.work import Work
 
 if TYPE_CHECKING:  # they load slowly, and commands, which run the same endpoints, need none of them
@@ -53,4 +53,4 @@ class OperatorRequest(msgspec.Struct, frozen=True):
 class Call(OperatorRequest, frozen=True):
     """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
 
-    key: api_keys.ApiKey
+    key: ApiKeyRecord

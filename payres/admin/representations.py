@@ -17,7 +17,6 @@ from payres.operator import peers as peer_rules
 from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import AssetRecord, RateRecord
-from payres.store.audit import AuditRecord
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
 from payres.store.movements import MovementRecord
@@ -75,11 +74,7 @@ def _texts(kind: type[msgspec.Struct]) -> frozenset[str]:
 def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:
     is_over = record.expires_at is not None and work.now >= record.expires_at
     state = "revoked" if record.revoked_at is not None else "expired" if is_over else "valid"
-    return represent(wire.ApiKey, record, scopes=msgspec.json.decode(record.scopes), state=state)
-
-
-def audit_entry(record: AuditRecord) -> wire.AuditEntry:
-    return represent(wire.AuditEntry, record, details=msgspec.json.decode(record.details))
+    return represent(wire.ApiKey, record, state=state)
 
 
 def wallet(work: Work, record: WalletRecord) -> wire.Wallet:

@@ -75,7 +75,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     text = text.strip()
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
-    key.require(scope)
+    api_keys.require_scope(key, scope)
     context.rate_limits.check_client(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read

@@ -4,10 +4,8 @@ A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bit
 """
 
 import hmac
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Final
-
-import msgspec
 
 from payres.clock import MINUTE
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
@@ -47,28 +45,6 @@ PREFIX: Final = "payres"
 USE_NOTED_EVERY: Final = MINUTE
 
 
-class ApiKey(msgspec.Struct, frozen=True):
-    """A valid key of the operator's API."""
-
-    id: str
-    scopes: Sequence[str]
-    last_used_at: int | None
-
-    @property
-    def actor(self) -> str:
-        """The key as the audit log names the actor."""
-        return f"api:{self.id}"
-
-    def require(self, scope: str) -> None:
-        """Raises InsufficientAccess."""
-        if scope not in self.scopes:
-            raise InsufficientAccess(
-                f"The API key lacks the scope {scope}; create one that has it with `payres api-key create`",
-                reason="scope",
-                scope=scope,
-            )
-
-
 def create_api_key(
     work: Work, name: str, scopes: Collection[str], expires_at: int | None, allowed: Collection[str] = SCOPES.keys()
 ) -> tuple[ApiKeyRecord, str]:
@@ -89,8 +65,7 @@ def create_api_key(
     if expires_at is not None and expires_at <= work.now:
         raise InvalidRequest("The time at which a key expires must lie in the future", field="expiresAt")
     secret, ordered = work.new_secret(), [scope for scope in SCOPES if scope in scopes]
-    text = msgspec.json.encode(ordered).decode()
-    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), text, work.now, expires_at)
+    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, expires_at)
     API_KEYS.insert(work, key)
     audit.record(work, "api_key.create", key.id, name=name, scopes=ordered)
     return key, f"{PREFIX}_{key.id}_{secret}"
@@ -104,7 +79,7 @@ def revoke_api_key(work: Work, key_id: str) -> ApiKeyRecord:
     return _require(work, key_id)
 
 
-def authenticate(work: Work, text: str) -> ApiKey:
+def authenticate(work: Work, text: str) -> ApiKeyRecord:
     """The key with this text. Raises TokenInvalid."""
     prefix, _, rest = text.partition("_")
     key_id, _, secret = rest.partition("_")
@@ -115,14 +90,24 @@ def authenticate(work: Work, text: str) -> ApiKey:
         raise TokenInvalid("The API key was revoked; create another", reason="revoked_token")
     if key.expires_at is not None and work.now >= key.expires_at:
         raise TokenInvalid("The API key has expired; create another", reason="expired_token")
-    return ApiKey(key.id, msgspec.json.decode(key.scopes, type=list[str]), key.last_used_at)
+    return key
 
 
-def note_use(work: Work, key: ApiKey) -> None:
+def require_scope(key: ApiKeyRecord, scope: str) -> None:
+    """Raises InsufficientAccess."""
+    if scope not in key.scopes:
+        raise InsufficientAccess(
+            f"The API key lacks the scope {scope}; create one that has it with `payres api-key create`",
+            reason="scope",
+            scope=scope,
+        )
+
+
+def note_use(work: Work, key: ApiKeyRecord) -> None:
     API_KEYS.update(work, key.id, last_used_at=work.now)
 
 
-def is_use_due(key: ApiKey, now: int) -> bool:
+def is_use_due(key: ApiKeyRecord, now: int) -> bool:
     """Whether it is time to store that the key was used."""
     return key.last_used_at is None or now >= key.last_used_at + USE_NOTED_EVERY
 

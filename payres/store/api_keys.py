@@ -4,24 +4,29 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.rows import Table
+from payres.store.rows import Table, json_column
 from payres.store.work import Transaction
 
 
 class ApiKeyRecord(msgspec.Struct, frozen=True):
-    """A row of `api_key`. scopes is a JSON array."""
+    """A row of `api_key`."""
 
     id: str
     name: str
     secret_hash: bytes
-    scopes: str
+    scopes: Sequence[str]
     created_at: int
     expires_at: int | None
     revoked_at: int | None = None
     last_used_at: int | None = None
 
+    @property
+    def actor(self) -> str:
+        """The key as the audit log names the actor."""
+        return f"api:{self.id}"
 
-API_KEYS = Table(ApiKeyRecord, "api_key")
+
+API_KEYS = Table(ApiKeyRecord, "api_key", scopes=json_column("scopes"))
 
 
 def find_api_key(tx: Transaction, key_id: str) -> ApiKeyRecord | None:

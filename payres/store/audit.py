@@ -4,24 +4,27 @@ Each rule of the operator that changes something records it here in the same tra
 endpoint has to.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
-from payres.store.rows import Table
+from payres.store.rows import Table, json_column
 from payres.store.work import Work
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
-    """A row of `audit`. details is a JSON object."""
+    """A row of `audit`."""
 
     id: str
     created_at: int
     actor: str
     action: str
     object: str
-    details: str
+    details: Mapping[str, Any]
 
 
-AUDIT = Table(AuditRecord, "audit")
+AUDIT = Table(AuditRecord, "audit", details=json_column("details"))
 
 
 def record(work: Work, action: str, about: str, **details: object) -> None:
@@ -30,5 +33,4 @@ def record(work: Work, action: str, about: str, **details: object) -> None:
     `details` are shown too and never have a secret; None is left out.
     """
     given = {name: value for name, value in details.items() if value is not None}
-    text = msgspec.json.encode(given).decode()
-    AUDIT.insert(work, AuditRecord(work.new_id(), work.now, work.actor, action, about, text))
+    AUDIT.insert(work, AuditRecord(work.new_id(), work.now, work.actor, action, about, given))

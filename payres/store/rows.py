@@ -22,6 +22,13 @@ class Embedded(NamedTuple):
     write: Callable[[Any], Row]
 
 
+def json_column(name: str) -> Embedded:
+    """A column with a JSON text."""
+    return Embedded(
+        [name], lambda row: msgspec.json.decode(row[0]), lambda value: [msgspec.json.encode(value).decode()]
+    )
+
+
 class Table(Generic[R]):
     """The SQL of one record, built once. Its columns are the fields in their order, so a row becomes a record as it is.
 
@@ -86,7 +93,7 @@ class Table(Generic[R]):
             found = self._joins[key] = f"SELECT mine.*, {other.columns} FROM {mine} JOIN {other.source} AND {on}"
         return found
 
-    def by_id(self, tx: Transaction, row_id: int) -> R:
+    def by_id(self, tx: Transaction, row_id: int | str) -> R:
         """The row with the id, in the first column. Raises RowMissing: ids come from rows that refer to this one."""
         record = self.find(tx, self._by_id, row_id)
         if record is None:
