@@ -32,7 +32,7 @@ def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEnt
 async def check(call: Call) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. It takes long where there are many payments."""
     at, findings = await call.read(lambda work: (work.now, invariants.check(work)))
-    with suppress(Unavailable):  # what was found can be told all the same
+    with suppress(Unavailable):  # what was found can be shown all the same
         await call.write(partial(invariants.note, findings=findings, checked_at=at))
     return representations.ledger_check(findings)
 

@@ -142,7 +142,7 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
     """Those of the times at which the payment began, received something, ended and was refunded."""
     moments = {record.created_at, record.ended_at}
     if record.direction == "incoming":
-        moments |= {incoming.expiry_told_at(work, record.id), *(one.created_at for one in entries)}
+        moments |= {incoming.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
     found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
     for one in _refunds(work, record):
         found += [] if one.ended_at is None else events.events_of(work, one.id, [one.ended_at])

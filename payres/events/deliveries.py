@@ -19,7 +19,7 @@ import msgspec
 from payres.clock import HOUR, MINUTE, SECOND
 from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
-from payres.events.webhooks import disable, wants
+from payres.events.webhooks import disable, note_attempt, wants
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
 from payres.store import events, webhooks
 from payres.store.database import Database
@@ -220,14 +220,9 @@ def store_attempt(work: Work, webhook_id: str, to_send: ToSend, attempt: Attempt
         webhooks.put_delivery(
             work, DeliveryRecord(sequence, webhook_id, state, made, next_at, attempt.at, status, error)
         )
-    WEBHOOKS.update(
-        work,
-        webhook_id,
-        last_attempt_at=attempt.at,
-        last_status=attempt.status,
-        last_error=attempt.error,
-        cursor=max(cursor, webhook.cursor),
-    )
+    note_attempt(work, webhook_id, attempt)
+    if cursor > webhook.cursor:
+        WEBHOOKS.update(work, webhook_id, cursor=cursor)
     if webhook.active and attempt.status == GONE:
         log.warning("webhook %s is gone, as it answers, and is disabled", webhook_id)
         disable(work, webhook)

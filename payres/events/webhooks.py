@@ -172,16 +172,16 @@ def disable(work: Work, webhook: WebhookRecord) -> None:
 
 def record_test(work: Work, webhook_id: str, attempt: Attempt) -> None:
     """Stores the result of a test. If it succeeds, a disabled webhook continues where it was."""
-    WEBHOOKS.update(
-        work,
-        webhook_id,
-        last_attempt_at=attempt.at,
-        last_status=attempt.status,
-        last_error=attempt.error,
-    )
+    note_attempt(work, webhook_id, attempt)
     if attempt.error is None:
         WEBHOOKS.update(work, webhook_id, state="active")
         work.changed.append(EVENTS)
+
+
+def note_attempt(work: Work, webhook_id: str, attempt: Attempt) -> None:
+    """Stores the latest attempt."""
+    columns = {"last_attempt_at": attempt.at, "last_status": attempt.status, "last_error": attempt.error}
+    WEBHOOKS.update(work, webhook_id, **columns)
 
 
 def wants(webhook: WebhookRecord, event: EventRecord) -> bool:

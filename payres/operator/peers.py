@@ -5,7 +5,7 @@ The balance of a peer's account is what we owe it; below zero it is what the pee
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -121,19 +121,21 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     Raises NotFound, InvalidRequest, WrongState when a token is taken or a credit limit below what the peer owes.
     """
     peer = require_peer(work, name)
+    columns: dict[str, Any] = {"max_packet": peer.max_packet}
     if change.url is not None:
         _check_url(change.url)
-    _check_max_packet(change.max_packet, least=0)
-    limit = None if change.credit_limit is None else _limit(work, peer, change.credit_limit)
-    peers.change_peer(
-        work,
-        peer.id,
-        change.url,
-        None if change.outgoing_token is None else _outgoing(work, change.outgoing_token),
-        None if change.incoming_token is None else _incoming(work, change.incoming_token, peer.id),
-        peer.max_packet if change.max_packet is None else change.max_packet or None,
-    )
-    if limit is not None:
+        columns["url"] = change.url
+    if change.max_packet is not None:
+        _check_max_packet(change.max_packet, least=0)
+        columns["max_packet"] = change.max_packet or None
+    if change.outgoing_token is not None:
+        columns["outgoing_token"] = _outgoing(work, change.outgoing_token)
+    if change.incoming_token is not None:
+        columns["incoming_token_hash"] = _incoming(work, change.incoming_token, peer.id)
+    PEERS.update(work, peer.id, **columns)
+    limit = None
+    if change.credit_limit is not None:
+        limit = require_amount(change.credit_limit, assets.asset_by_id(work, peer.asset_id), least=0)
         _set_credit_limit(work, peer, limit)
     _change_routes(work, peer, change)
     changed = {
@@ -290,10 +292,6 @@ def _check_token(which: str, token: str) -> None:
             " without spaces",
             field=f"{which}_token",
         )
-
-
-def _limit(work: Work, peer: PeerRecord, text: str) -> int:
-    return require_amount(text, assets.asset_by_id(work, peer.asset_id), least=0)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:

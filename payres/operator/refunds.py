@@ -4,7 +4,8 @@ What wallets here paid goes back to them, the last payer first. Across assets th
 payment, rounded down: the receiver's money goes into the operator's liquidity, and the payer's comes out of it.
 
 Money from another server goes to a wallet address that the operator names, by an outgoing payment without a grant,
-which pays no fee and is recovered, ended and shown in events like any other. What of it has not left can be sent back again.
+which pays no fee and is recovered, ended and shown in events like any other. What of it has not left can be sent back
+again.
 
 Fees are not returned, and grants still count the amount as spent.
 """

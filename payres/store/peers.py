@@ -109,22 +109,6 @@ def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
     return PEERS.list(tx, f"WHERE {ACTIVE} ORDER BY p.name")
 
 
-def change_peer(
-    tx: Transaction,
-    peer_id: int,
-    url: str | None,
-    outgoing_token: bytes | None,
-    incoming_token_hash: bytes | None,
-    max_packet: int | None,
-) -> None:
-    """Sets the largest packet, None for any; of the others, None leaves what is there."""
-    tx.execute(
-        "UPDATE peer SET url = coalesce(?, url), outgoing_token = coalesce(?, outgoing_token),"
-        " incoming_token_hash = coalesce(?, incoming_token_hash), max_packet = ? WHERE id = ?",
-        (url, outgoing_token, incoming_token_hash, max_packet, peer_id),
-    )
-
-
 def count_received(tx: Transaction, peer_id: int) -> bool:
     """One more packet of the peer was fulfilled; False, and it is not counted, when the peer was removed."""
     counted = "UPDATE peer SET packets_received = packets_received + 1 WHERE id = ? AND removed_at IS NULL"

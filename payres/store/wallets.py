@@ -7,7 +7,7 @@ import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
-from payres.store.rows import Table, insert_row, number
+from payres.store.rows import Table, number
 from payres.store.work import Transaction, Work
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -50,6 +50,7 @@ class WalletRecord(msgspec.Struct, frozen=True):
 class KeyRecord(msgspec.Struct, frozen=True):
     """A public key of a wallet address; x is base64url as in its JWK, name is the operator's for it."""
 
+    id: int
     kid: str
     x: str
     created_at: int
@@ -116,24 +117,3 @@ def find_key(tx: Transaction, path: str, kid: str) -> str | None:
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
     """The valid keys, oldest first; with `revoked`, the others too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
-
-
-def insert_key(tx: Transaction, wallet_id: int, kid: str, x: str, name: str | None, now: int) -> None:
-    insert_row(tx, "wallet_key", wallet_address_id=wallet_id, kid=kid, x=x, name=name, created_at=now)
-
-
-def set_key_name(tx: Transaction, wallet_id: int, kid: str, name: str | None) -> None:
-    """Names the valid key under this kid."""
-    tx.execute(
-        "UPDATE wallet_key SET name = ? WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL",
-        (name, wallet_id, kid),
-    )
-
-
-def revoke_key(tx: Transaction, wallet_id: int, kid: str, now: int) -> bool:
-    """Whether there was such a valid key."""
-    cursor = tx.execute(
-        "UPDATE wallet_key SET revoked_at = ? WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL",
-        (now, wallet_id, kid),
-    )
-    return cursor.rowcount == 1

@@ -195,7 +195,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "wallets.find_key": lambda tx: wallets.find_key(tx, "alice", "key"),
     "wallets.list_keys": lambda tx: wallets.list_keys(tx, 1),
     "wallets.list_keys, revoked too": lambda tx: wallets.list_keys(tx, 1, revoked=True),
-    "wallets.revoke_key": lambda tx: wallets.revoke_key(tx, 1, "key", 1),
+    "KEYS.update": lambda tx: wallets.KEYS.update(tx, 1, revoked_at=1),
 }
 
 # What an operator asks for as a whole is walked in its order, without sorting.
