@@ -77,6 +77,10 @@ def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:
     return represent(wire.ApiKey, record, state=state)
 
 
+def created_api_key(work: Work, record: ApiKeyRecord, text: str) -> wire.CreatedApiKey:
+    return wire.CreatedApiKey(**msgspec.structs.asdict(api_key(work, record)), key=text)
+
+
 def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
     account = accounts.account_by_id(work, record.account_id)
     return represent(

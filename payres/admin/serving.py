@@ -53,8 +53,6 @@ async def _serve(request: Request, operation: Operation) -> Response:
     try:
         call = await _authorize(request, operation.endpoint.scope)
         arguments, body = await _arguments(request, operation)
-        if operation.takes_api_key:
-            arguments["api_key"] = call.key
         if operation.answer_type is Download:
             return await send_download(request, operation.function(**arguments), call.key.actor, call.read)
         headers, streams = request.scope["headers"], operation.endpoint.streams

@@ -206,7 +206,7 @@ def store_attempt(work: Work, webhook_id: str, to_send: ToSend, attempt: Attempt
 
     `chance` is from 0 to 1, and lengthens the pause.
     """
-    webhook = webhooks.find_webhook(work, webhook_id)
+    webhook = WEBHOOKS.get(work, webhook_id)
     if webhook is None:
         return
     before, failed = to_send.delivery, attempt.error is not None

@@ -84,7 +84,7 @@ def _is_private(host: str) -> bool:
 
 def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:
     """Raises NotFound."""
-    found = webhooks.find_webhook(work, webhook_id)
+    found = WEBHOOKS.get(work, webhook_id)
     return require(found, f"There is no webhook {webhook_id!r}; `payres webhook list` shows all")
 
 

@@ -12,7 +12,7 @@ from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, requ
 from payres.identifiers import hash_secret
 from payres.operator.wallets import check_name
 from payres.store import audit
-from payres.store.api_keys import API_KEYS, ApiKeyRecord, find_api_key
+from payres.store.api_keys import API_KEYS, ApiKeyRecord
 from payres.store.work import Work
 
 # The scopes of keys; each endpoint needs one of them.
@@ -83,7 +83,7 @@ def authenticate(work: Work, text: str) -> ApiKeyRecord:
     """The key with this text. Raises TokenInvalid."""
     prefix, _, rest = text.partition("_")
     key_id, _, secret = rest.partition("_")
-    key = find_api_key(work, key_id) if prefix == PREFIX else None
+    key = API_KEYS.get(work, key_id) if prefix == PREFIX else None
     if key is None or not hmac.compare_digest(key.secret_hash, hash_secret(secret)):
         raise TokenInvalid("The API key is not known; create one with `payres api-key create`", reason="unknown_token")
     if key.revoked_at is not None:
@@ -113,5 +113,5 @@ def is_use_due(key: ApiKeyRecord, now: int) -> bool:
 
 
 def _require(work: Work, key_id: str) -> ApiKeyRecord:
-    found = find_api_key(work, key_id)
+    found = API_KEYS.get(work, key_id)
     return require(found, f"There is no API key {key_id}; `payres api-key list` shows all")

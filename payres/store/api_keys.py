@@ -29,10 +29,6 @@ class ApiKeyRecord(msgspec.Struct, frozen=True):
 API_KEYS = Table(ApiKeyRecord, "api_key", scopes=json_column("scopes"))
 
 
-def find_api_key(tx: Transaction, key_id: str) -> ApiKeyRecord | None:
-    return API_KEYS.find(tx, "WHERE id = ?", key_id)
-
-
 def list_api_keys(tx: Transaction) -> Sequence[ApiKeyRecord]:
     """All keys, newest first."""
     return API_KEYS.list(tx, "ORDER BY id DESC")

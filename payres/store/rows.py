@@ -93,9 +93,13 @@ class Table(Generic[R]):
             found = self._joins[key] = f"SELECT mine.*, {other.columns} FROM {mine} JOIN {other.source} AND {on}"
         return found
 
+    def get(self, tx: Transaction, row_id: int | str) -> R | None:
+        """The row with the id, in the first column."""
+        return self.find(tx, self._by_id, row_id)
+
     def by_id(self, tx: Transaction, row_id: int | str) -> R:
-        """The row with the id, in the first column. Raises RowMissing: ids come from rows that refer to this one."""
-        record = self.find(tx, self._by_id, row_id)
+        """The same. Raises RowMissing: ids come from rows that refer to this one."""
+        record = self.get(tx, row_id)
         if record is None:
             raise RowMissing(f"{self._table} {row_id} does not exist")
         return record

@@ -53,10 +53,6 @@ DELIVERIES = Table(DeliveryRecord, "delivery")
 _NEWEST_FIRST = "ORDER BY sequence DESC LIMIT ?"
 
 
-def find_webhook(tx: Transaction, webhook_id: str) -> WebhookRecord | None:
-    return WEBHOOKS.find(tx, "WHERE id = ?", webhook_id)
-
-
 def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
     """All, in the order in which they were added."""
     return WEBHOOKS.list(tx, "ORDER BY id")
