@@ -10,8 +10,7 @@ import msgspec
 from payres.clock import HOUR
 from payres.errors import InvalidRequest, NotFound, WrongState, require
 from payres.event_types import EVENT_TYPES, WebhookEvent
-from payres.events.sender import Attempt, Target, target_of
-from payres.events.signing import new_secret
+from payres.events.sender import Attempt, Target, new_secret, target_of
 from payres.federation.addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
 from payres.store import audit, events, secrets, webhooks

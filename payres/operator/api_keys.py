@@ -10,7 +10,7 @@ from typing import Final
 from payres.clock import MINUTE
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
-from payres.operator.wallets import check_name
+from payres.operator.inputs import check_name
 from payres.store import audit
 from payres.store.api_keys import API_KEYS, ApiKeyRecord
 from payres.store.work import Work

@@ -1,7 +1,8 @@
 """Public keys of wallet addresses here, which verify the signatures of their clients."""
 
 from payres.errors import WrongState, require
-from payres.operator.wallets import check_name, require_wallet
+from payres.operator.inputs import check_name
+from payres.operator.wallets import require_wallet
 from payres.signatures.jwk import JWK
 from payres.store import audit, wallets
 from payres.store.wallets import KEYS, KeyRecord, WalletRecord

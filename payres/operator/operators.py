@@ -11,7 +11,7 @@ from payres.clock import HOUR, MINUTE
 from payres.errors import NotFound, SignInFailed
 from payres.grants.sign_in import wrong_password
 from payres.identifiers import hash_secret
-from payres.operator.wallets import check_name
+from payres.operator.inputs import check_name
 from payres.store import audit, operators
 from payres.store.operators import OPERATORS, OperatorRecord
 from payres.store.work import Work

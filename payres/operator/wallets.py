@@ -1,18 +1,17 @@
 """The operator's rules of wallets: opening, deposits and withdrawals, password, deactivating."""
 
 from payres import ledger
-from payres.errors import InvalidRequest, WrongState, require
+from payres.errors import WrongState, require
 from payres.grants.passwords import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
+from payres.operator.inputs import check_name
 from payres.operator.movements import Place
 from payres.store import assets, audit, sessions, wallets
 from payres.store.movements import MovementRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.urls import new_wallet_path, require_wallet_path
-
-MAX_NAME_LENGTH = 200
 
 
 def create_wallet(
@@ -114,12 +113,6 @@ def unlock(work: Work, path: str) -> WalletRecord:
     WALLETS.update(work, wallet.id, unlocked_at=work.now)
     audit.record(work, "wallet.unlock", wallet.path)
     return require_wallet(work, path)
-
-
-def check_name(name: str, kind: str) -> None:
-    """Raises InvalidRequest for an invalid name of this kind."""
-    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
 
 
 def _place(work: Work, wallet: WalletRecord) -> Place:
