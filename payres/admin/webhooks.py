@@ -11,8 +11,8 @@ from payres.errors import InvalidRequest
 from payres.events import webhooks
 from payres.limits import MAX_PAGE
 from payres.operator.inputs import require_time
-from payres.store import events
 from payres.store import webhooks as store
+from payres.store.events import EVENTS
 from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 
@@ -69,7 +69,7 @@ def list_deliveries(work: Work, of: WebhookRecord | None, state: str | None, mos
         for one in store.deliveries_of(work, webhook.id, named, most)
     ]
     newest = sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:most]
-    sent = [(one, events.event_at(work, one.sequence)) for one in newest]
+    sent = [(one, EVENTS.by_id(work, one.sequence)) for one in newest]
     return [representations.delivery(DeliveryView, one, event=event.id, type=event.type) for one, event in sent]
 
 

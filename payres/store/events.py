@@ -45,11 +45,6 @@ def find_event(tx: Transaction, text: str) -> EventRecord | None:
     return event if event is not None and event.id == text else None
 
 
-def event_at(tx: Transaction, sequence: int) -> EventRecord:
-    """Raises RowMissing."""
-    return EVENTS.by_id(tx, sequence)
-
-
 def events_of(tx: Transaction, subject: str, moments: Iterable[int]) -> Sequence[EventRecord]:
     """The events about a subject that were written at these times (microseconds), in their order.
 

@@ -99,7 +99,7 @@ class Table(Generic[R]):
 
     def by_id(self, tx: Transaction, row_id: int | str) -> R:
         """The same. Raises RowMissing: ids come from rows that refer to this one."""
-        record = self.get(tx, row_id)
+        record = self.find(tx, self._by_id, row_id)
         if record is None:
             raise RowMissing(f"{self._table} {row_id} does not exist")
         return record

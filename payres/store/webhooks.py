@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from payres.store import secrets
-from payres.store.events import EVENT_RETENTION, EVENTS_PER_PURGE, EventRecord, event_at
+from payres.store.events import EVENT_RETENTION, EVENTS, EVENTS_PER_PURGE, EventRecord
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -83,7 +83,7 @@ def due_deliveries(
     """Those that are due, the longest due first, with their events."""
     due = "WHERE webhook_id = ? AND next_at <= ? ORDER BY next_at LIMIT ?"
     return [
-        (delivery, event_at(tx, delivery.sequence)) for delivery in DELIVERIES.list(tx, due, webhook_id, now, limit)
+        (delivery, EVENTS.by_id(tx, delivery.sequence)) for delivery in DELIVERIES.list(tx, due, webhook_id, now, limit)
     ]
 
 

@@ -130,6 +130,15 @@ def test_currencies_without_a_rate(database: tuple[Path, Transaction]) -> None:
     assert broken(found(database)) == set()
 
 
+def test_rate_of_a_currency_with_a_slash_in_its_code(database: tuple[Path, Transaction]) -> None:
+    work = work_at(database[1], NOW)
+    for path, code in (("eur", "EUR"), ("share", "ACME/B")):
+        wallets.create_wallet(work, path, code, 2, None, None)
+    assert found(database)["exchange rates"].seen == "no valid rate for ACME/B/EUR"
+    assets.set_rate(work, "ACME/B", "EUR", "12.5")
+    assert broken(found(database)) == set()
+
+
 def peer(work: Work) -> None:
     new = NewPeer(
         name="bank",
