@@ -6,7 +6,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.store import secrets
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table, number
 from payres.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
@@ -49,19 +49,6 @@ class PeerRecord(InboundPeer, frozen=True):
     repeats_answers: int
 
 
-class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new row of `peer` is made of. outgoing_token is encrypted; created_at is microseconds."""
-
-    name: str
-    account_id: int
-    ilp_address: str
-    url: str
-    outgoing_token: bytes
-    incoming_token_hash: bytes
-    max_packet: int | None
-    created_at: int
-
-
 _SOURCE = "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
 _ASSET = {"asset_id": "a.asset_id", "asset_code": "s.code", "asset_scale": "s.scale"}
 INBOUND = Table(InboundPeer, _SOURCE, prefix="p.", **_ASSET)
@@ -76,11 +63,6 @@ _FIND_REQUEST = """
 SELECT condition, reply FROM answered_request WHERE peer_id = ?1 AND request_id = ?2 UNION ALL
 SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL
 """
-
-
-def insert_peer(tx: Transaction, row: PeerRow) -> int:
-    """A new peer; returns its id."""
-    return insert_row(tx, "peer", **msgspec.structs.asdict(row))
 
 
 def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
@@ -123,8 +105,7 @@ def peer_by_token(tx: Transaction, token_hash: bytes) -> InboundPeer | None:
 
 def account_of_peer(tx: Transaction, peer_id: int) -> int:
     """The ledger account of a peer, active or removed."""
-    account_id: int = tx.execute("SELECT account_id FROM peer WHERE id = ?", (peer_id,)).fetchone()[0]
-    return account_id
+    return number(tx, "SELECT account_id FROM peer WHERE id = ?", peer_id)
 
 
 def peer_with_account(tx: Transaction, account_id: int) -> PeerRecord | None:
@@ -133,26 +114,6 @@ def peer_with_account(tx: Transaction, account_id: int) -> PeerRecord | None:
 
 def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
     return PEERS.list(tx, f"WHERE {ACTIVE} ORDER BY p.name")
-
-
-def change_peer(
-    tx: Transaction,
-    peer_id: int,
-    url: str | None,
-    outgoing_token: bytes | None,
-    incoming_token_hash: bytes | None,
-    max_packet: int | None,
-) -> None:
-    """Sets the largest packet, None for any; of the others, None leaves what is there."""
-    tx.execute(
-        "UPDATE peer SET url = coalesce(?, url), outgoing_token = coalesce(?, outgoing_token),"
-        " incoming_token_hash = coalesce(?, incoming_token_hash), max_packet = ? WHERE id = ?",
-        (url, outgoing_token, incoming_token_hash, max_packet, peer_id),
-    )
-
-
-def remove_peer(tx: Transaction, peer_id: int, now: int) -> None:
-    tx.execute("UPDATE peer SET removed_at = ? WHERE id = ?", (now, peer_id))
 
 
 def count_received(tx: Transaction, peer_id: int) -> bool:
@@ -168,11 +129,11 @@ def count_sent(tx: Transaction, peer_id: int) -> None:
 
 def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
     """The last thing that went wrong with the peer, in words without secrets."""
-    tx.execute("UPDATE peer SET last_error = ?, last_error_at = ? WHERE id = ?", (error, now, peer_id))
+    PEERS.update(tx, peer_id, last_error=error, last_error_at=now)
 
 
 def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
-    tx.execute("UPDATE peer SET repeats_answers = ? WHERE id = ?", (repeats, peer_id))
+    PEERS.update(tx, peer_id, repeats_answers=repeats)
 
 
 def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:

@@ -465,7 +465,7 @@ async def test_repeated_request_gets_its_first_answer_and_moves_nothing(node: No
     assert await node.connector.handle(peer, prepare, "number-1") == first
     node.clock.advance(60)
     assert await node.connector.handle(peer, prepare, "number-1") == first
-    await node.write(lambda tx: peers.change_peer(tx, peer.id, None, None, None, 5))
+    await node.write(lambda tx: peers.PEERS.update(tx, peer.id, max_packet=5))
     strict = await node.database.read(lambda tx: peers.find_peer(tx, "up"))
     assert strict is not None
     assert await node.connector.handle(strict, prepare, "number-1") == first
