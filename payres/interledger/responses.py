@@ -9,14 +9,14 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import DAY
+from payres.clock import DAY, MILLISECOND
 from payres.interledger.packets import decode_prepare
 from payres.store import peers
 from payres.store.work import Work
 
 RETENTION: Final = 30 * DAY
-# One response in sixteen purges twice as many as are cached meanwhile.
-PURGES_IN_256: Final = 16
+# Those cached in one millisecond of sixteen each purge twice as many as are cached meanwhile.
+PURGE_INTERVAL: Final = 16
 PURGED_AT_ONCE: Final = 32
 
 
@@ -53,6 +53,6 @@ def store(work: Work, request: Request, reply: bytes) -> None:
     if request.request_id is None:
         return
     peers.insert_answer(work, request.peer_id, request.request_id, request.condition, reply, work.now)
-    # Conditions are hashes, so their first byte is as good as random, and the same when a unit runs twice.
-    if request.condition[0] < PURGES_IN_256:
+    # By the time, of which a peer cannot choose the moments that purge nothing.
+    if work.now // MILLISECOND % PURGE_INTERVAL == 0:
         peers.delete_answers_before(work, work.now - RETENTION, PURGED_AT_ONCE)

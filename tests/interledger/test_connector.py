@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from payres.amounts import MAX_LEDGER, Asset
-from payres.clock import SECOND
+from payres.clock import MILLISECOND, SECOND
 from payres.errors import Unavailable
 from payres.interledger import responses
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
@@ -530,6 +530,7 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
             peers.insert_answer(work, peer.id, f"old-{at}", bytes(32), b"reply", START - RETENTION - 1)
         counts = []
         for at in range(256):
+            work.now += MILLISECOND
             responses.store(work, Request(peer.id, f"new-{at}", bytes((at,)) * 32), b"reply")
             counts.append(work.execute("SELECT count(*) FROM answered_request").fetchone()[0])
         assert peers.find_request(work, peer.id, "new-0") is not None
