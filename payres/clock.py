@@ -9,6 +9,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Protocol
 
+MILLISECOND = 1_000
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE

@@ -51,9 +51,9 @@ def _create(
     )
 
 
-def _wake_sender(context: Context, made: OutgoingPayment) -> None:
+def _begin_sending(context: Context, made: OutgoingPayment) -> None:
     if not context.urls.is_ours(made.receiver):
-        context.remote_payments.wake()
+        context.remote_payments.begin(made.id.rpartition("/")[2])
 
 
 def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
@@ -75,7 +75,7 @@ OUTGOING_PAYMENTS = resources.Kind(
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,
     find_offer=RemoteQuotes.offer_for_payment,
-    on_created=_wake_sender,
+    on_created=_begin_sending,
     is_final=lambda payment, _: payment.state != "sending",
 )
 
