@@ -445,7 +445,7 @@ async def test_sign_in_that_finds_the_queue_full_is_asked_back_and_not_counted(
         raise SlotsBusy
 
     with monkeypatch.context() as patch:
-        patch.setattr(Slots, "_wait", busy)
+        patch.setattr(Slots, "wait", busy)
         patch.setattr(Slots, "try_take", lambda *_: False)
         for _ in range(6):
             answer = await site.sign_in(path)
