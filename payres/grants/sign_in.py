@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
 from payres.clock import MINUTE, SECOND
@@ -60,7 +60,10 @@ class SignInGuard:
         counts = _counts(account, guesser, self._what)
         self._count(counts, now, _counted_since(account, now))
         try:
-            async with self._turn(account, guesser):
+            async with AsyncExitStack() as slots:
+                if guesser.known_browser is None:  # known browsers pass all of this queue but the first
+                    await slots.enter_async_context(self._others.slot(account.id))
+                await slots.enter_async_context(self._hashing.slot(account.id))
                 is_right = await asyncio.to_thread(verify_password, account, password)
         except SlotsBusy as busy:
             self._take_back(counts, now)
@@ -71,18 +74,6 @@ class SignInGuard:
         here, *wider = counts  # the wider counts are shared with others, so only this attempt is taken back
         self._attempts.pop(here.key, None)
         self._take_back(wider, now)
-
-    @asynccontextmanager
-    async def _turn(self, account: Account, guesser: Guesser) -> AsyncIterator[None]:
-        """Holds a slot for the check of a password. Raises SlotsBusy.
-
-        Unknown browsers first wait in a queue of their own, so known browsers pass all of them but the first.
-        """
-        async with AsyncExitStack() as stack:
-            if guesser.known_browser is None:
-                await stack.enter_async_context(self._others.slot(account.id))
-            await stack.enter_async_context(self._hashing.slot(account.id))
-            yield
 
     def _count(self, counts: Sequence[_Count], now: int, since: int) -> None:
         """Counts the attempt as wrong until it is known to be right, so that many concurrent attempts cannot exceed the
