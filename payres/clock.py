@@ -78,7 +78,7 @@ def format_time_if_any(us: int | None) -> str | None:
     return None if us is None else format_time(us)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _to_the_second(second: int) -> str:
     # Cached because the times of a page are in few seconds; a hit takes a tenth of the time of formatting.
     if not EARLIEST <= second * SECOND <= LATEST:

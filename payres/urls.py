@@ -99,7 +99,7 @@ class Urls:
         return None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _canonical_path(prefix: str, url: str) -> str | None:
     """What follows the prefix, a base URL with a slash, in a URL that is canonical at first sight; None for others."""
     # Cached, because the steps of a request ask for the same few URLs.

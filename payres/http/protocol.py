@@ -143,9 +143,10 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Makes a request of a header section. Raises the error for one that is too long or ambiguous: the parser stops
         there, and nothing is dispatched."""
-        self._unfinished = 0
+        came, self._unfinished = self._unfinished, 0
         method, version, headers = self.parser.get_method(), self.parser.get_http_version(), self.headers
-        if section_bytes(method, len(self.url), headers) > MAX_HEADER_BYTES:
+        # The plain spelling of a section is less than twice as long as the shortest: most need not be measured.
+        if came > MAX_HEADER_BYTES // 2 and section_bytes(method, len(self.url), headers) > MAX_HEADER_BYTES:
             raise too_long()
         error = ambiguity(version, headers, self.parser.should_upgrade())
         if error is not None:
@@ -163,8 +164,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._unfinished = 0
-        super().on_message_complete()
-        self._enter(IDLE if self.cycle.response_complete else ANSWER)
+        cycle = self.cycle
+        if cycle.response_complete:
+            self._enter(IDLE)
+        else:
+            cycle.more_body = False
+            cycle.message_event.set()
+            self._enter(ANSWER)
 
     def on_response_complete(self) -> None:
         """Goes on with what the client has sent ahead, at once or when it has read the answers so far."""
@@ -251,7 +257,8 @@ class HttpProtocol(HttpToolsProtocol):
         elif self.state is IDLE:
             self._server.leave_idle(self)
         self.state = state
-        self._drop_deadline()
+        if self._deadline is not None:
+            self._drop_deadline()
 
     def _drop_deadline(self) -> None:
         if self._deadline is not None:
@@ -295,11 +302,13 @@ class HttpProtocol(HttpToolsProtocol):
             return
         if self.state is ANSWER:
             self._enter(IDLE)
-        was_holding = bool(self._held)
-        self._parse_held()
-        self.flow.resume_reading()
-        if was_holding:
+        if self._held:
+            self._parse_held()
             self._count_buffers()
+        else:
+            self._set_deadline()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
 
     def _parse_held(self) -> None:
         """Parses what has come, and stops behind a request that has to be answered first, at a section of headers or

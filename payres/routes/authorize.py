@@ -56,7 +56,7 @@ async def authorize_reading(
     unverified = parse_signature(request, body)
     and_read = partial(_read_permitted, kind=kind, action=action, read=read)
     unit = partial(_find_holder, token=token, kids=unverified.keyids, and_read=and_read)
-    holder, keys, outcome = await context.database.read(unit, for_write=request.method == "POST")
+    holder, client, keys, outcome = await context.database.read(unit, for_write=request.method == "POST")
     observation_of(request.scope).grant = holder.grant_id
     try:
         check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, unverified.now)
@@ -64,13 +64,12 @@ async def authorize_reading(
         if isinstance(verify_with(unverified, keys), Verified):
             context.rate_limits.prove(request.scope)
         raise
-    client = _client_of(holder)
     _count_for(client)
     has_asked_remote = await _verify(request, client, unverified, keys)
     if action == "create" and holder.client_jwk is not None:
         context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
     if has_asked_remote:  # which can take seconds, and what was revoked meanwhile may do nothing any more
-        holder, _, outcome = await context.database.read(unit)
+        holder, _, _, outcome = await context.database.read(unit)
         check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, context.clock.now())
     if isinstance(outcome, DomainError):
         raise outcome
@@ -115,12 +114,14 @@ def gnap_token(request: Request) -> str | None:
 
 def _find_holder(
     work: Work, token: str, kids: Sequence[str], and_read: Callable[[Work, TokenHolder], T]
-) -> tuple[TokenHolder, dict[str, JWK], T]:
-    """Who holds the token, with the keys of these ids, and what `and_read` finds. Raises 401 for an unknown token."""
+) -> tuple[TokenHolder, Client, dict[str, JWK], T]:
+    """Who holds the token, the client with its keys of these ids, and what `and_read` finds. Raises 401 for an unknown
+    token."""
     holder = tokens.find_holder(work, hash_secret(token))
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
-    return holder, clients.find_keys(work, _client_of(holder), kids), and_read(work, holder)
+    client = Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
+    return holder, client, clients.find_keys(work, client, kids), and_read(work, holder)
 
 
 def _read_permitted(
@@ -135,10 +136,6 @@ def _read_permitted(
 
 def _as_it_is(_: Work, caller: Caller) -> Caller:
     return caller
-
-
-def _client_of(holder: TokenHolder) -> Client:
-    return Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
 
 
 def _count_for(client: Client | ClientRecord) -> None:

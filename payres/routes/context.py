@@ -1,5 +1,7 @@
 """What every endpoint works with, built once when the application starts."""
 
+from typing import Final
+
 import msgspec
 from starlette.requests import Request
 
@@ -22,6 +24,8 @@ from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
 from payres.urls import Urls
+
+CONTEXT: Final = "payres.context"  # in the scope of a request, once it was asked for
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -53,5 +57,8 @@ class Context(msgspec.Struct, frozen=True):
 
 def context_of(request: Request) -> Context:
     """The context of the application that serves this request."""
-    context: Context = request.scope["app"].state["context"]  # as an item: as an attribute it costs three times as much
-    return context
+    scope = request.scope
+    found: Context | None = scope.get(CONTEXT)
+    if found is None:
+        found = scope[CONTEXT] = scope["app"].state["context"]
+    return found

@@ -64,11 +64,8 @@ def page_query(request: Request, *, numbers: bool = False) -> PageQuery:
     cannot be read, and for a long query.
     """
     parameters = _parameters(request)
-    for name in ("first", "last", "cursor"):
-        if len(parameters.getlist(name)) > 1:
-            raise InvalidRequest(f"Give {name} once", field=name)
     first, last = _count(parameters, "first"), _count(parameters, "last")
-    cursor = _cursor(parameters.get("cursor"), numbers=numbers)
+    cursor = _cursor(_only(parameters, "cursor"), numbers=numbers)
     if first and last:
         raise InvalidRequest("first and last exclude each other", field="last")
     if last and cursor is None:
@@ -109,8 +106,16 @@ def _parameters(request: Request) -> QueryParams:
     return request.query_params
 
 
+def _only(parameters: QueryParams, name: str) -> str | None:
+    """The value of a parameter that may be there once."""
+    values = parameters.getlist(name)
+    if len(values) > 1:
+        raise InvalidRequest(f"Give {name} once", field=name)
+    return values[0] if values else None
+
+
 def _count(parameters: QueryParams, name: str) -> int | None:
-    text = parameters.get(name)
+    text = _only(parameters, name)
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_PAGE):

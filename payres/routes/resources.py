@@ -1,7 +1,6 @@
 """Resources: how incoming payments, quotes and outgoing payments are created, read and listed alike."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -91,9 +90,12 @@ async def create(request: Request, kind: Kind[A, R, B]) -> tuple[B | None, Respo
         implied = None if asked.wallet_address else wallet_address
         keyed = KeyedRequest(caller.client_id, key, request.scope["path"], body, implied)
     creation = Creation(kind, context, caller, asked, keyed)
-    # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
-    async with nullcontext() if key is None else context.idempotency_slots.slot(caller.client_id, key):
+    if key is None:
         answer = await creation.run()
+    else:
+        # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
+        async with context.idempotency_slots.slot(caller.client_id, key):
+            answer = await creation.run()
     if creation.made is not None:
         observation_of(request.scope).payment = creation.made.id.rpartition("/")[2]
     return creation.made, json_response(msgspec.Raw(answer), 201)
@@ -113,11 +115,9 @@ async def list_page(
 ) -> Response:
     """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
     body = await read_body(request)
-    # Not read together with the token: a page takes a while, and only who has signed the request shall notice how long.
-    caller = await authorize(request, body, kind.type, "list")
-    query, wallet_address = page_query(request), context_of(request).urls.own(wallet_address_of(request))
 
-    def unit(work: Work) -> "Page[B]":
+    def unit(work: Work, caller: Caller) -> "Page[B]":
+        query, wallet_address = page_query(request), work.urls.own(wallet_address_of(request))
         caller.require(wallet_address)
         owner = None if caller.sees_all(wallet_address) else caller.client_id
         wallet = active_wallet(work, wallet_address, "wallet-address")
@@ -131,7 +131,7 @@ async def list_page(
         shown = [kind.show(work.urls, wallet, record) for record in records]
         return Page(pagination=pagination, result=shown)
 
-    return json_response(await context_of(request).database.read(unit))
+    return json_response(await authorize_reading(request, body, kind.type, "list", unit))
 
 
 async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:

@@ -60,7 +60,7 @@ def signature_base(message: Message, components: Sequence[str], parameters: str,
     fields = header_fields(message.headers) if fields is None else fields
     lines = []
     for name in components:
-        value = _derived(message, name) if name.startswith("@") else _header(fields, name)
+        value = _derived(message, name) if name[0] == "@" else _header(fields, name)
         # A line break would let one component's value pass for another component's line.
         if _LF in value or _CR in value or _NUL in value:
             raise SignatureError(Reason.MALFORMED_COMPONENT, f"The value of {shown(name)} has a line break.", name)

@@ -68,7 +68,7 @@ class Unverified(msgspec.Struct, frozen=True):
     def keyids(self) -> tuple[str, ...]:
         """The keyids of all candidates, in order; nearly always one."""
         if len(self.candidates) == 1:
-            return (self.keyid,)
+            return (self.candidates[0].parameters.keyid,)
         return tuple(dict.fromkeys([candidate.parameters.keyid for candidate in self.candidates]))
 
 
@@ -202,9 +202,10 @@ def _uncovered(name: str, fields: Fields) -> SignatureError:
 
 def _digest_rejection(message: Message, fields: Fields, candidates: list[Candidate]) -> Rejected | None:
     """Check Content-Digest against the raw body if any candidate covers it, as all do when there is a body."""
-    if b"content-digest" not in fields or all("content-digest" not in found.components for found in candidates):
+    lines = fields.get(b"content-digest")
+    if lines is None or not any("content-digest" in found.components for found in candidates):
         return None
-    reason = digest_problem(message.header("content-digest"), message.body)
+    reason = digest_problem(field_value(lines).decode("latin-1"), message.body)
     if reason is None:
         return None
     advice = "Send Content-Digest as sha-512=:<base64>: over the exact bytes of the body."
