@@ -1,9 +1,9 @@
 """The ledger: double entry, with holds, and the only place where money moves.
 
 Every function runs inside the caller's transaction, checks the accounts before and after, and stores what caused the
-movement: `store.accounts.change_account` checks an account and changes it, in one statement, and reads it again. No
-account falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At any moment
-the balances of all accounts of one asset sum to zero, which `payres.operator.invariants` checks.
+movement: `store.accounts.change_account` checks an account and changes it in one statement, `in_order` looks at it
+again. No account falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At
+any moment the balances of all accounts of one asset sum to zero, which `payres.operator.invariants` checks.
 """
 
 import sqlite3
@@ -155,6 +155,7 @@ def hold(
     """
     _check_amount(amount)
     _change(work, account_id, 0, amount)
+    _check(work, account_id)
     return accounts.insert_hold(work, account_id, outgoing_payment_id, packet_id, amount, work.now)
 
 
@@ -199,6 +200,7 @@ def void(work: Work, hold_id: int) -> int:
     held = accounts.hold_by_id(work, hold_id)
     if held.remaining:
         _change(work, held.account_id, 0, -held.remaining)
+        _check(work, held.account_id)
         accounts.reduce_hold(work, hold_id, held.remaining)
     return held.remaining
 
@@ -212,24 +214,30 @@ def _move(work: Work, debit: int, credit: int, amount: int, from_held: int) -> N
     """Changes both balances. Raises as `_change` does, and LedgerBroken for accounts that are not of one asset."""
     if debit == credit:
         raise LedgerBroken(f"account {debit} cannot be both sides of one transfer")
-    source = _change(work, debit, -amount, -from_held)
-    target = _change(work, credit, amount, 0)
-    if source.asset_id != target.asset_id:
-        raise LedgerBroken(f"{_shown(source)} and {_shown(target)} are not of one asset")
+    _change(work, debit, -amount, -from_held)
+    _change(work, credit, amount, 0)
+    _check(work, debit, credit)
 
 
-def _change(work: Work, account_id: int, balance: int, held: int) -> AccountRecord:
-    """The account after its balance and what it holds have changed by so much.
+def _change(work: Work, account_id: int, balance: int, held: int) -> None:
+    """Changes the balance and what is held by so much; `_check` follows.
 
     Raises NotEnough, InvalidAmount (past 2^63-1), with nothing changed.
     """
-    account = accounts.change_account(work, account_id, balance, held, MAX_LEDGER)
-    if account is None:
+    if not accounts.change_account(work, account_id, balance, held, MAX_LEDGER):
         raise _obstacle(_sound_account(work, account_id), balance, held)
-    _sound(account)
-    if account.warn_below is not None:
-        _warn(work, account, account.warn_below)
-    return account
+
+
+def _check(work: Work, *moved: int) -> None:
+    """Looks at one account or two after a movement, and warns of what is left. Raises LedgerBroken."""
+    if accounts.in_order(work, moved[0], moved[-1]):
+        return
+    found = [_sound_account(work, account_id) for account_id in moved]
+    if found[0].asset_id != found[-1].asset_id:
+        raise LedgerBroken(f"{_shown(found[0])} and {_shown(found[-1])} are not of one asset")
+    for account in found:
+        if account.warn_below is not None:
+            _warn(work, account, account.warn_below)
 
 
 def _obstacle(account: AccountRecord, balance: int, held: int) -> Exception:

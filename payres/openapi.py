@@ -50,7 +50,7 @@ class ErrorBody(Resource, frozen=True, kw_only=True):
 
 
 class Described(NamedTuple):
-    """An operation of a document: `members` are those of its OpenAPI object that the endpoint does not tell.
+    """An operation of a document: `members` are those of its OpenAPI object that the table of endpoints lacks.
 
     `answers` has a struct, several to choose from, or a JSON Schema for each media type of the answer `status`; it is
     empty for an answer without content.

@@ -1,6 +1,7 @@
 """Makes the structs of `payres.wire`, and the data of events, from records of the store."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from msgspec import UNSET, Raw, UnsetType
 
@@ -10,11 +11,26 @@ from payres.event_types import GrantEvent, OutgoingPaymentEvent, RefundEvent
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
+from payres.store.pages import PageBounds
 from payres.store.quotes import QuoteRecord
 from payres.store.refunds import RefundRecord
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
-from payres.wire import Amount, IncomingPayment, OutgoingPayment, PaymentMethod, Quote
+from payres.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, PaymentMethod, Quote
+
+T = TypeVar("T")
+
+
+def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
+    """The page of these records."""
+    records, bounds = found
+    pagination = Pagination(
+        start_cursor=str(records[0].id) if records else UNSET,
+        end_cursor=str(records[-1].id) if records else UNSET,
+        has_next_page=bounds.has_older,  # the next page is the older one
+        has_previous_page=bounds.has_newer,
+    )
+    return Page(pagination=pagination, result=[show(record) for record in records])
 
 
 def amount(value: int | str, asset: Asset) -> Amount:

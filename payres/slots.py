@@ -5,9 +5,11 @@ For one event loop; not thread-safe.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Hashable
+from contextlib import ExitStack
 from typing import Final
+
+import msgspec
 
 Key = tuple[Hashable, ...]
 
@@ -40,44 +42,41 @@ class Slots:
     def try_take(self, *key: Hashable) -> bool:
         """Takes a slot if there is one now, never one that others wait for. `release` the same key afterwards."""
         assert len(key) < self._parts, "every part of a key has its limit"
-        levels = self._levels
+        levels, found = self._levels, []
         for length, limit in self._limits:
-            level = levels.get(key[:length])
-            if level is not None and level.held >= limit and length <= len(key):
-                return False
-        for length, _ in self._limits:
             if length <= len(key):
-                level = levels.get(key[:length])
-                if level is None:
-                    level = levels[key[:length]] = _Level()
-                level.held += 1
-                level.users += 1
+                part = key[:length]
+                level = levels.get(part)
+                if level is not None and level.held >= limit:
+                    return False
+                found.append((part, level))
+        for part, level in found:
+            if level is None:
+                level = levels[part] = _Level()
+            level.held += 1
+            level.users += 1
         return True
 
     def release(self, *key: Hashable) -> None:
         """Gives back a slot that `try_take` took under this key; the first waiter gets it."""
         for length, _ in self._limits:
             if length <= len(key):
-                level = self._levels[key[:length]]
+                part = key[:length]
+                level = self._levels[part]
                 if level.waiting:
                     level.release()
                 else:
                     level.held -= 1
                 level.users -= 1
                 if not level.users:  # unused keys are not stored, because clients can make up any number of keys
-                    del self._levels[key[:length]]
+                    del self._levels[part]
 
-    @asynccontextmanager
-    async def slot(self, *key: Hashable, timeout: float | None = None) -> AsyncIterator[None]:  # noqa: ASYNC109 - bounds the wait, not the block
+    def slot(self, *key: Hashable, timeout: float | None = None) -> "_Slot":
         """Holds a slot for the length of the block, after up to `timeout` seconds of waiting. Raises SlotsBusy."""
-        if not self.try_take(*key):
-            await self._wait(key, timeout)
-        try:
-            yield
-        finally:
-            self.release(*key)
+        return _Slot(self, key, timeout)
 
-    async def _wait(self, key: Key, seconds: float | None) -> None:
+    async def wait(self, key: Key, seconds: float | None) -> None:
+        """Takes a slot, after up to so many seconds. Raises SlotsBusy."""
         with ExitStack() as undo:
             levels = [(self._join(key[:length]), limit) for length, limit in self._limits if length <= len(key)]
             undo.callback(self._leave, key)
@@ -107,11 +106,29 @@ class Slots:
                     del self._levels[key[:length]]
 
 
-class _Level:
+class _Slot:
+    """What `Slots.slot` gives to `async with`; a class, because a generator costs ten times as much as the slot."""
+
+    __slots__ = ("_key", "_seconds", "_slots")
+
+    def __init__(self, slots: Slots, key: Key, seconds: float | None) -> None:
+        self._slots = slots
+        self._key = key
+        self._seconds = seconds
+
+    async def __aenter__(self) -> None:
+        if not self._slots.try_take(*self._key):
+            await self._slots.wait(self._key, self._seconds)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.release(*self._key)
+
+
+class _Level(msgspec.Struct):
     """The slots under one key or part of a key. `users` hold one, wait for one, or wait for one of a narrower level."""
 
-    held = 0
-    users = 0
+    held: int = 0
+    users: int = 0
     waiting: OrderedDict[asyncio.Future[None], None] | None = None  # made when the first has to wait
 
     async def take(self, limit: int) -> None:

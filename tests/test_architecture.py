@@ -69,7 +69,10 @@ ROOMS: dict[str, set[str]] = {
         "store",
     },
     "admin": VALUES
-    | {"events", "grants", "http", "ledger", "openapi", "operator", "payments", "routes", "signatures", "store"},
+    | {
+        *("events", "grants", "http", "ledger", "openapi", "operator", "payments", "representations", "routes"),
+        *("signatures", "store"),
+    },
     "pages": VALUES | {"admin", "grants", "http", "operator", "routes", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.

@@ -2,30 +2,33 @@
 
 from functools import partial
 
-import msgspec
-
 from payres.admin import representations
-from payres.admin.representations import page_of
+from payres.admin.call import Call
 from payres.admin.requests import NewApiKey
 from payres.admin.wire import ApiKey, CreatedApiKey
 from payres.operator import api_keys
 from payres.operator.inputs import require_time
-from payres.store.api_keys import page_of_api_keys
-from payres.store.pages import PageQuery
+from payres.representations import page_of
+from payres.store.api_keys import API_KEYS
+from payres.store.pages import PageQuery, select_page
 from payres.store.work import Work
 from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery) -> Page[ApiKey]:
     """List API keys."""
-    return page_of(page_of_api_keys(work, page), partial(representations.api_key, work))
+    return page_of(select_page(work, API_KEYS, page), partial(representations.api_key, work))
 
 
-def create(work: Work, body: NewApiKey, api_key: api_keys.ApiKey) -> CreatedApiKey:
+async def create(call: Call, body: NewApiKey) -> CreatedApiKey:
     """Create an API key, with no more scopes than one's own. The key is shown this once."""
     expires_at = None if body.expires_at is None else require_time(body.expires_at, "expiresAt")
-    record, text = api_keys.create_api_key(work, body.name, body.scopes, expires_at, api_key.scopes)
-    return CreatedApiKey(**msgspec.structs.asdict(representations.api_key(work, record)), key=text)
+
+    def unit(work: Work) -> CreatedApiKey:
+        record, text = api_keys.create_api_key(work, body.name, body.scopes, expires_at, call.key.scopes)
+        return representations.created_api_key(work, record, text)
+
+    return await call.write(unit)
 
 
 def revoke(work: Work, id: str) -> ApiKey:

@@ -3,11 +3,11 @@
 from functools import partial
 
 from payres.admin import representations
-from payres.admin.representations import page_of
 from payres.admin.requests import NewFee, NewMovement, NewRate
 from payres.admin.wire import Asset, List, Movement, Rate, RemovedRate
 from payres.errors import require
 from payres.operator import assets
+from payres.representations import page_of
 from payres.store import assets as store
 from payres.store.accounts import find_operator_account
 from payres.store.movements import page_of_movements

@@ -1,17 +1,19 @@
 """The audit log."""
 
-from payres.admin import representations
-from payres.admin.representations import page_of
+from functools import partial
+
+from payres.admin.representations import represent
 from payres.admin.wire import AuditEntry
-from payres.store.audit import page_of_audit
-from payres.store.pages import PageQuery
+from payres.representations import page_of
+from payres.store.audit import AUDIT
+from payres.store.pages import PageQuery, select_page
 from payres.store.work import Work
 from payres.wire import Page, encode
 
 
 def list_page(work: Work, page: PageQuery) -> Page[AuditEntry]:
     """Read what operators changed, and who did it."""
-    return page_of(page_of_audit(work, page), representations.audit_entry)
+    return page_of(select_page(work, AUDIT, page), partial(represent, AuditEntry))
 
 
 def describe_details(entry: AuditEntry) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from payres.operator import api_keys
+from payres.store.api_keys import ApiKeyRecord
 from payres.store.work import Work
 
 if TYPE_CHECKING:  # they load slowly, and commands, which run the same endpoints, need none of them
@@ -17,19 +17,20 @@ T = TypeVar("T")
 
 
 class OperatorRequest(msgspec.Struct, frozen=True):
-    """A request of who operates the server: a program or a person. `read` and `write` run units in their name."""
+    """A request of who operates the server: a program or a person. `read` and `write` run units in their name.
+
+    `authenticate` returns who asks, as the audit log names the actor. It raises TokenInvalid or SignInFailed for who
+    may not ask now.
+    """
 
     request: "Request"
+    authenticate: Callable[[Work], str]
 
     @property
     def context(self) -> "Context":
         from payres.routes.context import context_of
 
         return context_of(self.request)
-
-    def authenticate(self, work: Work) -> str:
-        """Who asks, as the audit log names the actor. Raises TokenInvalid or SignInFailed for who may not ask now."""
-        raise NotImplementedError
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
@@ -52,8 +53,4 @@ class OperatorRequest(msgspec.Struct, frozen=True):
 class Call(OperatorRequest, frozen=True):
     """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
 
-    key_text: str
-    key: api_keys.ApiKey
-
-    def authenticate(self, work: Work) -> str:
-        return api_keys.authenticate(work, self.key_text).actor
+    key: ApiKeyRecord

@@ -59,10 +59,15 @@ async def send_download(request: Request, download: Download, actor: str, read: 
     """The answer. Raises TooManyRequests, and what the first step of the export does: before a byte is sent."""
     parts = _parts(request, download, actor, read)
     first = await anext(parts)
-    name = re.sub(r"[^a-z0-9]+", "-", download.name.lower()).strip("-")
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    headers["Content-Disposition"] = f'attachment; filename="{name}.{download.form}"'
+    headers |= attachment(download.name, download.form)
     return Stream(parts, MEDIA_TYPES[download.form], headers, first=first, seconds=EXPORT_SECONDS)
+
+
+def attachment(name: str, form: Format) -> dict[str, str]:
+    """The header with which browsers store a file under this name."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return {"Content-Disposition": f'attachment; filename="{plain}.{form}"'}
 
 
 async def _parts(request: Request, download: Download, actor: str, read: Read) -> AsyncGenerator[bytes]:

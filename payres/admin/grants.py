@@ -3,10 +3,10 @@
 from functools import partial
 
 from payres.admin import representations
-from payres.admin.representations import page_of
 from payres.admin.requests import GrantQuery, NewDecision
 from payres.admin.wire import Grant, GrantDecision
 from payres.operator import grants
+from payres.representations import page_of
 from payres.store.grants import page_of_grants
 from payres.store.pages import PageQuery
 from payres.store.work import Work

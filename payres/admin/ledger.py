@@ -5,7 +5,6 @@ from functools import partial
 
 from payres.admin import representations
 from payres.admin.call import Call
-from payres.admin.representations import page_of
 from payres.admin.requests import LedgerQuery
 from payres.admin.wire import LedgerCheck, LedgerEntry
 from payres.errors import InvalidRequest, Unavailable, require
@@ -14,6 +13,7 @@ from payres.operator.assets import require_asset
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
 from payres.operator.wallets import require_wallet
+from payres.representations import page_of
 from payres.store import accounts
 from payres.store.entries import page_of_entries
 from payres.store.pages import PageQuery
@@ -32,7 +32,7 @@ def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEnt
 async def check(call: Call) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. It takes long where there are many payments."""
     at, findings = await call.read(lambda work: (work.now, invariants.check(work)))
-    with suppress(Unavailable):  # what was found can be told all the same
+    with suppress(Unavailable):  # what was found can be shown all the same
         await call.write(partial(invariants.note, findings=findings, checked_at=at))
     return representations.ledger_check(findings)
 

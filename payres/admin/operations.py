@@ -1,9 +1,9 @@
 """What each endpoint of the table `ADMIN_ENDPOINTS` takes and answers, read from its function.
 
 An endpoint is a plain function. It gets what its parameters name: `work`, the open transaction; `page`, the page that
-the query asks for; `query`, a struct of the other parameters in the query; `body`, a struct of the body; `api_key`,
-the key of the request; `call`, in place of `work`, for what cannot be one transaction; and each segment of the path by
-its name. Its return annotation is the struct of the answer, or Download. From these follow how it is served and its
+the query asks for; `query`, a struct of the other parameters in the query; `body`, a struct of the body; `call`, the
+request with its key, in place of `work`, for what needs that or cannot be one transaction; and each segment of the path
+by its name. Its return annotation is the struct of the answer, or Download. From these follow how it is served and its
 part of the OpenAPI document.
 """
 
@@ -32,7 +32,6 @@ class Operation(NamedTuple):
     body: "msgspec.json.Decoder[Any] | None"
     answer_type: Any
     is_paged: bool
-    takes_api_key: bool
     is_async: bool
     stream: Callable[..., Awaitable[Response]] | None  # what answers who accepts the media type that it streams
 
@@ -61,7 +60,6 @@ def _read(endpoint: Endpoint) -> Operation:
         body=msgspec.json.Decoder(hints["body"]) if "body" in hints else None,
         answer_type=hints["return"],
         is_paged="page" in hints,
-        takes_api_key="api_key" in hints,
         is_async=inspect.iscoroutinefunction(function),
         stream=found.stream if endpoint.streams and hints["return"] is not Download else None,
     )

@@ -4,13 +4,13 @@ from functools import partial
 
 from payres.admin import stories
 from payres.admin.call import Call
-from payres.admin.representations import page_of
 from payres.admin.requests import NewRefund
 from payres.admin.stories import PaymentStory
 from payres.admin.wire import List, Payment, Refund
 from payres.operator import payments
 from payres.operator.payments import PaymentQuery
 from payres.operator.refunds import Wanted, refund
+from payres.representations import page_of
 from payres.store.pages import PageQuery
 from payres.store.payments import page_of_payments
 from payres.store.work import Work

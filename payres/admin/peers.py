@@ -5,11 +5,11 @@ from functools import partial
 from msgspec.structs import asdict
 
 from payres.admin import representations
-from payres.admin.representations import page_of
 from payres.admin.requests import NewMovement, NewOutcome
 from payres.admin.wire import List, Movement, Peer, ResolvedPacket, UnresolvedPacket
 from payres.operator import peers, unresolved_packets
 from payres.operator.peers import NewPeer, PeerChange
+from payres.representations import page_of
 from payres.store.movements import page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.peers import list_peers

@@ -1,6 +1,6 @@
 """What operators see of a thing: records of the store turned into the structs of `payres.admin.wire`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -17,23 +17,19 @@ from payres.operator import peers as peer_rules
 from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import AssetRecord, RateRecord
-from payres.store.audit import AuditRecord
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
 from payres.store.movements import MovementRecord
-from payres.store.pages import PageBounds
 from payres.store.peers import PeerRecord
 from payres.store.wallets import KeyRecord, WalletRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
-from payres.wire import Page, Pagination
 
 if TYPE_CHECKING:  # they load slowly, and few commands need them
     from payres.operator.backups import Backup
     from payres.operator.invariants import Finding
     from payres.operator.unresolved_packets import UnresolvedPacket
 
-T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 D = TypeVar("D", bound=wire.EventDelivery)
 AMOUNTS: Final = frozenset({"amount", "balance", "moved"})
@@ -75,26 +71,14 @@ def _texts(kind: type[msgspec.Struct]) -> frozenset[str]:
     return frozenset(field.name for field in fields if str in (field.type, *get_args(field.type)))
 
 
-def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
-    """The page of these records."""
-    records, bounds = found
-    pagination = Pagination(
-        start_cursor=str(records[0].id) if records else UNSET,
-        end_cursor=str(records[-1].id) if records else UNSET,
-        has_next_page=bounds.has_older,  # the next page is the older one
-        has_previous_page=bounds.has_newer,
-    )
-    return Page(pagination=pagination, result=[show(record) for record in records])
-
-
 def api_key(work: Work, record: ApiKeyRecord) -> wire.ApiKey:
     is_over = record.expires_at is not None and work.now >= record.expires_at
     state = "revoked" if record.revoked_at is not None else "expired" if is_over else "valid"
-    return represent(wire.ApiKey, record, scopes=msgspec.json.decode(record.scopes), state=state)
+    return represent(wire.ApiKey, record, state=state)
 
 
-def audit_entry(record: AuditRecord) -> wire.AuditEntry:
-    return represent(wire.AuditEntry, record, details=msgspec.json.decode(record.details))
+def created_api_key(work: Work, record: ApiKeyRecord, text: str) -> wire.CreatedApiKey:
+    return wire.CreatedApiKey(**msgspec.structs.asdict(api_key(work, record)), key=text)
 
 
 def wallet(work: Work, record: WalletRecord) -> wire.Wallet:

@@ -53,8 +53,6 @@ async def _serve(request: Request, operation: Operation) -> Response:
     try:
         call = await _authorize(request, operation.endpoint.scope)
         arguments, body = await _arguments(request, operation)
-        if operation.takes_api_key:
-            arguments["api_key"] = call.key
         if operation.answer_type is Download:
             return await send_download(request, operation.function(**arguments), call.key.actor, call.read)
         headers, streams = request.scope["headers"], operation.endpoint.streams
@@ -75,12 +73,12 @@ async def _authorize(request: Request, scope: str) -> Call:
     text = text.strip()
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
-    key.require(scope)
+    api_keys.require_scope(key, scope)
     context.rate_limits.check_client(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
             await context.database.write(partial(api_keys.note_use, key=key))
-    return Call(request, text, key)
+    return Call(request, lambda work: api_keys.authenticate(work, text).actor, key)
 
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:

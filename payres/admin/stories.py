@@ -13,12 +13,12 @@ from payres.events.webhooks import deliveries_of
 from payres.store import clients, events, grants, incoming, outgoing, packets, quotes, refunds, wallets
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord
-from payres.store.fail_stop import RowMissing
+from payres.store.incoming import INCOMING
+from payres.store.outgoing import OUTGOING
 from payres.store.pages import PageQuery
-from payres.store.payments import PaymentRecord, find_payment, payers_of
+from payres.store.payments import PaymentRecord, payers_of
 from payres.store.quotes import QuoteRecord
 from payres.store.refunds import RefundRecord
-from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.wire import Resource
 
@@ -74,31 +74,41 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
 def story(work: Work, record: PaymentRecord) -> PaymentStory:
     grant = None if record.grant_id is None else grants.find_grant(work, record.grant_id)
     quote = None if record.quote_id is None else quotes.find_quote(work, record.quote_id)
-    is_outgoing = record.direction == "outgoing"
+    sent = outgoing.find_outgoing(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     return PaymentStory(
         payment=payment(work, record),
-        delivered=_delivered(work, record),
+        delivered=_money(sent.delivered, sent.terms.asset) if sent else None,
         grant=None if grant is None else representations.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
-        payers=[] if is_outgoing else list(payers_of(work, record.id)),
+        payers=[] if sent else list(payers_of(work, record.id)),
         entries=[representations.ledger_entry(one) for one in reversed(entries)],
         has_earlier_entries=bounds.has_older,
-        packets=_packets(work, record) if is_outgoing else [],
+        packets=_packets(work, record) if sent else [],
         refunds=[refund(work, one) for one in _refunds(work, record)],
-        events=[_event(work, one) for one in _events(work, record, entries)],
+        events=[
+            represent(
+                PaymentEvent,
+                event,
+                timestamp=format_time(event.created_at),
+                deliveries=[representations.delivery(wire.EventDelivery, one) for one in deliveries_of(work, event)],
+            )
+            for event in _events(work, record, entries)
+        ],
     )
 
 
 def refund(work: Work, record: RefundRecord) -> wire.Refund:
-    receiver = _wallet_of(work, record.incoming_payment_id)
-    payer = None if record.outgoing_payment_id is None else _wallet_of(work, record.outgoing_payment_id)
-    returned = _asset_returned(work, record) if payer is None else payer.asset
+    receiver = wallets.wallet_by_id(work, INCOMING.by_id(work, record.incoming_payment_id).wallet_address_id)
+    # The payer's payment, or that to the wallet address which the operator named.
+    back = OUTGOING.by_id(work, record.outgoing_payment_id or record.return_payment_id or "")
+    payer = wallets.wallet_by_id(work, back.wallet_address_id) if record.outgoing_payment_id else None
+    returned = payer.asset if payer else back.terms.asset
     return represent(
         wire.Refund,
         record,
         receiver=receiver.path,
-        payer=None if payer is None else payer.path,
+        payer=payer.path if payer else None,
         to=record.wallet_address,
         amount=format_decimal(record.amount, receiver.asset),
         sent=format_decimal(record.counted, receiver.asset),
@@ -106,12 +116,6 @@ def refund(work: Work, record: RefundRecord) -> wire.Refund:
         returned=format_decimal(record.returned, returned),
         returned_asset_code=returned.code,
     )
-
-
-def _delivered(work: Work, record: PaymentRecord) -> wire.Money | None:
-    """What has arrived of an outgoing payment, as far as is known."""
-    found = outgoing.find_outgoing(work, record.id)
-    return None if found is None else _money(found.delivered, found.terms.asset)
 
 
 def _quote(work: Work, record: QuoteRecord) -> wire.PaymentQuote:
@@ -138,16 +142,11 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
     """Those of the times at which the payment began, received something, ended and was refunded."""
     moments = {record.created_at, record.ended_at}
     if record.direction == "incoming":
-        moments |= {incoming.expiry_told_at(work, record.id), *(one.created_at for one in entries)}
+        moments |= {incoming.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
     found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
     for one in _refunds(work, record):
         found += [] if one.ended_at is None else events.events_of(work, one.id, [one.ended_at])
     return sorted(found, key=lambda event: event.sequence)
-
-
-def _event(work: Work, event: EventRecord) -> PaymentEvent:
-    sent = [representations.delivery(wire.EventDelivery, one) for one in deliveries_of(work, event)]
-    return represent(PaymentEvent, event, timestamp=format_time(event.created_at), deliveries=sent)
 
 
 def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:
@@ -161,21 +160,6 @@ def _refund_of(work: Work, record: PaymentRecord) -> str | None:
         return None
     found = refunds.refund_by_return_payment(work, record.id)
     return None if found is None else found.incoming_payment_id
-
-
-def _asset_returned(work: Work, record: RefundRecord) -> Asset:
-    """What arrives at a wallet address that the operator named."""
-    found = outgoing.find_outgoing(work, record.return_payment_id or "")
-    if found is None:
-        raise RowMissing(f"payment {record.return_payment_id} does not exist")
-    return found.terms.asset
-
-
-def _wallet_of(work: Work, payment_id: str) -> WalletRecord:
-    found = find_payment(work, payment_id)
-    if found is None:
-        raise RowMissing(f"payment {payment_id} does not exist")
-    return wallets.wallet_by_id(work, found.wallet_address_id)
 
 
 def _money(amount: int, asset: Asset) -> wire.Money:

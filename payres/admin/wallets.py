@@ -7,21 +7,21 @@ from msgspec import UnsetType
 
 from payres.admin import representations
 from payres.admin.call import Call
-from payres.admin.representations import page_of
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
 from payres.admin.wire import List, Movement, Wallet, WalletKey
 from payres.grants.passwords import hash_password
 from payres.operator import keys, wallets
+from payres.representations import page_of
 from payres.store.movements import page_of_movements
-from payres.store.pages import PageQuery
-from payres.store.wallets import KeyRecord, list_keys, page_of_wallets
+from payres.store.pages import PageQuery, select_page
+from payres.store.wallets import WALLETS, KeyRecord, list_keys
 from payres.store.work import Work
 from payres.wire import Page
 
 
 def list_page(work: Work, page: PageQuery) -> Page[Wallet]:
     """List wallets with their balances."""
-    return page_of(page_of_wallets(work, page), partial(representations.wallet, work))
+    return page_of(select_page(work, WALLETS, page), partial(representations.wallet, work))
 
 
 def create(work: Work, body: NewWallet) -> Wallet:

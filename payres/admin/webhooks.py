@@ -1,5 +1,6 @@
 """Webhooks, and what became of the events that they did not take at once."""
 
+from functools import partial
 from typing import get_args
 
 from payres.admin import representations
@@ -8,12 +9,10 @@ from payres.admin.requests import DeliveryQuery, NewReplay, NewWebhook, Nothing
 from payres.admin.wire import DeliveryState, DeliveryView, List, Replayed, WebhookTest, WebhookView
 from payres.errors import InvalidRequest
 from payres.events import webhooks
-from payres.events.sender import Target, target_of
 from payres.limits import MAX_PAGE
 from payres.operator.inputs import require_time
-from payres.store import events
 from payres.store import webhooks as store
-from payres.store.events import EventRecord
+from payres.store.events import EVENTS
 from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 
@@ -49,13 +48,9 @@ def rotate(work: Work, id: str, body: Nothing) -> WebhookView:
 
 async def test(call: Call, id: str, body: Nothing) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
-
-    def unit(work: Work) -> tuple[EventRecord, Target]:
-        return webhooks.make_test(work, id), target_of(work, webhooks.require_webhook(work, id))
-
-    event, target = await call.write(unit)
+    event, target = await call.write(partial(webhooks.make_test, webhook_id=id))
     made = await call.context.sender.send(target, event)
-    await call.write(lambda work: webhooks.record_test(work, id, made.at, made.status, made.error))
+    await call.write(partial(webhooks.record_test, webhook_id=id, attempt=made))
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
@@ -74,8 +69,8 @@ def list_deliveries(work: Work, of: WebhookRecord | None, state: str | None, mos
         for one in store.deliveries_of(work, webhook.id, named, most)
     ]
     newest = sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:most]
-    told = [(one, events.event_at(work, one.sequence)) for one in newest]
-    return [representations.delivery(DeliveryView, one, event=event.id, type=event.type) for one, event in told]
+    sent = [(one, EVENTS.by_id(work, one.sequence)) for one in newest]
+    return [representations.delivery(DeliveryView, one, event=event.id, type=event.type) for one, event in sent]
 
 
 def replay(work: Work, body: NewReplay) -> Replayed:

@@ -96,7 +96,7 @@ class Asset(Resource, frozen=True, kw_only=True):
 
 
 class Rate(Resource, frozen=True, kw_only=True):
-    """One unit of `base` buys `rate` units of `counter`. What the rates service told ends, and is used until then."""
+    """One unit of `base` buys `rate` units of `counter`. What the rates service set ends, and is used until then."""
 
     base: str
     counter: str
@@ -219,7 +219,7 @@ class Grant(Resource, frozen=True, kw_only=True):
 
 
 class GrantDecision(Resource, frozen=True, kw_only=True):
-    """`redirect` is where the owner's browser would go next, which tells the client; null where it gave no URL."""
+    """`redirect` is where the owner's browser would go next, which informs the client; null where it gave no URL."""
 
     grant: Grant
     redirect: str | None

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import click
-import msgspec
 
 from payres.admin import api_keys as endpoints
 from payres.admin import representations
@@ -47,7 +46,7 @@ def _revoked(key: ApiKey) -> str:
 def create(work: Work, name: str, scopes: tuple[str, ...], expires: int | None) -> CreatedApiKey:
     """Create a key and print it once."""
     record, text = api_keys.create_api_key(work, name, scopes, expires)
-    return CreatedApiKey(**msgspec.structs.asdict(representations.api_key(work, record)), key=text)
+    return representations.created_api_key(work, record, text)
 
 
 @api_key.command("list", example="payres api-key list")

@@ -9,13 +9,12 @@ import click
 
 from payres.admin import webhooks as endpoints
 from payres.admin.requests import NewWebhook, Nothing
-from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookView
+from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookTest, WebhookView
 from payres.cli.groups import Group
 from payres.cli.options import Time, limit_option
 from payres.cli.session import Session, labelled, lists, with_session, writes
 from payres.events import webhooks
-from payres.events.sender import Attempt, Sender, Target, target_of
-from payres.events.webhooks import record_test
+from payres.events.sender import Attempt, Sender, Target
 from payres.store.events import EventRecord
 from payres.store.work import Work
 
@@ -75,18 +74,12 @@ def test(session: Session, webhook_id: str) -> None:
     It is the event webhook.test; the command fails unless the answer is a success. A webhook that was disabled,
     because its endpoint answered 410, goes on if the endpoint takes the test.
     """
-
-    def unit(work: Work) -> tuple[EventRecord, Target]:
-        return webhooks.make_test(work, webhook_id), target_of(work, webhooks.require_webhook(work, webhook_id))
-
-    event, target = session.write(unit)
+    event, target = session.write(partial(webhooks.make_test, webhook_id=webhook_id))
     attempt = asyncio.run(_send(session, target, event))
-    session.write(
-        partial(record_test, webhook_id=webhook_id, at=attempt.at, status=attempt.status, error=attempt.error)
-    )
-    resource = {"event": event.id, "webhook": webhook_id, "status": attempt.status, "error": attempt.error}
+    session.write(partial(webhooks.record_test, webhook_id=webhook_id, attempt=attempt))
+    made = WebhookTest(event=event.id, webhook=webhook_id, status=attempt.status, error=attempt.error)
     if attempt.error is None or session.as_json:
-        session.show(resource, f"{target.webhook.url} took the event: {attempt.status}")
+        session.show(made, f"{target.webhook.url} took the event: {attempt.status}")
     if attempt.error is not None:
         raise click.ClickException(f"{target.webhook.url} did not take the event: {attempt.error}")
 

@@ -19,12 +19,12 @@ import msgspec
 from payres.clock import HOUR, MINUTE, SECOND
 from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
-from payres.events.webhooks import disable, wants
+from payres.events.webhooks import disable, note_attempt, wants
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
 from payres.store import events, webhooks
 from payres.store.database import Database
 from payres.store.events import EventRecord
-from payres.store.webhooks import DeliveryRecord, WebhookRecord
+from payres.store.webhooks import WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.worker import Worker, retry
 
@@ -141,7 +141,7 @@ class Deliveries:
         """Stores the webhook's cursor past unwanted events and past attempts that ended at the same time."""
         is_behind = webhook.cursor < in_flight.last_ended or webhook.cursor + PASSED_OVER <= in_flight.read_up_to
         if is_behind and not in_flight.new:
-            await self._database.write(partial(webhooks.set_cursor, webhook_id=webhook.id, cursor=in_flight.read_up_to))
+            await self._database.write(partial(WEBHOOKS.update, row_id=webhook.id, cursor=in_flight.read_up_to))
 
     def _begin(self, in_flight: _InFlight, target: Target, to_send: ToSend) -> None:
         (in_flight.new if to_send.delivery is None else in_flight.again).add(to_send.event.sequence)
@@ -206,7 +206,7 @@ def store_attempt(work: Work, webhook_id: str, to_send: ToSend, attempt: Attempt
 
     `chance` is from 0 to 1, and lengthens the pause.
     """
-    webhook = webhooks.find_webhook(work, webhook_id)
+    webhook = WEBHOOKS.get(work, webhook_id)
     if webhook is None:
         return
     before, failed = to_send.delivery, attempt.error is not None
@@ -220,9 +220,9 @@ def store_attempt(work: Work, webhook_id: str, to_send: ToSend, attempt: Attempt
         webhooks.put_delivery(
             work, DeliveryRecord(sequence, webhook_id, state, made, next_at, attempt.at, status, error)
         )
-    webhooks.note_attempt(work, webhook_id, attempt.at, attempt.status, attempt.error)
+    note_attempt(work, webhook_id, attempt)
     if cursor > webhook.cursor:
-        webhooks.set_cursor(work, webhook_id, cursor)
+        WEBHOOKS.update(work, webhook_id, cursor=cursor)
     if webhook.active and attempt.status == GONE:
         log.warning("webhook %s is gone, as it answers, and is disabled", webhook_id)
         disable(work, webhook)

@@ -1,6 +1,9 @@
-"""Sends one event to one webhook: a signed POST to a guarded address."""
+"""Sends one event to one webhook: a POST to a guarded address, signed as in Standard Webhooks 1.0."""
 
+import base64
+import hmac
 import logging
+from collections.abc import Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -8,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from payres.clock import SECOND, Clock, format_time
-from payres.events.signing import signed_headers
+from payres.encoding import base64url_decoded
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
@@ -23,6 +26,7 @@ from payres.wire import Resource, encode
 AT_ONCE: Final = MAX_WEBHOOKS * MAX_DELIVERIES_OF_WEBHOOK
 BOUNDS: Final = Bounds(seconds=DELIVERY_SECONDS, per_host=AT_ONCE, in_all=AT_ONCE, untrusted_hosts=False)
 GONE: Final = 410
+PREFIX: Final = "whsec_"
 
 log = logging.getLogger("payres.events")
 
@@ -106,6 +110,29 @@ def event_view(event: EventRecord) -> EventView:
 def target_of(work: Work, webhook: WebhookRecord) -> Target:
     """The webhook with its secrets."""
     return Target(webhook, tuple(webhooks.signing_secrets(work, webhook, work.now)))
+
+
+def new_secret(work: Work) -> str:
+    """A secret of 256 random bits, in the form that receivers' libraries expect."""
+    return PREFIX + base64.b64encode(base64url_decoded(work.new_secret())).decode()
+
+
+def signed_headers(event_id: str, seconds: int, body: bytes, secrets: Sequence[str]) -> Mapping[str, str]:
+    """The headers of one attempt at this time (seconds since 1970), with a signature under each secret.
+
+    It is HMAC-SHA256 over id, timestamp and body.
+    """
+    content = f"{event_id}.{seconds}.".encode() + body
+    return {
+        "webhook-id": event_id,
+        "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(f"v1,{_signature(secret, content)}" for secret in secrets),
+    }
+
+
+def _signature(secret: str, content: bytes) -> str:
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    return base64.b64encode(hmac.digest(key, content, "sha256")).decode()
 
 
 def _retry_after(text: str, now: int) -> int:

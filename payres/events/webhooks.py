@@ -10,13 +10,12 @@ import msgspec
 from payres.clock import HOUR
 from payres.errors import InvalidRequest, NotFound, WrongState, require
 from payres.event_types import EVENT_TYPES, WebhookEvent
-from payres.events.signing import new_secret
+from payres.events.sender import Attempt, Target, new_secret, target_of
 from payres.federation.addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
-from payres.operator import audit
-from payres.store import events, secrets, webhooks
+from payres.store import audit, events, secrets, webhooks
 from payres.store.events import EventRecord
-from payres.store.webhooks import DeliveryRecord, WebhookRecord
+from payres.store.webhooks import WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.urls import is_http_url, is_loopback
 
@@ -67,7 +66,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
         cursor=events.last_sequence(work),
         created_at=work.now,
     )
-    webhooks.insert_webhook(work, webhook)
+    WEBHOOKS.insert(work, webhook)
     audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
     work.changed.append(EVENTS)
     return Added(webhook, secret)
@@ -84,7 +83,7 @@ def _is_private(host: str) -> bool:
 
 def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:
     """Raises NotFound."""
-    found = webhooks.find_webhook(work, webhook_id)
+    found = WEBHOOKS.get(work, webhook_id)
     return require(found, f"There is no webhook {webhook_id!r}; `payres webhook list` shows all")
 
 
@@ -101,7 +100,8 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
     webhook = require_webhook(work, webhook_id)
     secret = new_secret(work)
     encrypted = secrets.encrypt(work, webhooks.SECRETS, secret)
-    webhooks.set_secret(work, webhook, encrypted, work.now + ROTATION_HOURS * HOUR)
+    ends_at = work.now + ROTATION_HOURS * HOUR
+    WEBHOOKS.update(work, webhook_id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
     audit.record(work, "webhook.rotate", webhook_id)
     return Added(require_webhook(work, webhook_id), secret)
 
@@ -154,27 +154,33 @@ def _require_active(work: Work, webhook_id: str) -> WebhookRecord:
     return webhook
 
 
-def make_test(work: Work, webhook_id: str) -> EventRecord:
-    """The event that tests a webhook; only the caller sends it. Raises NotFound."""
+def make_test(work: Work, webhook_id: str) -> tuple[EventRecord, Target]:
+    """The event that tests a webhook, and where it goes; only the caller sends it. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
     audit.record(work, "webhook.test", webhook.id)
     work.emit(TEST, webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
     [event] = events.events_after(work, events.last_sequence(work) - 1, 1)
-    return event
+    return event, target_of(work, webhook)
 
 
 def disable(work: Work, webhook: WebhookRecord) -> None:
     """Disables the webhook until a test succeeds, and writes the event of that."""
-    webhooks.set_state(work, webhook.id, "disabled")
+    WEBHOOKS.update(work, webhook.id, state="disabled")
     work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
 
 
-def record_test(work: Work, webhook_id: str, at: int, status: int | None, error: str | None) -> None:
+def record_test(work: Work, webhook_id: str, attempt: Attempt) -> None:
     """Stores the result of a test. If it succeeds, a disabled webhook continues where it was."""
-    webhooks.note_attempt(work, webhook_id, at, status, error)
-    if error is None:
-        webhooks.set_state(work, webhook_id, "active")
+    note_attempt(work, webhook_id, attempt)
+    if attempt.error is None:
+        WEBHOOKS.update(work, webhook_id, state="active")
         work.changed.append(EVENTS)
+
+
+def note_attempt(work: Work, webhook_id: str, attempt: Attempt) -> None:
+    """Stores the latest attempt."""
+    columns = {"last_attempt_at": attempt.at, "last_status": attempt.status, "last_error": attempt.error}
+    WEBHOOKS.update(work, webhook_id, **columns)
 
 
 def wants(webhook: WebhookRecord, event: EventRecord) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
 from payres.clock import SECOND, Clock
 from payres.federation.failures import FetchFailed
@@ -21,9 +21,9 @@ class OwnIdentity:
 
     def __init__(self, wallet_address: str, seed: bytes, clock: Clock) -> None:
         self.wallet_address = wallet_address
-        self._private_key = Ed25519PrivateKey.from_private_bytes(seed)
+        public, secret = crypto_sign_seed_keypair(seed)
+        self._private_key = _PrivateKey(secret)
         self._clock = clock
-        public = self._private_key.public_key().public_bytes_raw()
         self.kid = thumbprint(jwk_from_public_bytes("unnamed", public))
         self.jwk: JWK = jwk_from_public_bytes(self.kid, public)
 
@@ -38,3 +38,13 @@ class OwnIdentity:
             return {**headers, **sign(message, self._private_key, self.kid, self._clock.now() // SECOND)}
         except ValueError as error:
             raise FetchFailed("bad_request", f"The request to {url} cannot be signed: {error}") from error
+
+
+class _PrivateKey:
+    """libsodium's, which signs in half the time of OpenSSL's."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def sign(self, data: bytes, /) -> bytes:
+        return crypto_sign(data, self._secret)[:crypto_sign_BYTES]

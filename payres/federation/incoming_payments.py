@@ -228,7 +228,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
 
 
 def _checked_wallet(body: _Private, url: str) -> str:
-    if canonical(body.id) != canonical(url):
+    if body.id != url and canonical(body.id) != canonical(url):
         raise ValueError("its id is another URL than the one asked for")
     if not is_http_url(body.wallet_address):
         raise ValueError("its walletAddress is not an http or https URL")

@@ -55,9 +55,9 @@ def parse_target(url: str) -> Target:
         host = _ascii_host(authority, split.hostname or "")
     except ValueError as error:
         raise FetchFailed("bad_url", f"{url} cannot be parsed as a URL") from error
-    port = None if split.port == DEFAULT_PORTS[split.scheme] else split.port
+    port = split.port
     target = quote(_without_dots(path) or "/", PATH_SAFE) + quote(query, QUERY_SAFE)
-    return Target(split.scheme, host, port, target)
+    return Target(split.scheme, host, None if port == DEFAULT_PORTS[split.scheme] else port, target)
 
 
 def origin_of(url: str) -> str:
@@ -82,6 +82,8 @@ def _ascii_host(authority: str, host: str) -> str:
 
 
 def _without_dots(path: str) -> str:
+    if "/." not in path:
+        return path
     segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

@@ -164,13 +164,8 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._unfinished = 0
-        cycle = self.cycle
-        if cycle.response_complete:
-            self._enter(IDLE)
-        else:
-            cycle.more_body = False
-            cycle.message_event.set()
-            self._enter(ANSWER)
+        super().on_message_complete()
+        self._enter(IDLE if self.cycle.response_complete else ANSWER)
 
     def on_response_complete(self) -> None:
         """Goes on with what the client has sent ahead, at once or when it has read the answers so far."""

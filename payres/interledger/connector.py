@@ -30,7 +30,7 @@ from payres.limits import MAX_PACKETS_IN_FLIGHT
 from payres.rate_limiter import RateLimiter
 from payres.slots import Slots
 from payres.store.database import Database
-from payres.store.peers import PeerRecord
+from payres.store.peers import InboundPeer
 
 NEIGHBOURS: Final = "peer."  # addresses under it are for the two ends of a link alone (RFC 15)
 # IL-DCP (RFC 31): a child asks its parent connector for its address and asset.
@@ -62,7 +62,7 @@ class Connector:
         self._in_flight = Slots(None, MAX_PACKETS_IN_FLIGHT)
         self._receiver = Receiver(database, ilp_address)
 
-    async def handle(self, peer: PeerRecord, body: bytes, request_id: str | None) -> bytes | NoReply:
+    async def handle(self, peer: InboundPeer, body: bytes, request_id: str | None) -> bytes | NoReply:
         """The reply to what a peer sent, which should be a Prepare; or why there is no reply."""
         try:
             prepare = decode_prepare(body)
@@ -82,7 +82,7 @@ class Connector:
             return await self._confirmed(request, reply)
         return encode(reply) if isinstance(reply, Fulfill | Reject) else reply
 
-    async def _process(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
+    async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
         """Raises Rejected, DomainError. Rejecting a packet above the rate limit makes a sender slow down (RFC 29)."""
         if not self._in_flight.try_take(peer.id):
             raise Rejected(Code.CONNECTOR_BUSY, f"{MAX_PACKETS_IN_FLIGHT} packets at a time are taken")
@@ -99,7 +99,7 @@ class Connector:
         finally:
             self._in_flight.release(peer.id)
 
-    def _check(self, peer: PeerRecord, prepare: Prepare) -> None:
+    def _check(self, peer: InboundPeer, prepare: Prepare) -> None:
         """Checks what holds for every packet. Raises Rejected."""
         if self._clock.now() >= prepare.expires_at:
             raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
@@ -122,7 +122,7 @@ class Connector:
         return encode(reject) if found is None else found
 
 
-def _configuration(peer: PeerRecord, prepare: Prepare) -> Fulfill:
+def _configuration(peer: InboundPeer, prepare: Prepare) -> Fulfill:
     """The answer to a child that asks for its address and the link's asset (RFC 31). Raises Rejected."""
     if prepare.amount or prepare.condition != CONFIGURATION_CONDITION:
         raise Rejected(Code.BAD_REQUEST, "A question for the configuration carries no money")

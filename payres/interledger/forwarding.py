@@ -19,7 +19,7 @@ from payres.slots import Slots, SlotsBusy
 from payres.store import packets
 from payres.store.database import Database
 from payres.store.packets import PacketRecord
-from payres.store.peers import PeerRecord
+from payres.store.peers import InboundPeer
 from payres.store.work import Work
 
 # The answer must be back and stored before the packet expires at the peer that it came from.
@@ -51,7 +51,7 @@ class Forwarder:
         self._recovery = recovery
         self._slots = Slots(None, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER)
 
-    async def forward(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
+    async def forward(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
         """The next peer's reply, or the cached response to the same request. Raises Rejected, DomainError."""
         next_peer = await self._database.read(
             lambda work: peer_towards(work, self._ilp_address, prepare.destination, peer.asset, peer.id)
@@ -64,7 +64,7 @@ class Forwarder:
         except SlotsBusy as busy:
             raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from busy
 
-    async def _carry(self, peer: PeerRecord, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
+    async def _carry(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
         """A packet with money, recorded before it leaves."""
         departure = await self._database.write(partial(self._depart, peer=peer, prepare=prepare, request=request))
         if not isinstance(departure, _Departure):
@@ -84,7 +84,7 @@ class Forwarder:
             self._recovery.lost(packet)
             raise
 
-    async def _carry_no_money(self, peer: PeerRecord, prepare: Prepare) -> Reply:
+    async def _carry_no_money(self, peer: InboundPeer, prepare: Prepare) -> Reply:
         """A packet without money, of which nothing is stored."""
         expires_at = self._onward_expiry(prepare)
         hop = await self._database.read(partial(self._hop, peer=peer, prepare=prepare))
@@ -92,7 +92,9 @@ class Forwarder:
         outcome = await self._link.post(hop.peer, hop.token, onward, None, self._seconds_until(expires_at))
         return await self._passed_back(outcome, prepare.condition, hop, expires_at)
 
-    def _depart(self, work: Work, peer: PeerRecord, prepare: Prepare, request: Request) -> _Departure | bytes | NoReply:
+    def _depart(
+        self, work: Work, peer: InboundPeer, prepare: Prepare, request: Request
+    ) -> _Departure | bytes | NoReply:
         """One unit: the request is new, there is a route, and its money is held. Raises Rejected."""
         found = responses.find(work, request)
         if found is not None:
@@ -159,7 +161,7 @@ class Forwarder:
             raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")
         return fulfill
 
-    def _hop(self, work: Work, peer: PeerRecord, prepare: Prepare) -> Hop:
+    def _hop(self, work: Work, peer: InboundPeer, prepare: Prepare) -> Hop:
         return next_hop(work, self._ilp_address, prepare, peer.asset, peer.id)
 
     def _onward_expiry(self, prepare: Prepare) -> int:

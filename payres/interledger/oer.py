@@ -8,6 +8,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
+import msgspec
+
 from payres.clock import SECOND, format_time, parse_time
 
 MAX_UINT64: Final = 2**64 - 1
@@ -25,50 +27,48 @@ class CodecError(ValueError):
     """Bytes that cannot be decoded. Decoding raises nothing else."""
 
 
-class Reader:
+class Reader(msgspec.Struct, gc=False):
     """Reads values off the front of `data`, one after the other, from the offset `at` on.
 
     Each method raises CodecError when the bytes that are left do not hold such a value.
     """
 
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: bytes, at: int = 0) -> None:
-        self._data = data
-        self._at = at
+    data: bytes
+    at: int = 0
 
     def uint8(self) -> int:
         """A number in one byte."""
         try:
-            value = self._data[self._at]
+            value = self.data[self.at]
         except IndexError:
             raise CodecError("the data ends before a field") from None
-        self._at += 1
+        self.at += 1
         return value
 
     def octets(self, n: int) -> bytes:
         """The next `n` bytes."""
-        start = self._at
+        start = self.at
         end = start + n
-        if end > len(self._data):
+        if end > len(self.data):
             raise CodecError("the data ends within a field")
-        self._at = end
-        return self._data[start:end]
+        self.at = end
+        return self.data[start:end]
 
     def var_octets(self) -> bytes:
         """Bytes with their length before them."""
         # Most of a packet is read here, so the two calls for a short value are inlined.
-        data, start = self._data, self._at + 1
+        data, start = self.data, self.at + 1
         if start > len(data):
             raise CodecError("the data ends before a field")
         length = data[start - 1]
         if length >= 128:
-            self._at = start
-            return self.octets(self._long_length(length - 128))
+            self.at = start
+            length = self._long_length(length - 128)
+            start = self.at
         end = start + length
         if end > len(data):
             raise CodecError("the data ends within a field")
-        self._at = end
+        self.at = end
         return data[start:end]
 
     def var_uint(self, *, saturate: bool = False) -> int:
@@ -76,14 +76,18 @@ class Reader:
 
         A longer one is an error, or the largest number of eight bytes when it may `saturate`.
         """
-        data = self.var_octets()
-        if not data:
+        data, start = self.data, self.at + 1
+        if start < len(data) and data[start - 1] == 1:  # nearly all
+            self.at = start + 1
+            return data[start]
+        number = self.var_octets()
+        if not number:
             raise CodecError("a number has at least one byte")
-        if len(data) > 8:
+        if len(number) > 8:
             if saturate:
                 return MAX_UINT64
             raise CodecError("a number has at most eight bytes")
-        return int.from_bytes(data, "big")
+        return int.from_bytes(number, "big")
 
     def text_ascii(self) -> str:
         """ASCII text with its length before it."""

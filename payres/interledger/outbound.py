@@ -39,6 +39,7 @@ AT_ONCE_FROM_WALLET: Final = 24
 ASKED_AT_ONCE: Final = 96
 ASKED_AT_ONCE_OF_CLIENT: Final = 33
 ASKED_AT_ONCE_OF_KEY: Final = 16
+MAX_LAST_PEERS: Final = 256
 SILENT: Final = "A packet of a quote was left unanswered"
 UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"
 
@@ -65,6 +66,7 @@ class Outbound:
         self.timing = timing or Timing(clock)
         self._slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
         self._unrepeated_slots = Slots(None, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET)
+        self._last_peers: dict[tuple[Asset, str], PeerRecord] = {}
         self._in_flight = 0
         self._landed = asyncio.Event()
         self._draining = False
@@ -82,6 +84,20 @@ class Outbound:
     def slots_to(self, peer: PeerRecord) -> Slots:
         """The slots of packets with money to a peer: fewer when the peer does not repeat lost answers."""
         return self._slots if peer.repeats_answers else self._unrepeated_slots
+
+    def last_peer(self, source: Asset, destination: str) -> PeerRecord | None:
+        """Who got the last packet of an asset to the same node, if known; the unit that records a packet finds out
+        whether it is still the next hop."""
+        return self._last_peers.get((source, _node_of(destination)))
+
+    def note_peer(self, source: Asset, destination: str, peer: PeerRecord | None) -> None:
+        """Notes who got a packet; None when it is no longer known who does."""
+        towards = source, _node_of(destination)
+        self._last_peers.pop(towards, None)  # so that the newest comes last
+        if peer is not None:
+            self._last_peers[towards] = peer
+        if len(self._last_peers) > MAX_LAST_PEERS:
+            del self._last_peers[next(iter(self._last_peers))]
 
     async def drain(self) -> None:
         """Stops sending packets with money, and waits a while for the answers to those in flight."""
@@ -128,6 +144,7 @@ class WalletPackets:
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
         self._silent: PeerRecord | None = None
         self._waiting = 0  # packets of `ask` that have no slot yet, or never got one
+        self.ended = False  # whether the last packet has ended the payment
 
     @property
     def kept_waiting(self) -> bool:
@@ -166,45 +183,52 @@ class WalletPackets:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
         asked_at = self._clock.now()
         try:
-            peer = self._peer = self._peer or await self._next_peer(prepare)
+            peer = self._peer = (
+                self._peer
+                or self._outbound.last_peer(self._source, prepare.destination)
+                or await self._next_peer(prepare)
+            )
             async with self._outbound.slots_to(peer).slot(peer.id, self._wallet_id):
                 if self._unanswered:
                     raise Rejected(Code.BAD_REQUEST, UNANSWERED)
                 async with self._outbound.departure():
-                    return await self._carry(peer.id, self._postponed(prepare, asked_at), fulfillment, delivered)
+                    return await self._carry(peer, self._postponed(prepare, asked_at), fulfillment, delivered)
         except Rejected as rejected:
             self._peer = None
+            self._outbound.note_peer(self._source, prepare.destination, None)
             return rejected.reject(self._outbound.ilp_address)
 
     async def _carry(
-        self, peer_id: int, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]
+        self, peer: PeerRecord, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]
     ) -> Outcome:
         packet_id = self._outbound.identifiers.resource()
         begin, self._begin = self._begin, None
         try:
             hop, raw = await self._database.write(
-                partial(self._depart, prepare=prepare, packet_id=packet_id, peer_id=peer_id, begin=begin)
+                partial(self._depart, prepare=prepare, packet_id=packet_id, slot_of=peer, begin=begin)
             )
         except BaseException:
             self._begin = self._begin or begin
             raise
         self._peer = hop.peer
+        self._outbound.note_peer(self._source, prepare.destination, hop.peer)
         outcome = await self._post(self._outbound.link, hop, raw, packet_id, prepare.expires_at)
         if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
             outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
         if isinstance(outcome, Fulfill):
             arrived = delivered(outcome)
-            await self._database.write(partial(self._land, packet_id=packet_id, delivered=arrived))
+            if await self._database.write(partial(self._land, packet_id=packet_id, delivered=arrived)):
+                self.ended = True
         elif isinstance(outcome, Reject):
             await self._database.write(partial(balances.reject, packet_id=packet_id))
         elif not hop.peer.repeats_answers:
             self._unanswered = True
         return outcome
 
-    def _land(self, work: Work, packet_id: str, delivered: int) -> None:
-        """One unit: posts the money of a fulfilled packet; the last packet ends the payment."""
-        if balances.fulfil(work, packet_id, delivered) and self._payment_id is not None:
-            end_if_finished(work, self._payment_id)
+    def _land(self, work: Work, packet_id: str, delivered: int) -> bool:
+        """One unit: posts the money of a fulfilled packet; whether it was the last one, which ends the payment."""
+        landed = balances.fulfil(work, packet_id, delivered)
+        return landed and self._payment_id is not None and end_if_finished(work, self._payment_id)
 
     async def ensure_begun(self) -> None:
         """Has `begin` run if no packet with money has left."""
@@ -224,15 +248,15 @@ class WalletPackets:
         )
 
     def _depart(
-        self, work: Work, prepare: Prepare, packet_id: str, peer_id: int, begin: Callable[[Work], None] | None
+        self, work: Work, prepare: Prepare, packet_id: str, slot_of: PeerRecord, begin: Callable[[Work], None] | None
     ) -> tuple[Hop, bytes]:
         """One unit: finds the route and the rate, and holds the money.
 
         Raises Rejected, also when the route now leads to another peer than the one on whose link the packet has its
-        slot.
+        slot, or that peer no longer repeats answers and has fewer slots.
         """
         hop = self._hop(work, prepare)
-        if hop.peer.id != peer_id:
+        if hop.peer.id != slot_of.id or hop.peer.repeats_answers < slot_of.repeats_answers:
             raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
         raw = encode(msgspec.structs.replace(prepare, amount=hop.amount))
         packet = PacketRecord(
@@ -275,3 +299,8 @@ class WalletPackets:
 
     def _reject(self, code: Code, message: str) -> Reject:
         return Reject(code, self._outbound.ilp_address, message)
+
+
+def _node_of(destination: str) -> str:
+    """The address without its last segment, which names the payment."""
+    return destination.rpartition(".")[0]

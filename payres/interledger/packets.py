@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import struct
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -147,6 +148,7 @@ def result_of(reply: bytes) -> str:
     return "fulfilled" if reply[:1] == _FULFILL else "rejected"
 
 
+@lru_cache(maxsize=256)  # all packets of a payment have the same
 def is_address(text: str) -> bool:
     """Whether packets can be addressed to it: a scheme, at least one segment, at most 1023 characters (RFC 15)."""
     return len(text) <= MAX_ADDRESS and ILP_ADDRESS.fullmatch(text) is not None

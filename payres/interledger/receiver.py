@@ -36,7 +36,7 @@ from payres.payments.incoming import credit, fits_as_packet
 from payres.store import peers, wallets
 from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.peers import PeerRecord
+from payres.store.peers import InboundPeer
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 
@@ -51,7 +51,7 @@ class Receiver:
         self._ilp_address = ilp_address
 
     async def receive(
-        self, peer: PeerRecord, prepare: Prepare, opened: Opened, request: Request
+        self, peer: InboundPeer, prepare: Prepare, opened: Opened, request: Request
     ) -> Reply | bytes | NoReply:
         """The reply to a packet for one of our addresses, after its money has moved. Raises Rejected, Unavailable."""
         source = peer.asset
@@ -144,7 +144,7 @@ class _Reply(msgspec.Struct, frozen=True):
 class Arrival(msgspec.Struct, frozen=True):
     """A packet with money for an address of ours: `sent` in the peer's asset is `arrived` in the address's."""
 
-    peer: PeerRecord
+    peer: InboundPeer
     tag: str | None
     asset: Asset
     sent: int

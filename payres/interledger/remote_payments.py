@@ -7,6 +7,7 @@ number of attempts.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextvars import Context
 from fractions import Fraction
 from functools import partial
 from typing import Final, Literal
@@ -55,17 +56,17 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class _Attempt(msgspec.Struct, frozen=True):
-    """What follows an attempt: packets have no outcome yet, it is repeated, or the payment ends.
+    """What follows an attempt: packets have no outcome yet, it is repeated, the payment ends, or it has ended.
 
     `failure` says why the payment fails if it ends now without having arrived; None when it has not failed.
     """
 
-    next: Literal["resolve", "retry", "end"]
+    next: Literal["resolve", "retry", "end", "nothing"]
     failure: str | None = None
 
 
 class RemotePayments:
-    """Sends payments as soon as they are created. Call `wake` after each creation, and `run` until cancelled.
+    """Sends payments as soon as they are created. Call `begin` after each creation, and `run` until cancelled.
 
     `backoff`, and the timing of `outbound`, may be changed at any time and hold for the next attempt.
     """
@@ -88,6 +89,7 @@ class RemotePayments:
         self.backoff = backoff or Backoff()
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
         self._slots = Slots(AT_ONCE, AT_ONCE_FROM_WALLET)
+        self._is_running = False
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._closings: set[asyncio.Task[None]] = set()
 
@@ -95,11 +97,19 @@ class RemotePayments:
         """Looks for payments to send."""
         self._worker.wake()
 
+    def begin(self, payment_id: str) -> None:
+        """Sends a payment, in a task of its own, unless one sends it already."""
+        if self._is_running and payment_id not in self._sending:
+            # In a context of its own: what payments ask of other servers counts for no client.
+            self._sending[payment_id] = asyncio.create_task(self._send(payment_id), context=Context())
+
     async def run(self) -> None:
         """Sends payments, each in a task of its own, until the database is in fail-stop."""
+        self._is_running = True
         try:
             await self._worker.run()
         finally:
+            self._is_running = False
             tasks = [*self._sending.values(), *self._closings]
             for task in tasks:
                 task.cancel()
@@ -108,11 +118,12 @@ class RemotePayments:
     async def _start(self) -> float:
         """Starts a task for each payment in progress that has none; seconds until it looks again. The first call takes
         up those that a crash interrupted."""
-        found: Sequence[str] = [""]
-        while found := await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=found[-1])):
+        after: str | None = ""
+        while after is not None:
+            found = await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=after))
             for payment_id in found:
-                if payment_id not in self._sending:
-                    self._sending[payment_id] = asyncio.create_task(self._send(payment_id))
+                self.begin(payment_id)
+            after = found[-1] if len(found) == BATCH else None
         return POLL_SECONDS
 
     async def _send(self, payment_id: str) -> None:
@@ -146,7 +157,9 @@ class RemotePayments:
             attempt = await self._attempt(payment, wallet)
         if attempt.next == "retry":
             return await self._back_off(payment_id, attempt.failure)
-        return attempt.next == "resolve" or await self._end(payment_id, attempt.failure)
+        if attempt.next == "end":
+            return await self._end(payment_id, attempt.failure)
+        return attempt.next == "resolve"
 
     def _is_overdue(self, payment: OutgoingRecord) -> bool:
         return self._clock.now() >= payment.created_at + LONGEST
@@ -179,7 +192,10 @@ class RemotePayments:
             await own_packets.ensure_begun()
             return _Attempt("retry", "the receiver takes the money too slowly")
         await own_packets.ensure_begun()
-        self._close(connection)
+        if connection.is_kept:
+            self._close(connection)
+        if own_packets.ended:
+            return _Attempt("nothing")
         if result.failure is not None:
             return _Attempt("retry" if result.failure.retryable else "end", result.failure.sentence)
         # When every outcome is known, what may be left is too little to be sent.

@@ -127,7 +127,7 @@ def _received_before(overlapping: Sequence[OutgoingRecord]) -> int | None:
     return min(figures) if len(figures) == len(overlapping) else None
 
 
-def _unresolved(work: Work, payment: OutgoingRecord, state: str) -> Sequence[Unresolved]:
+def _unresolved(work: Work, payment: OutgoingRecord, state: packets.State) -> Sequence[Unresolved]:
     found = packets.packets_of_payment(work, payment.id, state)
     return [Unresolved(packet, *_delivers(payment, packet.source_amount)) for packet in found]
 

@@ -15,6 +15,10 @@ SECRET_BYTES: Final = 32
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
 
+# Every byte with the pads of RFC 2104.
+_INNER_PAD = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER_PAD = bytes(byte ^ 0x5C for byte in range(256))
+
 
 class SharedSecret:
     """The 32 bytes that both ends know, with the keys that follow from them."""
@@ -78,8 +82,8 @@ class HmacKey:
 
     def __init__(self, key: bytes) -> None:
         block = key.ljust(64, b"\0")
-        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block))
-        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
+        self._inner = hashlib.sha256(block.translate(_INNER_PAD))
+        self._outer = hashlib.sha256(block.translate(_OUTER_PAD))
 
     def digest(self, message: bytes) -> bytes:
         """The 32 bytes of a message."""

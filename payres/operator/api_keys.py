@@ -4,18 +4,15 @@ A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bit
 """
 
 import hmac
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Final
-
-import msgspec
 
 from payres.clock import MINUTE
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
-from payres.operator import audit
-from payres.operator.wallets import check_name
-from payres.store import api_keys
-from payres.store.api_keys import ApiKeyRecord
+from payres.operator.inputs import check_name
+from payres.store import audit
+from payres.store.api_keys import API_KEYS, ApiKeyRecord
 from payres.store.work import Work
 
 # The scopes of keys; each endpoint needs one of them.
@@ -48,28 +45,6 @@ PREFIX: Final = "payres"
 USE_NOTED_EVERY: Final = MINUTE
 
 
-class ApiKey(msgspec.Struct, frozen=True):
-    """A valid key of the operator's API."""
-
-    id: str
-    scopes: Sequence[str]
-    last_used_at: int | None
-
-    @property
-    def actor(self) -> str:
-        """The key as the audit log names the actor."""
-        return f"api:{self.id}"
-
-    def require(self, scope: str) -> None:
-        """Raises InsufficientAccess."""
-        if scope not in self.scopes:
-            raise InsufficientAccess(
-                f"The API key lacks the scope {scope}; create one that has it with `payres api-key create`",
-                reason="scope",
-                scope=scope,
-            )
-
-
 def create_api_key(
     work: Work, name: str, scopes: Collection[str], expires_at: int | None, allowed: Collection[str] = SCOPES.keys()
 ) -> tuple[ApiKeyRecord, str]:
@@ -90,9 +65,8 @@ def create_api_key(
     if expires_at is not None and expires_at <= work.now:
         raise InvalidRequest("The time at which a key expires must lie in the future", field="expiresAt")
     secret, ordered = work.new_secret(), [scope for scope in SCOPES if scope in scopes]
-    text = msgspec.json.encode(ordered).decode()
-    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), text, work.now, expires_at)
-    api_keys.insert_api_key(work, key)
+    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, expires_at)
+    API_KEYS.insert(work, key)
     audit.record(work, "api_key.create", key.id, name=name, scopes=ordered)
     return key, f"{PREFIX}_{key.id}_{secret}"
 
@@ -100,34 +74,44 @@ def create_api_key(
 def revoke_api_key(work: Work, key_id: str) -> ApiKeyRecord:
     """Ends a key at once. Does nothing if it was revoked before. Raises NotFound."""
     if _require(work, key_id).revoked_at is None:
-        api_keys.revoke_api_key(work, key_id, work.now)
+        API_KEYS.update(work, key_id, revoked_at=work.now)
         audit.record(work, "api_key.revoke", key_id)
     return _require(work, key_id)
 
 
-def authenticate(work: Work, text: str) -> ApiKey:
+def authenticate(work: Work, text: str) -> ApiKeyRecord:
     """The key with this text. Raises TokenInvalid."""
     prefix, _, rest = text.partition("_")
     key_id, _, secret = rest.partition("_")
-    key = api_keys.find_api_key(work, key_id) if prefix == PREFIX else None
+    key = API_KEYS.get(work, key_id) if prefix == PREFIX else None
     if key is None or not hmac.compare_digest(key.secret_hash, hash_secret(secret)):
         raise TokenInvalid("The API key is not known; create one with `payres api-key create`", reason="unknown_token")
     if key.revoked_at is not None:
         raise TokenInvalid("The API key was revoked; create another", reason="revoked_token")
     if key.expires_at is not None and work.now >= key.expires_at:
         raise TokenInvalid("The API key has expired; create another", reason="expired_token")
-    return ApiKey(key.id, msgspec.json.decode(key.scopes, type=list[str]), key.last_used_at)
+    return key
 
 
-def note_use(work: Work, key: ApiKey) -> None:
-    api_keys.note_use(work, key.id, work.now)
+def require_scope(key: ApiKeyRecord, scope: str) -> None:
+    """Raises InsufficientAccess."""
+    if scope not in key.scopes:
+        raise InsufficientAccess(
+            f"The API key lacks the scope {scope}; create one that has it with `payres api-key create`",
+            reason="scope",
+            scope=scope,
+        )
 
 
-def is_use_due(key: ApiKey, now: int) -> bool:
+def note_use(work: Work, key: ApiKeyRecord) -> None:
+    API_KEYS.update(work, key.id, last_used_at=work.now)
+
+
+def is_use_due(key: ApiKeyRecord, now: int) -> bool:
     """Whether it is time to store that the key was used."""
     return key.last_used_at is None or now >= key.last_used_at + USE_NOTED_EVERY
 
 
 def _require(work: Work, key_id: str) -> ApiKeyRecord:
-    found = api_keys.find_api_key(work, key_id)
+    found = API_KEYS.get(work, key_id)
     return require(found, f"There is no API key {key_id}; `payres api-key list` shows all")

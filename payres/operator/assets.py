@@ -6,11 +6,11 @@ That money is the liquidity, which pays receivers in other assets, and the colle
 from payres import ledger
 from payres.amounts import Fee, parse_rate
 from payres.errors import InvalidRequest, NotFound, require
-from payres.operator import audit, movements
+from payres.operator import movements
 from payres.operator.inputs import require_amount
 from payres.operator.movements import Place
-from payres.store import assets
-from payres.store.assets import AssetRecord, RateRecord
+from payres.store import assets, audit
+from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.movements import MovementRecord
 from payres.store.work import Work
 
@@ -55,7 +55,7 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
         fee = Fee(require_amount(fixed, asset, least=0), basis_points)
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
-    assets.set_fee(work, asset.id, fee.fixed, fee.basis_points)
+    ASSETS.update(work, asset.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
     audit.record(work, "fee.set", asset_name(asset), fixed=fixed, basisPoints=basis_points)
     return assets.asset_by_id(work, asset.id)
 

@@ -123,8 +123,8 @@ def _rates(work: Work) -> Iterator[Finding]:
         if rate.holds_at(work.now)
         for pair in ((rate.base, rate.counter), (rate.counter, rate.base))
     }
-    lacking = [f"{base}/{counter}" for base in codes for counter in codes if base < counter]
-    lacking = [pair for pair in lacking if tuple(pair.split("/")) not in good]
+    pairs = [(base, counter) for base in codes for counter in codes if base < counter]
+    lacking = [f"{base}/{counter}" for base, counter in pairs if (base, counter) not in good]
     if len(codes) > 1:
         seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
         fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to pay across them"

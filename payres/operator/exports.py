@@ -17,8 +17,8 @@ from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
 from payres.operator.inputs import require_time
 from payres.operator.wallets import require_wallet
-from payres.store import exports
-from payres.store.exports import TransferLine
+from payres.store import entries
+from payres.store.entries import TransferLine
 from payres.store.payments import PaymentRange, PaymentRecord, payments_in_order
 from payres.store.wallets import WalletRecord, wallet_by_id
 from payres.store.work import Work
@@ -95,7 +95,7 @@ class _Transfers:
     def _batch(self, work: Work) -> tuple[int, int]:
         """The ids to look at next."""
         if self._last is None:
-            self._last = exports.last_transfer(work)
+            self._last = entries.last_transfer(work)
         first, self._next = self._next, min(self._next + BATCH_TRANSFERS, self._last + 1)
         return first, self._next - 1
 
@@ -118,7 +118,7 @@ class Ledger(_Transfers):
     def step(self, work: Work) -> Sequence[Row]:
         """Raises NotFound, InvalidRequest for a wallet that does not exist."""
         account_id = None if self._path is None else require_wallet(work, self._path).account_id
-        found = exports.transfers(work, *self._batch(work), self._since, self._until, account_id)
+        found = entries.transfers(work, *self._batch(work), self._since, self._until, account_id)
         self.done = self._ends()
         return [self._row(one) for one in found]
 
@@ -162,13 +162,13 @@ class Statement(_Transfers):
             self._closes_at = min(self._until, work.now)
         first, last = self._batch(work)
         if not self._is_open:
-            self._balance += exports.net_change(work, wallet.account_id, first, last, self._since)
+            self._balance += entries.net_change(work, wallet.account_id, first, last, self._since)
             if not self._ends():
                 return []
             self._is_open, self._next = True, 1
             opens_at = min(max(self._since, wallet.created_at), self._closes_at)
             return [self._total(wallet.asset, "opening balance", opens_at)]
-        found = exports.transfers(work, first, last, self._since, self._until, wallet.account_id)
+        found = entries.transfers(work, first, last, self._since, self._until, wallet.account_id)
         rows = [self._line(work, wallet.account_id, one) for one in found]
         self.done = self._ends()
         return [*rows, self._total(wallet.asset, "closing balance", self._closes_at)] if self.done else rows

@@ -10,8 +10,7 @@ from payres.grants import consent, tokens
 from payres.grants.access import granted_access
 from payres.grants.consent import Decision
 from payres.grants.limits import current_window, spent_in_window
-from payres.operator import audit
-from payres.store import grants, wallets
+from payres.store import audit, grants, wallets
 from payres.store.grants import GrantRecord, InteractionRecord, State
 from payres.store.work import Work
 from payres.wire import Amount, OutgoingPaymentAccess

@@ -14,9 +14,10 @@ from payres.clock import complete_day, parse_time
 from payres.errors import InvalidAmount, InvalidRequest
 from payres.store.assets import AssetRecord
 
+MAX_NAME_LENGTH: Final = 200
 MAX_REFERENCE_LENGTH: Final = 100
 
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 Reference = Annotated[str, Meta(min_length=1, max_length=MAX_REFERENCE_LENGTH)]
 DecimalText = Annotated[str, Meta(max_length=50, examples=["100.00"])]
 Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
@@ -46,6 +47,12 @@ def require_time(text: str, field: str) -> int:
         return parse_time(complete_day(text))
     except ValueError as error:
         raise InvalidRequest(f"{field}: {error}", field=field) from error
+
+
+def check_name(name: str, kind: str) -> None:
+    """Raises InvalidRequest for an invalid name of this kind."""
+    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
 
 
 def check_reference(reference: str) -> None:

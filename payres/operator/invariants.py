@@ -6,6 +6,7 @@ An operator checks them all in one snapshot; a server checks them repeatedly in 
 import asyncio
 import logging
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import groupby
@@ -81,7 +82,7 @@ class BalancesScan(Scan):
 
     def _begin(self) -> None:
         self._last_transfer = 0
-        self._sums: dict[int, int] = {}
+        self._sums = Counter[int]()
 
     def step(self, tx: Transaction) -> Sequence[str]:
         accounts = range(self._first_account, self._first_account + BATCH_ACCOUNTS)
@@ -89,13 +90,13 @@ class BalancesScan(Scan):
         for transfer_id, debit, credit, amount in moved:
             self._last_transfer = transfer_id
             if debit in accounts:
-                self._sums[debit] = self._sums.get(debit, 0) - amount
+                self._sums[debit] -= amount
             if credit in accounts:
-                self._sums[credit] = self._sums.get(credit, 0) + amount
+                self._sums[credit] += amount
         if len(moved) == BATCH_ROWS:
             return []
         for account_id, balance in invariants.balances(tx, accounts[0], accounts[-1]):
-            self._sums[account_id] = self._sums.get(account_id, 0) - balance
+            self._sums[account_id] -= balance
         missed = [
             f"account {account_id} has a balance that its transfers miss by {difference} minor units"
             for account_id, difference in self._sums.items()

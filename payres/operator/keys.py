@@ -1,13 +1,11 @@
 """Public keys of wallet addresses here, which verify the signatures of their clients."""
 
-import msgspec
-
 from payres.errors import WrongState, require
-from payres.operator import audit
-from payres.operator.wallets import check_name, require_wallet
+from payres.operator.inputs import check_name
+from payres.operator.wallets import require_wallet
 from payres.signatures.jwk import JWK
-from payres.store import wallets
-from payres.store.wallets import KeyRecord, WalletRecord
+from payres.store import audit, wallets
+from payres.store.wallets import KEYS, KeyRecord, WalletRecord
 from payres.store.work import Work
 
 
@@ -22,9 +20,10 @@ def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyReco
     wallet = require_wallet(work, path)
     found = _find_key(work, wallet, jwk.kid)
     if found is None:
-        wallets.insert_key(work, wallet.id, jwk.kid, jwk.x, name, work.now)
+        columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
+        key_id = KEYS.create(work, wallet_address_id=wallet.id, **columns)
         audit.record(work, "key.add", wallet.path, kid=jwk.kid, name=name)
-        return KeyRecord(jwk.kid, jwk.x, work.now, None, name)
+        return KEYS.by_id(work, key_id)
     if found.x != jwk.x:
         raise WrongState(
             f"The wallet {wallet.path} has a valid key {jwk.kid}; revoke it first or choose another kid",
@@ -32,9 +31,9 @@ def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyReco
         )
     if name is None:
         return found
-    wallets.set_key_name(work, wallet.id, jwk.kid, name)
+    KEYS.update(work, found.id, name=name)
     audit.record(work, "key.rename", wallet.path, kid=jwk.kid, name=name)
-    return msgspec.structs.replace(found, name=name)
+    return KEYS.by_id(work, found.id)
 
 
 def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
@@ -42,9 +41,9 @@ def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
     wallet = require_wallet(work, path)
     sentence = f"The wallet {wallet.path} has no valid key {kid}; `payres key list {wallet.path}` shows all"
     key = require(_find_key(work, wallet, kid), sentence)
-    wallets.revoke_key(work, wallet.id, kid, work.now)
+    KEYS.update(work, key.id, revoked_at=work.now)
     audit.record(work, "key.revoke", wallet.path, kid=kid)
-    return msgspec.structs.replace(key, revoked_at=work.now)
+    return KEYS.by_id(work, key.id)
 
 
 def _find_key(work: Work, wallet: WalletRecord, kid: str) -> KeyRecord | None:

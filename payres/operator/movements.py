@@ -13,9 +13,8 @@ from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
-from payres.operator import audit
 from payres.operator.inputs import check_reference, require_amount
-from payres.store import accounts, movements
+from payres.store import accounts, audit, movements
 from payres.store.assets import AssetRecord
 from payres.store.movements import MovementRecord
 from payres.store.work import Work

@@ -11,10 +11,9 @@ from payres.clock import HOUR, MINUTE
 from payres.errors import NotFound, SignInFailed
 from payres.grants.sign_in import wrong_password
 from payres.identifiers import hash_secret
-from payres.operator import audit
-from payres.operator.wallets import check_name
-from payres.store import operators
-from payres.store.operators import OperatorRecord
+from payres.operator.inputs import check_name
+from payres.store import audit, operators
+from payres.store.operators import OPERATORS, OperatorRecord
 from payres.store.work import Work
 
 LINK_LIFETIME: Final = 15 * MINUTE
@@ -58,7 +57,7 @@ def set_password(work: Work, secret: str, password_hash: str) -> str:
     Raises NotFound as `open_link` does.
     """
     operator = open_link(work, secret)
-    operators.set_password(work, operator.id, password_hash)
+    OPERATORS.update(work, operator.id, password_hash=password_hash, link_hash=None)
     work.actor = actor_of(operator)
     audit.record(work, "admin.set_password", operator.name)
     return _new_session(work, operator)
@@ -79,7 +78,7 @@ def open_session(work: Work, verified: OperatorRecord, before: str | None) -> st
     The secret is always new, so that nobody can have planted it. Raises SignInFailed when the password was changed
     while it was being checked.
     """
-    if operators.operator_by_id(work, verified.id).password_hash != verified.password_hash:
+    if OPERATORS.by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password(WHAT)
     if before is not None:
         operators.delete_session(work, hash_secret(before))
@@ -91,12 +90,12 @@ def find_session(work: Work, session: str) -> OperatorRecord | None:
     return operators.operator_of_session(work, hash_secret(session), work.now)
 
 
-def require_session(work: Work, session: str) -> OperatorRecord:
-    """The same. Raises SignInFailed for a session that has ended."""
+def authenticate(work: Work, session: str) -> str:
+    """The operator of a session, as the audit log names the actor. Raises SignInFailed for one that has ended."""
     operator = find_session(work, session)
     if operator is None:
         raise SignInFailed("You are signed out by now. Sign in again", reason="signed_out")
-    return operator
+    return actor_of(operator)
 
 
 def close_session(work: Work, session: str) -> None:

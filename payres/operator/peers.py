@@ -5,7 +5,7 @@ The balance of a peer's account is what we owe it; below zero it is what the pee
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -13,14 +13,14 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
 from payres.errors import InvalidRequest, WrongState, require
 from payres.identifiers import hash_secret
-from payres.operator import audit, movements
+from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import Code, DecimalText, Name, require_amount
 from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
-from payres.store import assets, packets, peers, secrets
+from payres.store import assets, audit, packets, peers, secrets
 from payres.store.movements import MovementRecord
-from payres.store.peers import PeerRecord, PeerRow
+from payres.store.peers import PEERS, PeerRecord
 from payres.store.work import Work
 from payres.urls import is_http_url
 from payres.wire import Body, Scale, Text
@@ -84,7 +84,8 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
     account_id = ledger.open_account(work, "peer", asset.id, -limit)
-    row = PeerRow(
+    peer_id = PEERS.create(
+        work,
         name=new.name,
         account_id=account_id,
         ilp_address=new.ilp_address,
@@ -94,7 +95,6 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
         max_packet=new.max_packet,
         created_at=work.now,
     )
-    peer_id = peers.insert_peer(work, row)
     for prefix in (new.ilp_address, *new.routes):
         peers.add_route(work, peer_id, prefix)
     agreed = {
@@ -121,19 +121,21 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     Raises NotFound, InvalidRequest, WrongState when a token is taken or a credit limit below what the peer owes.
     """
     peer = require_peer(work, name)
+    columns: dict[str, Any] = {"max_packet": peer.max_packet}
     if change.url is not None:
         _check_url(change.url)
-    _check_max_packet(change.max_packet, least=0)
-    limit = None if change.credit_limit is None else _limit(work, peer, change.credit_limit)
-    peers.change_peer(
-        work,
-        peer.id,
-        change.url,
-        None if change.outgoing_token is None else _outgoing(work, change.outgoing_token),
-        None if change.incoming_token is None else _incoming(work, change.incoming_token, peer.id),
-        peer.max_packet if change.max_packet is None else change.max_packet or None,
-    )
-    if limit is not None:
+        columns["url"] = change.url
+    if change.max_packet is not None:
+        _check_max_packet(change.max_packet, least=0)
+        columns["max_packet"] = change.max_packet or None
+    if change.outgoing_token is not None:
+        columns["outgoing_token"] = _outgoing(work, change.outgoing_token)
+    if change.incoming_token is not None:
+        columns["incoming_token_hash"] = _incoming(work, change.incoming_token, peer.id)
+    PEERS.update(work, peer.id, **columns)
+    limit = None
+    if change.credit_limit is not None:
+        limit = require_amount(change.credit_limit, assets.asset_by_id(work, peer.asset_id), least=0)
         _set_credit_limit(work, peer, limit)
     _change_routes(work, peer, change)
     changed = {
@@ -172,7 +174,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
         settle = "pay that, then record it" if peer.balance > 0 else "when that has been paid, record it"
         who = describe_balance(peer)
         raise WrongState(f"{who[0].upper()}{who[1:]}: {settle} with `{command}`, then remove the peer")
-    peers.remove_peer(work, peer.id, work.now)
+    PEERS.update(work, peer.id, removed_at=work.now)
     audit.record(work, "peer.remove", name)
     return peer
 
@@ -290,10 +292,6 @@ def _check_token(which: str, token: str) -> None:
             " without spaces",
             field=f"{which}_token",
         )
-
-
-def _limit(work: Work, peer: PeerRecord, text: str) -> int:
-    return require_amount(text, assets.asset_by_id(work, peer.asset_id), least=0)
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:

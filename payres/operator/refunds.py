@@ -4,7 +4,8 @@ What wallets here paid goes back to them, the last payer first. Across assets th
 payment, rounded down: the receiver's money goes into the operator's liquidity, and the payer's comes out of it.
 
 Money from another server goes to a wallet address that the operator names, by an outgoing payment without a grant,
-which pays no fee and is recovered, ended and told of like any other. What of it has not left can be sent back again.
+which pays no fee and is recovered, ended and shown in events like any other. What of it has not left can be sent back
+again.
 
 Fees are not returned, and grants still count the amount as spent.
 """
@@ -17,16 +18,14 @@ from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.clock import SECOND
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
-from payres.operator import audit
 from payres.operator.inputs import check_reference, require_amount
 from payres.payments.incoming import add
 from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
-from payres.store import assets, clients, incoming, outgoing, wallets
-from payres.store.fail_stop import RowMissing
+from payres.store import assets, audit, clients, incoming, outgoing, wallets
 from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.payments import payers_of
 from payres.store.refunds import RefundRecord, insert_refund, refunds_of_incoming
 from payres.store.wallets import WalletRecord, active_wallet
@@ -103,7 +102,7 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     payment, receiver = _payment_of(work, wanted)
     asset = assets.asset_by_id(work, receiver.asset_id)
     before = refunds_of_incoming(work, payment.id)
-    payers = [_payer(work, payer_id) for payer_id in payers_of(work, payment.id)]
+    payers = [OUTGOING.by_id(work, payer_id) for payer_id in payers_of(work, payment.id)]
     left, origin = payment.received - sum(one.counted for one in before), "payment"
     if wanted.to is not None:
         from_elsewhere = payment.received - sum(payer.delivered for payer in payers)
@@ -122,13 +121,6 @@ def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecor
         f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all",
     )
     return payment, wallets.wallet_by_id(work, payment.wallet_address_id)
-
-
-def _payer(work: Work, payer_id: str) -> OutgoingRecord:
-    payer = outgoing.find_outgoing(work, payer_id)
-    if payer is None:
-        raise RowMissing(f"outgoing payment {payer_id} does not exist")
-    return payer
 
 
 def _parts(found: Plan) -> Sequence[tuple[OutgoingRecord, int]]:

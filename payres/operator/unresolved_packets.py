@@ -11,10 +11,9 @@ import msgspec
 from payres import ledger
 from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, WrongState, require
-from payres.operator import audit
 from payres.operator.peers import require_peer
 from payres.payments.settlement import payment_of, release_unresolved
-from payres.store import accounts, assets, packets, peers, wallets
+from payres.store import accounts, assets, audit, packets, peers, wallets
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord

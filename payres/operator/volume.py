@@ -1,6 +1,7 @@
 """How much wallets have paid and received on each of the last 90 days."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -10,8 +11,9 @@ import msgspec
 from payres.amounts import Asset
 from payres.clock import DAY
 from payres.store.database import Database
-from payres.store.exports import last_transfer
-from payres.store.volume import DaySum, first_transfer_since, sums_by_day
+from payres.store.entries import last_transfer
+from payres.store.rows import first_row_from
+from payres.store.volume import Flow, sums_by_day
 from payres.store.work import Work
 
 DAYS: Final = 90
@@ -33,7 +35,7 @@ class Volume(msgspec.Struct, frozen=True):
 class _Step(NamedTuple):
     """What one call has counted: transfers up to the id before `next`."""
 
-    sums: list[DaySum]
+    sums: Counter[Flow]
     next: int
     today: int
     complete: bool
@@ -48,7 +50,7 @@ class DailyVolume:
 
     def __init__(self) -> None:
         self._next: int | None = None
-        self._sums: dict[tuple[int, Asset, bool], int] = {}
+        self._sums = Counter[Flow]()
         self._looking = asyncio.Lock()
 
     async def look(self, database: Database) -> Volume:
@@ -56,22 +58,20 @@ class DailyVolume:
         async with self._looking:
             step = await database.examine(partial(_count, after=self._next))
             self._next = step.next
-            for one in step.sums:
-                key = (one.day, Asset(one.code, one.scale), one.received)
-                self._sums[key] = self._sums.get(key, 0) + one.amount
+            self._sums.update(step.sums)
             first_day = step.today - DAYS + 1
-            self._sums = {key: amount for key, amount in self._sums.items() if key[0] >= first_day}
+            self._sums = Counter({flow: amount for flow, amount in self._sums.items() if flow.day >= first_day})
             return Volume(first_day, self._by_asset(first_day, False), self._by_asset(first_day, True), step.complete)
 
     def _by_asset(self, first_day: int, received: bool) -> dict[Asset, list[int]]:
-        assets = sorted({asset for _, asset, _ in self._sums}, key=lambda asset: (asset.code, asset.scale))
+        assets = sorted({flow.asset for flow in self._sums}, key=lambda asset: (asset.code, asset.scale))
         days = range(first_day, first_day + DAYS)
-        return {asset: [self._sums.get((day, asset, received), 0) for day in days] for asset in assets}
+        return {asset: [self._sums[Flow(day, asset, received)] for day in days] for asset in assets}
 
 
 def _count(work: Work, after: int | None) -> _Step:
     today = work.now // DAY
-    first = first_transfer_since(work, (today - DAYS + 1) * DAY) if after is None else after
+    first = first_row_from(work, "transfer", "id", (today - DAYS + 1) * DAY) if after is None else after
     end = last_transfer(work)
     last = min(end, first + BATCH - 1)
-    return _Step(list(sums_by_day(work, first, last)), max(last + 1, first), today, last == end)
+    return _Step(sums_by_day(work, first, last), max(last + 1, first), today, last == end)

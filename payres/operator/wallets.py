@@ -1,18 +1,17 @@
 """The operator's rules of wallets: opening, deposits and withdrawals, password, deactivating."""
 
 from payres import ledger
-from payres.errors import InvalidRequest, WrongState, require
+from payres.errors import WrongState, require
 from payres.grants.passwords import hash_password
-from payres.operator import audit, movements
+from payres.operator import movements
 from payres.operator.assets import open_asset
+from payres.operator.inputs import check_name
 from payres.operator.movements import Place
-from payres.store import assets, sessions, wallets
+from payres.store import assets, audit, sessions, wallets
 from payres.store.movements import MovementRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.urls import new_wallet_path, require_wallet_path
-
-MAX_NAME_LENGTH = 200
 
 
 def create_wallet(
@@ -35,7 +34,15 @@ def create_wallet(
     asset = open_asset(work, asset_code, scale)
     account_id = ledger.open_account(work, "wallet", asset.id)
     password_hash = None if password is None else hash_password(password)
-    wallets.insert_wallet(work, clean, public_name, asset.id, account_id, password_hash, work.now)
+    WALLETS.create(
+        work,
+        path=clean,
+        public_name=public_name,
+        asset_id=asset.id,
+        account_id=account_id,
+        password_hash=password_hash,
+        created_at=work.now,
+    )
     audit.record(work, "wallet.create", clean, assetCode=asset_code, assetScale=scale, publicName=public_name)
     return require_wallet(work, clean)
 
@@ -70,7 +77,7 @@ def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
     wallet = require_wallet(work, path)
     if public_name is not None:
         check_name(public_name, "public")
-    wallets.set_public_name(work, wallet.id, public_name)
+    WALLETS.update(work, wallet.id, public_name=public_name)
     audit.record(work, "wallet.rename", wallet.path, publicName=public_name)
     return require_wallet(work, path)
 
@@ -92,11 +99,10 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     the password. Raises NotFound.
     """
     wallet = require_wallet(work, path)
-    wallets.set_password_hash(work, wallet.id, password_hash)
+    WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
     sessions.delete_sessions_of_wallet(work, wallet.id)
     if forget_browsers:
         sessions.delete_browsers_of_wallet(work, wallet.id)
-    wallets.set_unlocked_at(work, wallet.id, work.now)
     audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
 
@@ -104,15 +110,9 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
 def unlock(work: Work, path: str) -> WalletRecord:
     """Clears the counts of wrong passwords, so that the owner can sign in at once. Raises NotFound."""
     wallet = require_wallet(work, path)
-    wallets.set_unlocked_at(work, wallet.id, work.now)
+    WALLETS.update(work, wallet.id, unlocked_at=work.now)
     audit.record(work, "wallet.unlock", wallet.path)
     return require_wallet(work, path)
-
-
-def check_name(name: str, kind: str) -> None:
-    """Raises InvalidRequest for an invalid name of this kind."""
-    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
 
 
 def _place(work: Work, wallet: WalletRecord) -> Place:
@@ -122,6 +122,6 @@ def _place(work: Work, wallet: WalletRecord) -> Place:
 
 def _change_state(work: Work, path: str, state: str, action: str) -> WalletRecord:
     wallet = require_wallet(work, path)
-    wallets.set_state(work, wallet.id, state)
+    WALLETS.update(work, wallet.id, state=state)
     audit.record(work, action, wallet.path)
     return require_wallet(work, path)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
 from payres.clock import DAY
@@ -14,9 +15,9 @@ from payres.http.observation import observation_of
 from payres.pages.list_page import section_of
 from payres.pages.sign_in import check_password
 from payres.pages.tables import Cell
-from payres.pages.visit import Form, Page, Visit
+from payres.pages.visit import Form, Visit
 from payres.routes.pages import redirect
-from payres.store.operators import operator_by_id, use_form
+from payres.store.operators import OPERATORS, use_form
 from payres.store.work import Work
 
 Segments = Mapping[str, str]
@@ -43,7 +44,7 @@ class Subject(NamedTuple):
     will: Sequence[str] | None = None
 
 
-class Action(Page, frozen=True, kw_only=True):
+class Action(msgspec.Struct, frozen=True, kw_only=True):
     """A page that says what will happen, with the form that makes it happen.
 
     `choices` are what the form can send, each a button; or, with a `question`, one of several answers. What moves money
@@ -61,14 +62,14 @@ class Action(Page, frozen=True, kw_only=True):
     question: str = ""
     prepare: Callable[[Visit, Form], Awaitable[object]] | None = None
 
-    async def show(self, visit: Visit) -> Response:
+    async def __call__(self, visit: Visit) -> Response:
         return await self._render(visit, {}, None, 200)
 
     async def act(self, visit: Visit, form: Form) -> Response:
         """The answer to a form that was sent."""
         try:
             if self.moves_money:
-                account = await visit.read(partial(operator_by_id, operator_id=visit.operator.id))
+                account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 await check_password(visit.request, account, form.get("password", ""))
             if form.get("choice") not in self.choices:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")

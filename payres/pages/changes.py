@@ -12,7 +12,7 @@ from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Sub
 from payres.pages.lists import CLIENT, CREATED, LEFT, SPENT, STATE, WALLET
 from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, path_of
 from payres.pages.visit import Form, Visit
-from payres.store.api_keys import find_api_key
+from payres.store.api_keys import API_KEYS
 from payres.store.work import Work
 from payres.terms import Offer
 
@@ -50,7 +50,7 @@ API_KEY_FACTS: Final = (
 
 
 def _api_key(work: Work, segments: Segments) -> Subject:
-    record = find_api_key(work, segments["id"])
+    record = API_KEYS.get(work, segments["id"])
     key = representations.api_key(work, require(record, "There is no such API key; `payres api-key list` shows all"))
     return Subject(facts_of(API_KEY_FACTS, key), "/admin/api-keys", () if key.revoked_at else None)
 

@@ -27,7 +27,7 @@ from payres.pages.lists import (
 )
 from payres.pages.story import moments_of
 from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, make_table, path_of
-from payres.pages.visit import FunctionPage, Visit
+from payres.pages.visit import Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 
@@ -53,7 +53,6 @@ KEY_COLUMNS: Final = (
 OWN_PAYMENT_COLUMNS: Final = [column for column in PAYMENT_COLUMNS if column is not WALLET]
 
 
-@FunctionPage
 async def wallet_page(visit: Visit) -> Response:
     """The page of a wallet."""
     path = visit.segments["wallet"]
@@ -108,7 +107,6 @@ EVENT_COLUMNS: Final = (
 )
 
 
-@FunctionPage
 async def payment_page(visit: Visit) -> Response:
     """The page of a payment."""
     story = await visit.read(partial(payments.show, id=visit.segments["id"]))
@@ -173,7 +171,6 @@ def _metadata(payment: Payment) -> str | None:
     return "\n".join(map(visible_text, text.splitlines()))
 
 
-@FunctionPage
 async def grant_page(visit: Visit) -> Response:
     """The page of a grant."""
     grant = await visit.read(partial(grants.show, id=visit.segments["id"]))
@@ -232,7 +229,6 @@ PACKET_COLUMNS: Final = (
 )
 
 
-@FunctionPage
 async def peer_page(visit: Visit) -> Response:
     """The page of a peer."""
     name = visit.segments["name"]

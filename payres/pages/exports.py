@@ -12,11 +12,10 @@ from payres.admin.requests import ExportQuery, PeriodQuery
 from payres.admin.serving import read_query
 from payres.operator.operators import actor_of
 from payres.pages.list_page import filters_of
-from payres.pages.visit import FunctionPage, Visit
+from payres.pages.visit import Visit
 from payres.routes.requests import other_parameters
 
 
-@FunctionPage
 async def page(visit: Visit) -> Response:
     """The forms of all exports but that of a wallet's statement."""
     return visit.show("exports.html", "/exports", fields=filters_of(ExportQuery))
@@ -28,6 +27,6 @@ async def _send(visit: Visit, endpoint: Callable[..., Download], query: type[Per
     return await send_download(visit.request, endpoint(**arguments), actor_of(visit.operator), visit.read)
 
 
-PAYMENTS: Final = FunctionPage(partial(_send, endpoint=exports.payments, query=ExportQuery))
-LEDGER: Final = FunctionPage(partial(_send, endpoint=exports.ledger, query=ExportQuery))
-STATEMENT: Final = FunctionPage(partial(_send, endpoint=exports.statement, query=PeriodQuery))
+PAYMENTS: Final = partial(_send, endpoint=exports.payments, query=ExportQuery)
+LEDGER: Final = partial(_send, endpoint=exports.ledger, query=ExportQuery)
+STATEMENT: Final = partial(_send, endpoint=exports.statement, query=PeriodQuery)

@@ -1,6 +1,5 @@
 """The page of a list: what an endpoint of the operator's API lists, with its filters in the URL, and as CSV."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -9,14 +8,15 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
+from payres.admin.exports import attachment
 from payres.admin.operations import Operation, operations
 from payres.admin.serving import PAGE_PARAMETERS, read_query
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.pages.tables import Column, as_csv, make_table
-from payres.pages.visit import Page, Visit
+from payres.pages.visit import Visit
 from payres.routes.pages import HEADERS, redirect
 from payres.routes.requests import other_parameters, page_query
-from payres.wire import Page as WirePage
+from payres.wire import Page
 
 FORMAT: Final = "format"
 LABELS: Final = {"from": "From", "to": "Before", "min": "At least", "max": "At most", "reason": "Failure has"}
@@ -24,7 +24,7 @@ DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 
 
-class Listing(Page, frozen=True):
+class Listing(msgspec.Struct, frozen=True):
     """What the `function` of an endpoint lists; `{name}` in the title is a segment of the path. `none` is said when
     the list is empty, `also` is a link to another list."""
 
@@ -40,7 +40,7 @@ class Listing(Page, frozen=True):
         """The endpoint with this function."""
         return {one.function: one for one in operations()}[self.function]
 
-    async def show(self, visit: Visit) -> Response:
+    async def __call__(self, visit: Visit) -> Response:
         request, operation = visit.request, self.operation
         parameters = dict(request.query_params)
         non_empty = {name: value for name, value in parameters.items() if value}
@@ -57,9 +57,7 @@ class Listing(Page, frozen=True):
         title = self.title.format(**visit.segments)
         table = make_table(title, self.columns, found.result, self.none)
         if non_empty.get(FORMAT) == "csv":
-            name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-            headers = HEADERS | {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-            return Response(as_csv(table), headers=headers, media_type="text/csv")
+            return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
         return visit.show(
             "list.html",
             section=section_of(visit),
@@ -98,7 +96,7 @@ def section_of(visit: Visit) -> str:
 
 def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, count: int) -> Sequence[tuple[str, str]]:
     """The names and URLs of the pages with newer and older rows, as far as there are any."""
-    if not isinstance(found, WirePage):
+    if not isinstance(found, Page):
         return []
     shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
     pagination, cursor = found.pagination, parameters.get("cursor", "")

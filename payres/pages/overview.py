@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -13,24 +12,30 @@ from payres.clock import DAY, HOUR, MINUTE, format_time
 from payres.encoding import format_size
 from payres.operator import doctor
 from payres.operator.status import Status, read_last_day, read_status
-from payres.operator.volume import Volume
 from payres.pages.tables import Cell, Column, make_table
-from payres.pages.visit import FunctionPage, Visit
-from payres.store.status import LedgerSum, PaymentCounts
+from payres.pages.visit import Visit
+from payres.store.status import PaymentCounts
 from payres.store.work import Work
 
 LIVE_SECONDS: Final = 30
 STEP: Final = 8  # of which a bar takes 6
 HEIGHT: Final = 96
+
+
+def _balance(heading: str, kind: str) -> Column:
+    """The accounts of a kind together."""
+    return Column(heading, lambda row: Cell(format_decimal(row[1].get(kind, 0), row[0]), "number"))
+
+
+# Rows are an asset, and the balances in it by kind.
 BALANCE_COLUMNS: Final = (
-    Column("Asset", "asset_code"),
-    Column("In wallets", "wallets", "number"),
-    Column("Liquidity", "liquidity", "number"),
-    Column("Fees", "fees", "number"),
+    Column("Asset", lambda row: Cell(row[0].code)),
+    _balance("In wallets", "wallet"),
+    _balance("Liquidity", "liquidity"),
+    _balance("Fees", "fees"),
 )
 
 
-@FunctionPage
 async def page(visit: Visit) -> Response:
     """The first page after signing in."""
     state = visit.request.scope["app"].state
@@ -41,7 +46,11 @@ async def page(visit: Visit) -> Response:
         "overview.html",
         "",
         problem=problem,
-        charts=_charts(volume),
+        charts=[
+            _bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures[asset])
+            for asset in volume.paid
+            for word, figures in (("paid", volume.paid), ("received", volume.received))
+        ],
         is_counted=volume.complete,
         is_live=is_live,
         refresh=LIVE_SECONDS if is_live else None,
@@ -51,39 +60,14 @@ async def page(visit: Visit) -> Response:
 
 def _stand(work: Work) -> dict[str, Any]:
     """What the page says of the database, over one snapshot."""
-    status = read_status(work)
+    status, balances = read_status(work), dict[Asset, dict[str, int]]()
+    for one in status.sums:
+        balances.setdefault(Asset(one.code, one.scale), {})[one.kind] = one.balance
     return {
         "findings": [one for one in doctor.examine(work) if one.fix],
-        "balances": make_table("Balances", BALANCE_COLUMNS, _balances(status.sums), "There are no wallets yet"),
+        "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
         "facts": _facts(status, read_last_day(work), work.now),
     }
-
-
-def _balances(sums: Sequence[LedgerSum]) -> Sequence[SimpleNamespace]:
-    """What the accounts of each asset hold together, by kind."""
-    held = {(one.code, one.scale, one.kind): one.balance for one in sums}
-
-    def shown(code: str, scale: int, kind: str) -> str:
-        return format_decimal(held.get((code, scale, kind), 0), Asset(code, scale))
-
-    assets = dict.fromkeys((one.code, one.scale) for one in sums)
-    return [
-        SimpleNamespace(
-            asset_code=code,
-            wallets=shown(code, scale, "wallet"),
-            liquidity=shown(code, scale, "liquidity"),
-            fees=shown(code, scale, "fees"),
-        )
-        for code, scale in assets
-    ]
-
-
-def _charts(volume: Volume) -> Sequence[dict[str, Any]]:
-    return [
-        _bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures)
-        for asset in volume.paid
-        for word, figures in (("paid", volume.paid[asset]), ("received", volume.received[asset]))
-    ]
 
 
 def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:
@@ -96,8 +80,11 @@ def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int])
             height = -(-figure * HEIGHT // most)
             words = f"{dates[place]}: {describe_amount(figure, asset)}"
             bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
-            days.append(SimpleNamespace(date=dates[place], amount=format_decimal(figure, asset)))
-    columns = [Column("Day (UTC)", "date"), Column(asset.code, "amount", "number")]
+            days.append((dates[place], format_decimal(figure, asset)))
+    columns = [
+        Column("Day (UTC)", lambda day: Cell(day[0])),
+        Column(asset.code, lambda day: Cell(day[1], "number")),
+    ]
     return {
         "title": title,
         "total": describe_amount(sum(figures), asset),

@@ -16,7 +16,7 @@ from payres.grants.consent import check_csrf
 from payres.http.error_responses import ErrorResponse
 from payres.pages import sign_in
 from payres.pages.actions import Action
-from payres.pages.visit import Page, Visit
+from payres.pages.visit import Page
 from payres.routes.pages import read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
 
@@ -31,7 +31,7 @@ def _handler(endpoint: Endpoint) -> Handler:
     found = getattr(import_module(f"payres.pages.{module}"), name)
     return partial(
         serve_page,
-        answer=partial(_answer, page=found) if isinstance(found, Page) else found,
+        answer=found if found is sign_in.follow_link else partial(_answer, page=found),
         error_page=sign_in.notice,
         fault="The server failed, and its log says how",
     )
@@ -47,7 +47,10 @@ async def _answer(request: Request, page: Page) -> Response:
     if visit is None:
         return sign_in.show_sign_in(request, "You are signed out by now, so nothing was done" if is_form else None)
     if request.method in {"GET", "HEAD"}:
-        return await _shown(visit, page)
+        try:
+            return await page(visit)
+        except SignInFailed as error:  # the session has ended meanwhile
+            return sign_in.show_sign_in(request, str(error))
     if not is_form:
         allow = {"Allow": "GET, HEAD, POST"}
         raise ErrorResponse(405, "method_not_allowed", "A page can be opened, and its form be sent", headers=allow)
@@ -59,10 +62,3 @@ async def _answer(request: Request, page: Page) -> Response:
     if not visit.operator.may_change:
         raise InsufficientAccess("You may look at everything and change nothing", reason="action")
     return await page.act(visit, form)
-
-
-async def _shown(visit: Visit, page: Page) -> Response:
-    try:
-        return await page.show(visit)
-    except SignInFailed as error:  # the session has ended meanwhile
-        return sign_in.show_sign_in(visit.request, str(error))

@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from payres.pages.tables import Cell, Column, make_table
-from payres.pages.visit import FunctionPage, Visit
+from payres.pages.visit import Visit
 from payres.settings import Settings
 
 SECRET: Final = frozenset({"metrics_token"})
@@ -21,7 +21,6 @@ COLUMNS: Final = (
 )
 
 
-@FunctionPage
 async def page(visit: Visit) -> Response:
     """All settings, without secrets."""
     found = visit.context.settings

@@ -31,7 +31,8 @@ async def find_visit(request: Request) -> Visit | None:
     if session is None:
         return None
     operator = await context_of(request).database.read(partial(operators.find_session, session=session))
-    return Visit(request, operator, session) if operator else None
+    authenticate = partial(operators.authenticate, session=session)
+    return Visit(request, authenticate, operator, session) if operator else None
 
 
 async def sign_in(request: Request, form: Form) -> Response:

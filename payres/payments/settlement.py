@@ -79,11 +79,12 @@ def is_finished(payment: OutgoingRecord) -> bool:
     return has_sent_all(payment) if payment.terms.sends_all else has_arrived(payment)
 
 
-def end_if_finished(work: Work, payment_id: str) -> None:
-    """Ends a payment of which nothing more is to be sent, unless packets of it are in flight."""
+def end_if_finished(work: Work, payment_id: str) -> bool:
+    """Ends a payment of which nothing more is to be sent, unless packets of it are in flight; whether it did."""
     payment = outgoing.find_outgoing(work, payment_id)
-    if payment is not None and payment.state == "sending" and is_finished(payment):
-        end_unless_in_flight(work, payment, None)
+    if payment is None or payment.state != "sending" or not is_finished(payment):
+        return False
+    return end_unless_in_flight(work, payment, None)
 
 
 def end_unless_in_flight(work: Work, payment: OutgoingRecord, failure: str | None) -> bool:

@@ -31,8 +31,8 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         if len(body) > limit:
             raise _too_large(limit)
         more = message.get("more_body", False)
-    codings = (value.decode("latin-1") for name, value in request.scope["headers"] if name == b"content-encoding")
-    if body and any(map(is_encoded, codings)):
+    codings = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"content-encoding"]
+    if codings and body and any(map(is_encoded, codings)):
         raise ErrorResponse(
             415,
             "unsupported_media_type",

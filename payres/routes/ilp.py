@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest
 from payres.http.error_responses import ErrorResponse, error_response, invalid_token
+from payres.http.request_head import header
 from payres.identifiers import hash_secret
 from payres.interledger.packets import result_of
 from payres.interledger.responses import NoReply
@@ -19,7 +20,7 @@ from payres.store import peers
 
 MEDIA_TYPE: Final = "application/octet-stream"
 MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is what the JavaScript plugin sends
-REQUEST_ID: Final = re.compile(r"[ -~]{1,64}")
+REQUEST_ID: Final = re.compile(rb"[ -~]{1,64}")
 
 
 async def receive(request: Request) -> Response:
@@ -27,24 +28,30 @@ async def receive(request: Request) -> Response:
 
     Other answers say that there was no packet to process, and a 504 that its outcome is not known yet.
     """
-    number = request.headers.get("request-id", "")
+    found = header(request.scope["headers"], b"request-id") or b""
     # Echoing the number promises that the request may be repeated, which holds for numbers that are stored alone.
-    echo = {"Request-Id": number} if REQUEST_ID.fullmatch(number) else {}
+    number = found.decode("ascii") if REQUEST_ID.fullmatch(found) else None
     try:
-        reply = await _reply(context_of(request), request, number if echo else None)
+        reply = await _reply(context_of(request), request, number)
     except DomainError as error:
-        response = error_response(error)
-        response.headers = {**response.headers, **echo}
-        raise response from error
-    return Response(reply, media_type=MEDIA_TYPE, headers=echo)
+        refusal = error_response(error)
+        if number is not None:
+            refusal.headers = {**refusal.headers, "Request-Id": number}
+        raise refusal from error
+    response = Response(reply)
+    response.raw_headers.append((b"content-type", MEDIA_TYPE.encode()))
+    if number is not None:
+        response.raw_headers.append((b"request-id", found))
+    return response
 
 
 async def _reply(context: Context, request: Request, request_id: str | None) -> bytes:
     """The reply packet. Raises InvalidRequest (400), ErrorResponse (401, 413, 504)."""
-    scheme, *token = request.headers.get("authorization", "").split(" ")
-    if scheme.lower() != "bearer" or len(token) != 1 or not token[0]:
+    credentials = (header(request.scope["headers"], b"authorization") or b"").decode("latin-1")
+    scheme, _, token = credentials.partition(" ")
+    if scheme.lower() != "bearer" or not token or " " in token:
         raise _unauthorized("missing_token", "Send the token that was agreed on as Authorization: Bearer <token>")
-    find_peer = partial(peers.peer_by_token, token_hash=hash_secret(token[0]))
+    find_peer = partial(peers.peer_by_token, token_hash=hash_secret(token))
     peer = await context.database.read(find_peer, for_write=True)
     if peer is None:
         raise _unauthorized("unknown_token", "No peer has this token")

@@ -28,7 +28,7 @@ async def create(request: Request) -> Response:
     made, answer = await resources.create(request, OUTGOING_PAYMENTS)
     context = context_of(request)
     if made is not None and not context.urls.is_ours(made.receiver):
-        context.remote_payments.wake()
+        context.remote_payments.begin(made.id.rpartition("/")[2])
     return answer
 
 

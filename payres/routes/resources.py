@@ -5,7 +5,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,6 +16,7 @@ from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
+from payres.representations import page_of
 from payres.routes.authorize import authorize, authorize_reading
 from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
@@ -32,7 +33,7 @@ from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
 from payres.terms import Offer
 from payres.urls import Urls
-from payres.wire import Page, Pagination, WalletResource, decode, encode
+from payres.wire import Page, WalletResource, decode, encode
 
 
 class Asked(Protocol):
@@ -121,15 +122,7 @@ async def list_page(
         caller.require(wallet_address)
         owner = None if caller.sees_all(wallet_address) else caller.client_id
         wallet = active_wallet(work, wallet_address, "wallet-address")
-        records, bounds = page(work, wallet.id, owner, query)
-        pagination = Pagination(
-            start_cursor=records[0].id if records else UNSET,
-            end_cursor=records[-1].id if records else UNSET,
-            has_next_page=bounds.has_older,  # the next page is the older one
-            has_previous_page=bounds.has_newer,
-        )
-        shown = [kind.show(work.urls, wallet, record) for record in records]
-        return Page(pagination=pagination, result=shown)
+        return page_of(page(work, wallet.id, owner, query), partial(kind.show, work.urls, wallet))
 
     return json_response(await authorize_reading(request, body, kind.type, "list", unit))
 

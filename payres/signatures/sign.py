@@ -1,10 +1,10 @@
 """Sign a request (RFC 9421 section 3.1) in the one shape that every Open Payments server accepts."""
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, Protocol
 
 import http_sf
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.signatures.base import Message, header_fields, signature_base
 from payres.signatures.digest import content_digest
@@ -14,7 +14,15 @@ from payres.signatures.reasons import SignatureError
 _LABEL: Final = "sig1"
 
 
-def sign(message: Message, private_key: Ed25519PrivateKey, keyid: str, created: int) -> dict[str, str]:
+class PrivateKey(Protocol):
+    """An Ed25519 key, of any library."""
+
+    def sign(self, data: bytes, /) -> bytes:
+        """The signature of the data (RFC 8032), 64 bytes."""
+        ...
+
+
+def sign(message: Message, private_key: PrivateKey, keyid: str, created: int) -> dict[str, str]:
     """Return the headers to add to `message`: Signature-Input and Signature, and with a body Content-Digest and
     Content-Length unless the message has them.
 
@@ -27,12 +35,17 @@ def sign(message: Message, private_key: Ed25519PrivateKey, keyid: str, created: 
     components = _components(complete)
     quoted = " ".join(f'"{name}"' for name in components)
     # The order of the official JavaScript client; servers find keyid by its position after a semicolon.
-    parameters = f"({quoted});keyid={http_sf.ser(keyid)};created={http_sf.ser(created)}"
+    parameters = f"({quoted});keyid={_serialized(keyid)};created={created}"
     try:
         signature = private_key.sign(signature_base(complete, components, parameters))
     except SignatureError as error:
         raise ValueError(str(error)) from error
     return {**added, "Signature-Input": f"{_LABEL}={parameters}", "Signature": f"{_LABEL}={http_sf.ser(signature)}"}
+
+
+@lru_cache(maxsize=16)  # a string is checked character by character
+def _serialized(keyid: str) -> str:
+    return http_sf.ser(keyid)
 
 
 def _content_headers(message: Message) -> dict[str, str]:

@@ -71,10 +71,6 @@ def list_assets(tx: Transaction) -> Sequence[AssetRecord]:
     return ASSETS.list(tx, "ORDER BY code, scale")
 
 
-def set_fee(tx: Transaction, asset_id: int, fixed: int, basis_points: int) -> None:
-    tx.execute("UPDATE asset SET fee_fixed = ?, fee_basis_points = ? WHERE id = ?", (fixed, basis_points, asset_id))
-
-
 def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> None:
     """One unit of `base` buys `rate` units of `counter`, an exact decimal text, until further notice.
 

@@ -1,32 +1,36 @@
-"""SQL of the audit log."""
+"""SQL of the audit log: what operators changed, who did it, and when.
 
-from collections.abc import Sequence
+Each rule of the operator that changes something records it here in the same transaction, so that no command and no
+endpoint has to.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from payres.store.pages import PageBounds, PageQuery, select_page
-from payres.store.rows import Table
-from payres.store.work import Transaction
+from payres.store.rows import Table, json_column
+from payres.store.work import Work
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
-    """A row of `audit`. details is a JSON object."""
+    """A row of `audit`."""
 
     id: str
     created_at: int
     actor: str
     action: str
     object: str
-    details: str
+    details: Mapping[str, Any]
 
 
-AUDIT = Table(AuditRecord, "audit")
+AUDIT = Table(AuditRecord, "audit", details=json_column("details"))
 
 
-def insert_audit(tx: Transaction, record: AuditRecord) -> None:
-    AUDIT.insert(tx, record)
+def record(work: Work, action: str, about: str, **details: object) -> None:
+    """Records that the actor of this unit did `action`, such as `wallet.deposit`, to `about`.
 
-
-def page_of_audit(tx: Transaction, query: PageQuery) -> tuple[Sequence[AuditRecord], PageBounds]:
-    """A page, newest first."""
-    return select_page(tx, AUDIT, query, {})
+    `details` are shown too and never have a secret; None is left out.
+    """
+    given = {name: value for name, value in details.items() if value is not None}
+    AUDIT.insert(work, AuditRecord(work.new_id(), work.now, work.actor, action, about, given))

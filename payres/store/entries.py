@@ -1,4 +1,7 @@
-"""SQL of what the ledger has recorded, as operators read it."""
+"""SQL of what the ledger has recorded, as operators read it: pages of it, and for exports all of it.
+
+Exports take a batch of ids at a time, so that no transaction is long.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,7 +11,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.payments import PaymentRecord
-from payres.store.rows import Table
+from payres.store.rows import Table, number
 from payres.store.work import Transaction
 
 
@@ -34,6 +37,15 @@ class EntryRecord(msgspec.Struct, frozen=True):
         return Asset(self.asset_code, self.asset_scale)
 
 
+class TransferLine(EntryRecord, frozen=True):
+    """An entry with the account that it was credited to, and the receiver and the wallet path of the outgoing payment
+    behind it. What belongs to a refund is of this kind, between the payments of the refund."""
+
+    credit_account_id: int
+    receiver: str | None
+    payer: str | None
+
+
 def account_name(account: str) -> str:
     """SQL: the name of an account, whose alias this is, beside its asset `s`."""
     return (
@@ -48,16 +60,35 @@ def account_name(account: str) -> str:
 REFUND_OF_TRANSFER: Final = (
     "coalesce(t.refund_id, (SELECT id FROM refund WHERE return_payment_id = t.outgoing_payment_id))"
 )
+COLUMNS: Final = {
+    "asset_code": "s.code",
+    "asset_scale": "s.scale",
+    "debit": account_name("d"),
+    "credit": account_name("c"),
+    "refund_id": REFUND_OF_TRANSFER,
+}
 ENTRIES = Table(
     EntryRecord,
     "transfer t JOIN account d ON d.id = t.debit_account_id JOIN account c ON c.id = t.credit_account_id"
     " JOIN asset s ON s.id = d.asset_id",
     prefix="t.",
-    asset_code="s.code",
-    asset_scale="s.scale",
-    debit=account_name("d"),
-    credit=account_name("c"),
-    refund_id=REFUND_OF_TRANSFER,
+    **COLUMNS,
+)
+LINES = Table(
+    TransferLine,
+    f"{ENTRIES.source} LEFT JOIN refund r ON r.id = {REFUND_OF_TRANSFER}"
+    " LEFT JOIN outgoing_payment o ON o.id = t.outgoing_payment_id"
+    " LEFT JOIN wallet_address ow ON ow.id = o.wallet_address_id",
+    prefix="t.",
+    **COLUMNS
+    | {
+        "kind": "CASE WHEN r.id IS NULL THEN t.kind ELSE 'refund' END",
+        "outgoing_payment_id": "coalesce(t.outgoing_payment_id, r.outgoing_payment_id)",
+        "incoming_payment_id": "coalesce(t.incoming_payment_id, r.incoming_payment_id)",
+        "refund_id": "r.id",
+        "receiver": "o.receiver",
+        "payer": "ow.path",
+    },
 )
 
 
@@ -73,4 +104,31 @@ def page_of_entries(
         conditions[f"t.{payment.direction}_payment_id = ?"] = payment.id
     if account_id is not None:
         conditions["? IN (t.debit_account_id, t.credit_account_id)"] = account_id
-    return select_page(tx, ENTRIES, query, conditions, key="t.id")
+    return select_page(tx, ENTRIES, query, conditions)
+
+
+def transfers(
+    tx: Transaction, first: int, last: int, since: int, until: int, account_id: int | None = None
+) -> Sequence[TransferLine]:
+    """The transfers with these ids, of a time, and of one account if it is given; oldest first."""
+    where = "WHERE t.id BETWEEN ? AND ? AND t.created_at >= ? AND t.created_at < ?"
+    if account_id is None:
+        return LINES.list(tx, f"{where} ORDER BY t.id", first, last, since, until)
+    of_account = "AND ? IN (t.debit_account_id, t.credit_account_id)"
+    return LINES.list(tx, f"{where} {of_account} ORDER BY t.id", first, last, since, until, account_id)
+
+
+def last_transfer(tx: Transaction) -> int:
+    """The highest id of a transfer, 0 when there is none."""
+    return number(tx, "SELECT max(id) FROM transfer")
+
+
+def net_change(tx: Transaction, account_id: int, first: int, last: int, until: int) -> int:
+    """Credits less debits of an account, by the transfers with these ids before a time, in the minor unit."""
+    rows = tx.execute(
+        "SELECT CASE WHEN credit_account_id = :account THEN amount ELSE -amount END FROM transfer"
+        " WHERE id BETWEEN :first AND :last AND created_at < :until"
+        " AND :account IN (debit_account_id, credit_account_id)",
+        {"account": account_id, "first": first, "last": last, "until": until},
+    )
+    return sum(amount for (amount,) in rows)  # which may pass what SQLite adds up

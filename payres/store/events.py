@@ -7,7 +7,7 @@ import msgspec
 
 from payres.clock import DAY, SECOND
 from payres.identifiers import event_id, sequence_of
-from payres.store.rows import Table
+from payres.store.rows import Table, first_row_from, number
 from payres.store.work import Transaction
 
 # Microseconds that an event stays, unless it is still to be sent.
@@ -45,11 +45,6 @@ def find_event(tx: Transaction, text: str) -> EventRecord | None:
     return event if event is not None and event.id == text else None
 
 
-def event_at(tx: Transaction, sequence: int) -> EventRecord:
-    """Raises RowMissing."""
-    return EVENTS.by_id(tx, sequence)
-
-
 def events_of(tx: Transaction, subject: str, moments: Iterable[int]) -> Sequence[EventRecord]:
     """The events about a subject that were written at these times (microseconds), in their order.
 
@@ -58,34 +53,12 @@ def events_of(tx: Transaction, subject: str, moments: Iterable[int]) -> Sequence
     """
     found: dict[int, EventRecord] = {}
     for moment in moments:
-        first, last = _first_from(tx, moment - CLOCK_STEP), _first_from(tx, moment + CLOCK_STEP)
+        first, last = (first_row_from(tx, "event", "sequence", moment + step) for step in (-CLOCK_STEP, CLOCK_STEP))
         where = "WHERE sequence >= ? AND sequence < ? AND subject = ? AND created_at = ?"
         found |= {one.sequence: one for one in EVENTS.list(tx, where, first, last, subject, moment)}
     return [found[sequence] for sequence in sorted(found)]
 
 
-def _first_from(tx: Transaction, moment: int) -> int:
-    """The sequence of the first event at a time or later, by halving; one more than the last when there is none."""
-    ends = [
-        tx.execute(f"SELECT sequence FROM event WHERE sequence > 0 ORDER BY sequence {order} LIMIT 1").fetchone()
-        for order in ("ASC", "DESC")
-    ]
-    if None in ends:
-        return 0
-    first, end = ends[0][0], ends[1][0] + 1
-    while first < end:
-        middle = (first + end) // 2
-        sequence, time = tx.execute(
-            "SELECT sequence, created_at FROM event WHERE sequence >= ? ORDER BY sequence LIMIT 1", (middle,)
-        ).fetchone()
-        if time < moment:
-            first = sequence + 1
-        else:
-            end = middle
-    return int(first)
-
-
 def last_sequence(tx: Transaction) -> int:
     """That of the latest event; 0 when there never was one."""
-    row = tx.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
-    return row[0] if row else 0
+    return number(tx, "SELECT seq FROM sqlite_sequence WHERE name = 'event'")

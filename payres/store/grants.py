@@ -106,7 +106,7 @@ def page_of_grants(
     if state not in IN_TIME:
         return select_page(tx, GRANTS, query, {} if state is None else {"state = ?": state})
     stored, in_time, age = IN_TIME[state]
-    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age}, key="g.id")
+    return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age})
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:

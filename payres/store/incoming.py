@@ -51,8 +51,8 @@ def find_incoming(tx: Transaction, payment_id: str) -> IncomingRecord | None:
     return INCOMING.find(tx, "WHERE id = ?", payment_id)
 
 
-def expiry_told_at(tx: Transaction, payment_id: str) -> int | None:
-    """When an event told that the payment has expired."""
+def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
+    """The time of the event that says that the payment has expired."""
     row = tx.execute("SELECT expiry_event_at FROM incoming_payment WHERE id = ?", (payment_id,)).fetchone()
     return None if row is None else row[0]
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.refunds import REFUND_COUNTED, REFUNDS
+from payres.store.rows import number
 from payres.store.work import Transaction
 
 MAX_BREACHES = 5
@@ -35,8 +36,7 @@ class Invariant(msgspec.Struct, frozen=True):
 
 def count(tx: Transaction, invariant: Invariant) -> int:
     """How many rows the invariant is about."""
-    figure: int = tx.execute(invariant.counted).fetchone()[0]
-    return figure
+    return number(tx, invariant.counted)
 
 
 def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:

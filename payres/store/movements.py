@@ -48,4 +48,4 @@ def page_of_movements(
     tx: Transaction, account_id: int, query: PageQuery
 ) -> tuple[Sequence[MovementRecord], PageBounds]:
     """A page of those of one account, newest first."""
-    return select_page(tx, MOVEMENTS, query, {"m.account_id = ?": account_id}, key="m.id")
+    return select_page(tx, MOVEMENTS, query, {"m.account_id = ?": account_id})

@@ -30,11 +30,6 @@ def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
     return OPERATORS.find(tx, "WHERE name = ?", name)
 
 
-def operator_by_id(tx: Transaction, operator_id: int) -> OperatorRecord:
-    """Raises RowMissing."""
-    return OPERATORS.by_id(tx, operator_id)
-
-
 def operator_of_link(tx: Transaction, link_hash: bytes) -> OperatorRecord | None:
     """Whose link this is, used no more than once but perhaps expired."""
     return OPERATORS.find(tx, "WHERE link_hash = ?", link_hash)
@@ -48,11 +43,6 @@ def set_link(tx: Transaction, name: str, role: str, link_hash: bytes, expires_at
         " link_expires_at = excluded.link_expires_at, unlocked_at = excluded.unlocked_at",
         (name, role, link_hash, expires_at, now),
     )
-
-
-def set_password(tx: Transaction, operator_id: int, password_hash: str) -> None:
-    """Sets the password, with which the link is used up."""
-    tx.execute("UPDATE operator SET password_hash = ?, link_hash = NULL WHERE id = ?", (password_hash, operator_id))
 
 
 def operator_of_session(tx: Transaction, id_hash: bytes, now: int) -> OperatorRecord | None:

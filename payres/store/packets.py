@@ -1,11 +1,14 @@
 """SQL of packets with money that went to a peer."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from payres.store.rows import Table
 from payres.store.work import Transaction
+
+State = Literal["prepared", "fulfilled", "rejected", "doubtful"]
 
 
 class PacketRecord(msgspec.Struct, frozen=True):
@@ -34,20 +37,15 @@ def find_packet(tx: Transaction, packet_id: str) -> PacketRecord | None:
     return PACKETS.find(tx, "WHERE id = ?", packet_id)
 
 
-def packet_of_request(tx: Transaction, from_peer_id: int, from_request_id: str) -> PacketRecord | None:
-    """The newest packet that forwarded a peer's request."""
-    newest = "WHERE from_peer_id = ? AND from_request_id = ? ORDER BY id DESC LIMIT 1"
-    return PACKETS.find(tx, newest, from_peer_id, from_request_id)
-
-
 def prepared_packets(tx: Transaction, limit: int, after: str = "") -> Sequence[PacketRecord]:
     """Packets whose outcome is not known, oldest first, from the one that follows id `after`."""
     return PACKETS.list(tx, "WHERE state = 'prepared' AND id > ? ORDER BY id LIMIT ?", after, limit)
 
 
-def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: str) -> Sequence[PacketRecord]:
+def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: State) -> Sequence[PacketRecord]:
     """The payment's packets in one state, oldest first."""
-    return PACKETS.list(tx, "WHERE outgoing_payment_id = ? AND state = ? ORDER BY id", outgoing_payment_id, state)
+    # The state is no parameter: since there are indexes of one state, SQLite would prepare the statement each time.
+    return PACKETS.list(tx, f"WHERE outgoing_payment_id = ? AND state = '{state}' ORDER BY id", outgoing_payment_id)
 
 
 def newest_of_payment(tx: Transaction, outgoing_payment_id: str, limit: int) -> Sequence[tuple[PacketRecord, str]]:

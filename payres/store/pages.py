@@ -28,12 +28,14 @@ class PageBounds(msgspec.Struct, frozen=True):
 
 
 AFTER_ALL: Final = "~"  # sorts after every UUID and every number
+EVERY: Final[Mapping[str, Any]] = {}
 
 
 def select_page(
-    tx: Transaction, table: Table[R], query: PageQuery, conditions: Mapping[str, Any], key: str = "id"
+    tx: Transaction, table: Table[R], query: PageQuery, conditions: Mapping[str, Any] = EVERY
 ) -> tuple[Sequence[R], PageBounds]:
-    """Rows under these conditions, each SQL with one `?` and its value, newest first; `key` is the first column."""
+    """Rows under these conditions, each SQL with one `?` and its value, newest first by the first column."""
+    key = table.key
     source, values = f"{table.source} WHERE {''.join(f'{one} AND ' for one in conditions)}", [*conditions.values()]
     older = query.towards == "older" or query.cursor is None
     comparison, order = ("<", "DESC") if older else (">", "ASC")

@@ -101,7 +101,7 @@ def page_of_payments(
         **_state_conditions(wanted.state, now),
     }
     given = {condition: value for condition, value in conditions.items() if value is not None}
-    return select_page(tx, PAYMENTS, query, given, key="p.id")
+    return select_page(tx, PAYMENTS, query, given)
 
 
 class PaymentRange(NamedTuple):

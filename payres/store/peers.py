@@ -6,18 +6,14 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.store import secrets
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table, number
 from payres.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
 
 
-class PeerRecord(msgspec.Struct, frozen=True):
-    """An active peer with its asset and account. outgoing_token is encrypted; floor is minus its credit limit.
-
-    balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
-    repeats_answers is 1 when it answers a repeated request as it did the first time.
-    """
+class InboundPeer(msgspec.Struct, frozen=True):
+    """Of an active peer, what its packets need: its account, and how much one packet may carry."""
 
     id: int
     name: str
@@ -26,9 +22,22 @@ class PeerRecord(msgspec.Struct, frozen=True):
     asset_code: str
     asset_scale: int
     ilp_address: str
+    max_packet: int | None
+
+    @property
+    def asset(self) -> Asset:
+        return Asset(self.asset_code, self.asset_scale)
+
+
+class PeerRecord(InboundPeer, frozen=True):
+    """An active peer with its asset and account. outgoing_token is encrypted; floor is minus its credit limit.
+
+    balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
+    repeats_answers is 1 when it answers a repeated request as it did the first time.
+    """
+
     url: str
     outgoing_token: bytes
-    max_packet: int | None
     packets_received: int
     packets_sent: int
     last_error: str | None
@@ -39,41 +48,21 @@ class PeerRecord(msgspec.Struct, frozen=True):
     floor: int
     repeats_answers: int
 
-    @property
-    def asset(self) -> Asset:
-        return Asset(self.asset_code, self.asset_scale)
 
-
-class PeerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a new row of `peer` is made of. outgoing_token is encrypted; created_at is microseconds."""
-
-    name: str
-    account_id: int
-    ilp_address: str
-    url: str
-    outgoing_token: bytes
-    incoming_token_hash: bytes
-    max_packet: int | None
-    created_at: int
-
-
-PEERS = Table(
-    PeerRecord,
-    "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id",
-    prefix="p.",
-    asset_id="a.asset_id",
-    asset_code="s.code",
-    asset_scale="s.scale",
-    balance="a.balance",
-    held="a.held",
-    floor="a.floor",
-)
+_SOURCE = "peer p JOIN account a ON a.id = p.account_id JOIN asset s ON s.id = a.asset_id"
+_ASSET = {"asset_id": "a.asset_id", "asset_code": "s.code", "asset_scale": "s.scale"}
+INBOUND = Table(InboundPeer, _SOURCE, prefix="p.", **_ASSET)
+PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.held", floor="a.floor", **_ASSET)
 ACTIVE = "p.removed_at IS NULL"
-
-
-def insert_peer(tx: Transaction, row: PeerRow) -> int:
-    """A new peer; returns its id."""
-    return insert_row(tx, "peer", **msgspec.structs.asdict(row))
+_BY_ID = f"WHERE p.id = ? AND {ACTIVE}"
+_BY_TOKEN = f"WHERE p.incoming_token_hash = ? AND {ACTIVE}"
+_INSERT_ANSWER = """
+INSERT INTO answered_request (peer_id, request_id, condition, reply, answered_at) VALUES (?, ?, ?, ?, ?)
+"""
+_FIND_REQUEST = """
+SELECT condition, reply FROM answered_request WHERE peer_id = ?1 AND request_id = ?2 UNION ALL
+SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL
+"""
 
 
 def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
@@ -107,17 +96,16 @@ def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
 
 def peer_by_id(tx: Transaction, peer_id: int) -> PeerRecord | None:
     """The peer while it is active."""
-    return PEERS.find(tx, f"WHERE p.id = ? AND {ACTIVE}", peer_id)
+    return PEERS.find(tx, _BY_ID, peer_id)
 
 
-def peer_by_token(tx: Transaction, token_hash: bytes) -> PeerRecord | None:
-    return PEERS.find(tx, f"WHERE p.incoming_token_hash = ? AND {ACTIVE}", token_hash)
+def peer_by_token(tx: Transaction, token_hash: bytes) -> InboundPeer | None:
+    return INBOUND.find(tx, _BY_TOKEN, token_hash)
 
 
 def account_of_peer(tx: Transaction, peer_id: int) -> int:
     """The ledger account of a peer, active or removed."""
-    account_id: int = tx.execute("SELECT account_id FROM peer WHERE id = ?", (peer_id,)).fetchone()[0]
-    return account_id
+    return number(tx, "SELECT account_id FROM peer WHERE id = ?", peer_id)
 
 
 def peer_with_account(tx: Transaction, account_id: int) -> PeerRecord | None:
@@ -126,26 +114,6 @@ def peer_with_account(tx: Transaction, account_id: int) -> PeerRecord | None:
 
 def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
     return PEERS.list(tx, f"WHERE {ACTIVE} ORDER BY p.name")
-
-
-def change_peer(
-    tx: Transaction,
-    peer_id: int,
-    url: str | None,
-    outgoing_token: bytes | None,
-    incoming_token_hash: bytes | None,
-    max_packet: int | None,
-) -> None:
-    """Sets the largest packet, None for any; of the others, None leaves what is there."""
-    tx.execute(
-        "UPDATE peer SET url = coalesce(?, url), outgoing_token = coalesce(?, outgoing_token),"
-        " incoming_token_hash = coalesce(?, incoming_token_hash), max_packet = ? WHERE id = ?",
-        (url, outgoing_token, incoming_token_hash, max_packet, peer_id),
-    )
-
-
-def remove_peer(tx: Transaction, peer_id: int, now: int) -> None:
-    tx.execute("UPDATE peer SET removed_at = ? WHERE id = ?", (now, peer_id))
 
 
 def count_received(tx: Transaction, peer_id: int) -> bool:
@@ -161,11 +129,11 @@ def count_sent(tx: Transaction, peer_id: int) -> None:
 
 def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
     """The last thing that went wrong with the peer, in words without secrets."""
-    tx.execute("UPDATE peer SET last_error = ?, last_error_at = ? WHERE id = ?", (error, now, peer_id))
+    PEERS.update(tx, peer_id, last_error=error, last_error_at=now)
 
 
 def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
-    tx.execute("UPDATE peer SET repeats_answers = ? WHERE id = ?", (repeats, peer_id))
+    PEERS.update(tx, peer_id, repeats_answers=repeats)
 
 
 def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
@@ -173,24 +141,15 @@ def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
     return secrets.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
 
 
-def find_answer(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes, bytes] | None:
-    """The condition and the reply of a request of the peer that was answered with a Fulfill."""
-    row = tx.execute(
-        "SELECT condition, reply FROM answered_request WHERE peer_id = ? AND request_id = ?", (peer_id, request_id)
-    ).fetchone()
+def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:
+    """The condition and the reply of a request of the peer that was answered with a Fulfill; or None and the Prepare,
+    when it was forwarded and has no outcome yet."""
+    row = tx.execute(_FIND_REQUEST, (peer_id, request_id)).fetchone()
     return (row[0], row[1]) if row else None
 
 
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
-    insert_row(
-        tx,
-        "answered_request",
-        peer_id=peer_id,
-        request_id=request_id,
-        condition=condition,
-        reply=reply,
-        answered_at=now,
-    )
+    tx.execute(_INSERT_ANSWER, (peer_id, request_id, condition, reply, now))
 
 
 def delete_answers_before(tx: Transaction, time: int, limit: int) -> int:

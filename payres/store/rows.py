@@ -22,6 +22,25 @@ class Embedded(NamedTuple):
     write: Callable[[Any], Row]
 
 
+class _Selects(dict[str, str]):
+    """The statements that begin with `start`, by what follows: built once, because SQLite's driver finds a statement
+    again by the hash of its text."""
+
+    def __init__(self, start: str) -> None:
+        self._start = start
+
+    def __missing__(self, rest: str) -> str:
+        sql = self[rest] = self._start + rest
+        return sql
+
+
+def json_column(name: str) -> Embedded:
+    """A column with a JSON text."""
+    return Embedded(
+        [name], lambda row: msgspec.json.decode(row[0]), lambda value: [msgspec.json.encode(value).decode()]
+    )
+
+
 class Table(Generic[R]):
     """The SQL of one record, built once. Its columns are the fields in their order, so a row becomes a record as it is.
 
@@ -44,9 +63,11 @@ class Table(Generic[R]):
         self._width = len(names)
         self._joins: dict[tuple[str, str, str], str] = {}
         self.source = source
-        self._by_id = f"WHERE {names[0]} = ?"
+        self._table = source.partition(" ")[0]
+        self.key = names[0]
+        self._by_id = f"WHERE {self.key} = ?"
         self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
-        self._select = f"SELECT {self.columns} FROM {source} "
+        self._selects = _Selects(f"SELECT {self.columns} FROM {source} ")
         self._insert = f"INSERT {self.into} "
 
     def record(self, row: Row) -> R:
@@ -66,7 +87,7 @@ class Table(Generic[R]):
 
     def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
         """The first row; `where` is all that follows FROM."""
-        row = tx.execute(self._select + where, values).fetchone()
+        row = tx.execute(self._selects[where], values).fetchone()
         return self.record(row) if row else None
 
     def find_joined(self, tx: Transaction, where: str, other: "Table[J]", on: str, *values: Any) -> tuple[R, J] | None:
@@ -84,29 +105,75 @@ class Table(Generic[R]):
             found = self._joins[key] = f"SELECT mine.*, {other.columns} FROM {mine} JOIN {other.source} AND {on}"
         return found
 
-    def by_id(self, tx: Transaction, row_id: int) -> R:
-        """The row with the id, in the first column. Raises RowMissing: ids come from rows that refer to this one."""
+    def get(self, tx: Transaction, row_id: int | str) -> R | None:
+        """The row with the id, in the first column."""
+        return self.find(tx, self._by_id, row_id)
+
+    def by_id(self, tx: Transaction, row_id: int | str) -> R:
+        """The same. Raises RowMissing: ids come from rows that refer to this one."""
         record = self.find(tx, self._by_id, row_id)
         if record is None:
-            raise RowMissing(f"{self.source.partition(' ')[0]} {row_id} does not exist")
+            raise RowMissing(f"{self._table} {row_id} does not exist")
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
         """The rows; `where` is all that follows FROM."""
-        return [self.record(row) for row in tx.execute(self._select + where, values)]
+        return [self.record(row) for row in tx.execute(self._selects[where], values)]
 
     def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
         """Inserts a row; `otherwise` is the clause ON CONFLICT."""
         tx.execute(self._insert + otherwise, self.values(record))
 
+    def create(self, tx: Transaction, **values: Any) -> int:
+        """Inserts a row with these columns; the id that the database gave it."""
+        return insert_row(tx, self._table, **values)
+
+    def update(self, tx: Transaction, row_id: int | str, **values: Any) -> None:
+        """Sets these columns of the row with the id."""
+        tx.execute(_update(self._table, tuple(values)), (*values.values(), row_id))
+
+
+def find_number(tx: Transaction, sql: str, *values: Any) -> int | None:
+    """The first number that a statement finds; None when there is no row, or NULL in it."""
+    row = tx.execute(sql, values).fetchone()
+    return None if row is None else row[0]
+
+
+def number(tx: Transaction, sql: str, *values: Any) -> int:
+    """The same; 0 for None."""
+    return find_number(tx, sql, *values) or 0
+
+
+def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
+    """The key of the first row of a time (microseconds) or later; one more than the last when there is none.
+
+    For tables whose keys rise with `created_at`, which are searched by halves: a few tens of rows.
+    """
+    # Two statements with a condition, because for a plain min() and max() SQLite may walk the whole table.
+    ends = f"SELECT {key} FROM {table} WHERE {key} > 0 ORDER BY {key}"
+    first, end = number(tx, f"{ends} LIMIT 1") or 1, number(tx, f"{ends} DESC LIMIT 1") + 1
+    while first < end:
+        middle = (first + end) // 2
+        found, time = tx.execute(
+            f"SELECT {key}, created_at FROM {table} WHERE {key} >= ? ORDER BY {key} LIMIT 1", (middle,)
+        ).fetchone()
+        first, end = (found + 1, end) if time < moment else (first, middle)
+    return first
+
 
 def insert_row(tx: Transaction, table: str, **values: Any) -> int:
     """Inserts a row with these columns; the id that the database gave it."""
-    cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
+    cursor = tx.execute(insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid
 
 
 @lru_cache(maxsize=64)
-def _insertion(table: str, columns: tuple[str, ...]) -> str:
+def insertion(table: str, columns: tuple[str, ...]) -> str:
+    """The statement that inserts a row with these columns."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+@lru_cache(maxsize=64)
+def _update(table: str, columns: tuple[str, ...]) -> str:
+    return f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?"

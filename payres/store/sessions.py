@@ -4,7 +4,7 @@ from typing import Final
 
 from payres.clock import DAY
 from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
-from payres.store.rows import insert_row
+from payres.store.rows import find_number, insert_row, number
 from payres.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
@@ -18,10 +18,7 @@ def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, ex
 
 def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:
     """The id of the wallet address whose owner is signed in, or None."""
-    row = tx.execute(
-        "SELECT wallet_address_id FROM session WHERE id_hash = ? AND expires_at > ?", (id_hash, now)
-    ).fetchone()
-    return row[0] if row else None
+    return find_number(tx, "SELECT wallet_address_id FROM session WHERE id_hash = ? AND expires_at > ?", id_hash, now)
 
 
 def delete_session(tx: Transaction, id_hash: bytes) -> None:
@@ -46,11 +43,8 @@ def insert_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) ->
 
 def knows_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> bool:
     """Whether the wallet's owner has signed in with this browser, and it is still known."""
-    row = tx.execute(
-        "SELECT 1 FROM known_browser WHERE id_hash = ? AND wallet_address_id = ? AND expires_at > ?",
-        (id_hash, wallet_id, now),
-    ).fetchone()
-    return row is not None
+    known = "SELECT 1 FROM known_browser WHERE id_hash = ? AND wallet_address_id = ? AND expires_at > ?"
+    return number(tx, known, id_hash, wallet_id, now) == 1
 
 
 def delete_browser(tx: Transaction, id_hash: bytes, wallet_id: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from payres.store.rows import find_number, number
 from payres.store.work import Transaction
 
 
@@ -38,7 +39,7 @@ def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
 
 def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
     """Of the payments whose id is not below this one."""
-    (incoming,) = tx.execute("SELECT count(*) FROM incoming_payment WHERE id >= ?", (first_id,)).fetchone()
+    incoming = number(tx, "SELECT count(*) FROM incoming_payment WHERE id >= ?", first_id)
     outgoing = tx.execute(
         "SELECT count(*), count(*) FILTER (WHERE state = 'failed') FROM outgoing_payment WHERE id >= ?", (first_id,)
     ).fetchone()
@@ -46,17 +47,23 @@ def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
 
 
 def last_backup(tx: Transaction) -> int | None:
-    """When the last backup was made, as the audit log has it."""
-    row = tx.execute(
-        "SELECT created_at FROM audit WHERE action = 'database.backup' ORDER BY id DESC LIMIT 1"
-    ).fetchone()
-    return None if row is None else int(row[0])
+    """When the last backup was made."""
+    return _last(tx, "database.backup")
+
+
+def last_restore(tx: Transaction) -> int | None:
+    """When the database was last put in place by a restore."""
+    return _last(tx, "database.restore")
+
+
+def _last(tx: Transaction, action: str) -> int | None:
+    """When something was last done, as the audit log has it."""
+    return find_number(tx, "SELECT created_at FROM audit WHERE action = ? ORDER BY id DESC LIMIT 1", action)
 
 
 def last_check(tx: Transaction) -> int | None:
     """When all invariants of the ledger were last found to hold; None when one did not hold since."""
-    row = tx.execute("SELECT checked_at FROM ledger_check WHERE broken IS NULL").fetchone()
-    return None if row is None else int(row[0])
+    return find_number(tx, "SELECT checked_at FROM ledger_check WHERE broken IS NULL")
 
 
 def broken_invariant(tx: Transaction) -> str | None:
@@ -77,8 +84,7 @@ def note_check(tx: Transaction, checked_at: int, broken: str | None = None) -> N
 
 def first_transfer(tx: Transaction) -> int | None:
     """When money was first moved."""
-    row = tx.execute("SELECT created_at FROM transfer WHERE id > 0 ORDER BY id LIMIT 1").fetchone()
-    return None if row is None else int(row[0])
+    return find_number(tx, "SELECT created_at FROM transfer WHERE id > 0 ORDER BY id LIMIT 1")
 
 
 def low_liquidity(tx: Transaction) -> Sequence[tuple[str, int, int]]:
@@ -87,14 +93,6 @@ def low_liquidity(tx: Transaction) -> Sequence[tuple[str, int, int]]:
         "SELECT s.code, s.scale, a.balance FROM asset s JOIN account a ON a.asset_id = s.id"
         " WHERE a.kind = 'liquidity' AND a.warned = 1 ORDER BY s.code, s.scale"
     ).fetchall()
-
-
-def last_restore(tx: Transaction) -> int | None:
-    """When the database was last put in place by a restore, as the audit log has it."""
-    row = tx.execute(
-        "SELECT created_at FROM audit WHERE action = 'database.restore' ORDER BY id DESC LIMIT 1"
-    ).fetchone()
-    return None if row is None else int(row[0])
 
 
 class Takeover(NamedTuple):
@@ -117,29 +115,24 @@ def takeover(tx: Transaction) -> Takeover | None:
 
 def count_failed_deliveries(tx: Transaction) -> int:
     """Deliveries that have failed and are not repeated."""
-    figure: int = tx.execute(
-        "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'"
-    ).fetchone()[0]
-    return figure
+    return number(tx, "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'")
 
 
 def oldest_pending_event(tx: Transaction) -> int | None:
     """The time of the oldest event whose delivery to an active webhook is being repeated."""
-    row = tx.execute(
+    return find_number(
+        tx,
         "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
         " (SELECT min(sequence) FROM delivery d WHERE d.webhook_id = w.id AND d.state = 'pending')"
-        " WHERE w.state = 'active'"
-    ).fetchone()
-    return None if row[0] is None else int(row[0])
+        " WHERE w.state = 'active'",
+    )
 
 
 def count_sending(tx: Transaction) -> int:
     """Outgoing payments to other servers that have not ended."""
-    figure: int = tx.execute("SELECT count(*) FROM outgoing_payment WHERE state = 'sending'").fetchone()[0]
-    return figure
+    return number(tx, "SELECT count(*) FROM outgoing_payment WHERE state = 'sending'")
 
 
 def count_unresolved_packets(tx: Transaction) -> int:
     """Packets whose outcome an operator has to resolve."""
-    figure: int = tx.execute("SELECT count(*) FROM packet WHERE state = 'doubtful'").fetchone()[0]
-    return figure
+    return number(tx, "SELECT count(*) FROM packet WHERE state = 'doubtful'")

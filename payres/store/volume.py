@@ -1,8 +1,9 @@
 """SQL of how much wallets have paid and received a day, counted from the transfers of the ledger."""
 
-from collections.abc import Sequence
+from collections import Counter
 from typing import NamedTuple
 
+from payres.amounts import Asset
 from payres.clock import DAY
 from payres.store.entries import REFUND_OF_TRANSFER
 from payres.store.work import Transaction
@@ -10,37 +11,17 @@ from payres.store.work import Transaction
 _HALF = 1 << 32  # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves
 
 
-class DaySum(NamedTuple):
+class Flow(NamedTuple):
     """The transfers of one day (its number since 1970) and asset into wallets (`received`), or out of them."""
 
     day: int
-    code: str
-    scale: int
+    asset: Asset
     received: bool
-    amount: int
 
 
-def first_transfer_since(tx: Transaction, moment: int) -> int:
-    """The id of the first transfer of a time or later; of the one that will come next when there is none.
-
-    Ids rise with time, so they are searched by halves, a few tens of rows.
-    """
-    # Two subqueries, because for both ends at once SQLite would read the whole table.
-    low, high = tx.execute(
-        "SELECT coalesce((SELECT min(id) FROM transfer), 1), coalesce((SELECT max(id) FROM transfer), 0) + 1"
-    ).fetchone()
-    while low < high:
-        middle = (low + high) // 2
-        (created_at,) = tx.execute(
-            "SELECT created_at FROM transfer WHERE id >= ? ORDER BY id LIMIT 1", (middle,)
-        ).fetchone()
-        low, high = (middle + 1, high) if created_at < moment else (low, middle)
-    return int(low)
-
-
-def sums_by_day(tx: Transaction, first: int, last: int) -> Sequence[DaySum]:
+def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[Flow]:
     """What payments moved into wallets and out of them, by the transfers with these ids; refunds do not count."""
-    found = []
+    found = Counter[Flow]()
     for side, received in (("debit", False), ("credit", True)):
         rows = tx.execute(
             "SELECT t.created_at / ?, s.code, s.scale, sum(t.amount >> 32), sum(t.amount & 4294967295)"
@@ -50,5 +31,6 @@ def sums_by_day(tx: Transaction, first: int, last: int) -> Sequence[DaySum]:
             " GROUP BY 1, 2, 3",
             (DAY, first, last),
         )
-        found += [DaySum(day, code, scale, received, upper * _HALF + lower) for day, code, scale, upper, lower in rows]
+        for day, code, scale, upper, lower in rows:
+            found[Flow(day, Asset(code, scale), received)] = upper * _HALF + lower
     return found

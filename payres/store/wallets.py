@@ -7,8 +7,7 @@ import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
-from payres.store.pages import PageBounds, PageQuery, select_page
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table, number
 from payres.store.work import Transaction, Work
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -51,6 +50,7 @@ class WalletRecord(msgspec.Struct, frozen=True):
 class KeyRecord(msgspec.Struct, frozen=True):
     """A public key of a wallet address; x is base64url as in its JWK, name is the operator's for it."""
 
+    id: int
     kid: str
     x: str
     created_at: int
@@ -92,60 +92,18 @@ def find_with_wallet(
     tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
 ) -> tuple[R, WalletRecord] | None:
     """A row of a table whose rows belong to wallet addresses and clients, of one client or of any, with its wallet."""
-    where = "WHERE id = ? AND client_id = coalesce(?, client_id)"
-    return table.find_joined(tx, where, WALLETS, "w.id = mine.wallet_address_id", record_id, client_id)
+    on = "w.id = mine.wallet_address_id"
+    if client_id is None:
+        return table.find_joined(tx, "WHERE id = ?", WALLETS, on, record_id)
+    return table.find_joined(tx, "WHERE id = ? AND client_id = ?", WALLETS, on, record_id, client_id)
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
     return WALLETS.list(tx, "ORDER BY w.path")
 
 
-def page_of_wallets(tx: Transaction, query: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
-    """A page, newest first."""
-    return select_page(tx, WALLETS, query, {}, key="w.id")
-
-
 def count_wallets(tx: Transaction) -> int:
-    count: int = tx.execute("SELECT count(*) FROM wallet_address").fetchone()[0]
-    return count
-
-
-def insert_wallet(
-    tx: Transaction,
-    path: str,
-    public_name: str | None,
-    asset_id: int,
-    account_id: int,
-    password_hash: str | None,
-    now: int,
-) -> None:
-    insert_row(
-        tx,
-        "wallet_address",
-        path=path,
-        public_name=public_name,
-        asset_id=asset_id,
-        account_id=account_id,
-        password_hash=password_hash,
-        created_at=now,
-    )
-
-
-def set_state(tx: Transaction, wallet_id: int, state: str) -> None:
-    """state is `active` or `inactive`."""
-    tx.execute("UPDATE wallet_address SET state = ? WHERE id = ?", (state, wallet_id))
-
-
-def set_public_name(tx: Transaction, wallet_id: int, public_name: str | None) -> None:
-    tx.execute("UPDATE wallet_address SET public_name = ? WHERE id = ?", (public_name, wallet_id))
-
-
-def set_password_hash(tx: Transaction, wallet_id: int, password_hash: str) -> None:
-    tx.execute("UPDATE wallet_address SET password_hash = ? WHERE id = ?", (password_hash, wallet_id))
-
-
-def set_unlocked_at(tx: Transaction, wallet_id: int, now: int) -> None:
-    tx.execute("UPDATE wallet_address SET unlocked_at = ? WHERE id = ?", (now, wallet_id))
+    return number(tx, "SELECT count(*) FROM wallet_address")
 
 
 def find_key(tx: Transaction, path: str, kid: str) -> str | None:
@@ -161,24 +119,3 @@ def find_key(tx: Transaction, path: str, kid: str) -> str | None:
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
     """The valid keys, oldest first; with `revoked`, the others too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
-
-
-def insert_key(tx: Transaction, wallet_id: int, kid: str, x: str, name: str | None, now: int) -> None:
-    insert_row(tx, "wallet_key", wallet_address_id=wallet_id, kid=kid, x=x, name=name, created_at=now)
-
-
-def set_key_name(tx: Transaction, wallet_id: int, kid: str, name: str | None) -> None:
-    """Names the valid key under this kid."""
-    tx.execute(
-        "UPDATE wallet_key SET name = ? WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL",
-        (name, wallet_id, kid),
-    )
-
-
-def revoke_key(tx: Transaction, wallet_id: int, kid: str, now: int) -> bool:
-    """Whether there was such a valid key."""
-    cursor = tx.execute(
-        "UPDATE wallet_key SET revoked_at = ? WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL",
-        (now, wallet_id, kid),
-    )
-    return cursor.rowcount == 1

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from payres.store import secrets
-from payres.store.events import EVENT_RETENTION, EVENTS_PER_PURGE, EventRecord, event_at
+from payres.store.events import EVENT_RETENTION, EVENTS, EVENTS_PER_PURGE, EventRecord
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -53,14 +53,6 @@ DELIVERIES = Table(DeliveryRecord, "delivery")
 _NEWEST_FIRST = "ORDER BY sequence DESC LIMIT ?"
 
 
-def insert_webhook(tx: Transaction, webhook: WebhookRecord) -> None:
-    WEBHOOKS.insert(tx, webhook)
-
-
-def find_webhook(tx: Transaction, webhook_id: str) -> WebhookRecord | None:
-    return WEBHOOKS.find(tx, "WHERE id = ?", webhook_id)
-
-
 def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
     """All, in the order in which they were added."""
     return WEBHOOKS.list(tx, "ORDER BY id")
@@ -70,31 +62,6 @@ def delete_webhook(tx: Transaction, webhook_id: str) -> None:
     """Deletes the webhook with its deliveries."""
     tx.execute("DELETE FROM delivery WHERE webhook_id = ?", (webhook_id,))
     tx.execute("DELETE FROM webhook WHERE id = ?", (webhook_id,))
-
-
-def set_state(tx: Transaction, webhook_id: str, state: str) -> None:
-    """state is `active` or `disabled`."""
-    tx.execute("UPDATE webhook SET state = ? WHERE id = ?", (state, webhook_id))
-
-
-def set_secret(tx: Transaction, webhook: WebhookRecord, secret: bytes, previous_until: int) -> None:
-    """Sets a new secret; the old one signs too until that time."""
-    tx.execute(
-        "UPDATE webhook SET secret = ?, previous_secret = ?, previous_until = ? WHERE id = ?",
-        (secret, webhook.secret, previous_until, webhook.id),
-    )
-
-
-def set_cursor(tx: Transaction, webhook_id: str, cursor: int) -> None:
-    tx.execute("UPDATE webhook SET cursor = ? WHERE id = ?", (cursor, webhook_id))
-
-
-def note_attempt(tx: Transaction, webhook_id: str, time: int, status: int | None, error: str | None) -> None:
-    """The latest attempt; error is None when it was taken."""
-    tx.execute(
-        "UPDATE webhook SET last_attempt_at = ?, last_status = ?, last_error = ? WHERE id = ?",
-        (time, status, error, webhook_id),
-    )
 
 
 def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:
@@ -116,7 +83,7 @@ def due_deliveries(
     """Those that are due, the longest due first, with their events."""
     due = "WHERE webhook_id = ? AND next_at <= ? ORDER BY next_at LIMIT ?"
     return [
-        (delivery, event_at(tx, delivery.sequence)) for delivery in DELIVERIES.list(tx, due, webhook_id, now, limit)
+        (delivery, EVENTS.by_id(tx, delivery.sequence)) for delivery in DELIVERIES.list(tx, due, webhook_id, now, limit)
     ]
 
 

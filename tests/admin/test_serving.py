@@ -6,7 +6,7 @@ import pytest
 from payres.clock import MINUTE, SECOND
 from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
 from payres.operator.api_keys import revoke_api_key
-from payres.store.api_keys import find_api_key
+from payres.store.api_keys import API_KEYS
 from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import Json
@@ -76,7 +76,7 @@ def test_use_is_written_down_once_a_minute(program: Program, new_program: NewPro
     user, instance = new_program("keys:read"), program.instance
 
     def last_used() -> int:
-        record = instance.read(lambda work: find_api_key(work, user.id))
+        record = instance.read(lambda work: API_KEYS.get(work, user.id))
         assert record is not None
         return record.last_used_at or 0
 

@@ -10,7 +10,7 @@ from payres import event_types
 from payres.clock import HOUR, MINUTE, SECOND
 from payres.event_types import EVENT_TYPES
 from payres.events.deliveries import RETRY_PAUSES
-from payres.events.signing import signed_headers
+from payres.events.sender import signed_headers
 from payres.wire import IncomingPayment, encode
 from tests.events.endpoint import Received
 from tests.helpers import ROOT

@@ -351,7 +351,7 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
     other.answer = answering(200)
     assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
     gone.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, NOW, 200, None))
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
     gone.wait_for(2)
 
 
@@ -399,7 +399,7 @@ def test_what_failed_for_good_is_replayed_together(instance: Instance, add: AddE
     wait_until(lambda: [state for state, _ in states(instance)] == ["failed"], lambda: str(states(instance)))
     failed_at = instance.clock.now()
     endpoint.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, NOW, 200, None))
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
     assert instance.write(lambda work: webhooks.replay_failed(work, since=failed_at + DAY)) == 0
     assert instance.write(lambda work: webhooks.replay_failed(work, added.webhook.id)) == 1
     wait_until(lambda: states(instance) == [("delivered", 1)])
@@ -425,7 +425,7 @@ def test_restart_goes_on_from_the_rows(tmp_path: Path) -> None:
             added = one.write(lambda work: webhooks.add_webhook(work, endpoint.url, ["wallet.*"], is_private=True))
             deposit(one)
             wait_until(lambda: states(one) == [("pending", 1)])
-            one.write(lambda work: store.set_state(work, added.webhook.id, "disabled"))
+            one.write(lambda work: store.WEBHOOKS.update(work, added.webhook.id, state="disabled"))
             deposit(one)
         endpoint.answer = answering(200)
         app_db = str(tmp_path / "payres.db")
@@ -468,10 +468,10 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
 
     assert not store.has_old_events(at(30), NOW + 30 * DAY)
     assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
-    store.set_cursor(at(0), added.webhook.id, 4)
+    store.WEBHOOKS.update(at(0), added.webhook.id, cursor=4)
     webhooks.replay_event(at(0), first.id, added.webhook.id)
     assert left(at(32)) == [1, 3, 4], "the first is due again"
-    store.set_state(at(0), added.webhook.id, "disabled")
+    store.WEBHOOKS.update(at(0), added.webhook.id, state="disabled")
     assert left(at(32)) == [3, 4]
     assert left(at(40)) == []
     assert store.DELIVERIES.list(at(0), "") == []
@@ -508,7 +508,7 @@ def test_disabled_webhook_is_sent_nothing_again() -> None:
         work.emit("wallet.deposited", None, Sample(1))
         [event] = events.events_after(work, 0, 1)
         store.put_delivery(work, DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone"))
-        store.set_state(work, added.webhook.id, "disabled")
+        store.WEBHOOKS.update(work, added.webhook.id, state="disabled")
         for replay in (
             partial(webhooks.replay_event, work, event.id, added.webhook.id),
             partial(webhooks.replay_failed, work, added.webhook.id),

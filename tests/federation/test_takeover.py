@@ -9,9 +9,9 @@ from payres.clock import SECOND, MovableClock
 from payres.federation import takeover
 from payres.federation.http import GuardedClient
 from payres.federation.takeover import PAUSE_SECONDS, OtherServer, find_other, look_once
-from payres.operator import audit
 from payres.operator.backups import record_takeover, require_current
 from payres.settings import Settings
+from payres.store import audit
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Work, world

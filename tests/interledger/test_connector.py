@@ -1,6 +1,7 @@
 """What a peer is answered, and which money has moved when it is."""
 
 import asyncio
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import SECOND
 from payres.errors import Unavailable
+from payres.interledger import responses
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.frames import CloseCode, ConnectionClose
 from payres.interledger.packets import (
@@ -22,14 +24,14 @@ from payres.interledger.packets import (
     encode,
     parse_too_large,
 )
-from payres.interledger.responses import RETENTION, NoReply
+from payres.interledger.responses import RETENTION, NoReply, Request
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.rate_limiter import RateLimiter
 from payres.store import peers
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction
+from payres.store.work import Work
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
 from tests.traces import commit_held
 
@@ -463,7 +465,7 @@ async def test_repeated_request_gets_its_first_answer_and_moves_nothing(node: No
     assert await node.connector.handle(peer, prepare, "number-1") == first
     node.clock.advance(60)
     assert await node.connector.handle(peer, prepare, "number-1") == first
-    await node.write(lambda tx: peers.change_peer(tx, peer.id, None, None, None, 5))
+    await node.write(lambda tx: peers.PEERS.update(tx, peer.id, max_packet=5))
     strict = await node.database.read(lambda tx: peers.find_peer(tx, "up"))
     assert strict is not None
     assert await node.connector.handle(strict, prepare, "number-1") == first
@@ -521,16 +523,18 @@ async def test_request_that_expires_before_the_first_is_committed_is_not_denied(
 
 
 async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
-    peer, sender = await node.peer("up"), node.sender(await node.payment(await node.wallet()))
+    peer = await node.peer("up")
 
-    def unit(tx: Transaction) -> None:
-        for at in range(150):
-            peers.insert_answer(tx, peer.id, f"old-{at}", bytes(32), b"reply", START - RETENTION - 1)
+    def store_many(work: Work) -> list[int]:
+        for at in range(600):
+            peers.insert_answer(work, peer.id, f"old-{at}", bytes(32), b"reply", START - RETENTION - 1)
+        counts = []
+        for at in range(256):
+            responses.store(work, Request(peer.id, f"new-{at}", bytes((at,)) * 32), b"reply")
+            counts.append(work.execute("SELECT count(*) FROM answered_request").fetchone()[0])
+        assert peers.find_request(work, peer.id, "new-0") is not None
+        return counts
 
-    await node.write(unit)
-    for at in range(50):
-        await node.send(peer, sender.prepare(1), f"new-{at}")
-    kept = await node.database.read(lambda tx: tx.execute("SELECT count(*) FROM answered_request").fetchone()[0])
-    assert kept == 50 + 50
-    left = await node.database.read(lambda tx: peers.find_answer(tx, peer.id, "new-0"))
-    assert left is not None
+    counts = await node.write(store_many)
+    assert counts[-1] == 256 + 600 - 512  # for each that is stored two are deleted, at other times
+    assert max(before - after for before, after in pairwise(counts)) == 31

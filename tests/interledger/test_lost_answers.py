@@ -94,7 +94,7 @@ def test_payment_to_a_peer_that_repeats_its_answers_arrives_whole_in_spite_of_lo
 def count_packets(instance: Instance, payment_id: str) -> dict[str, int]:
     """What the packets of a payment carried, by what became of them; none may be under way."""
 
-    def total(state: str) -> int:
+    def total(state: packets.State) -> int:
         found = instance.read(lambda tx: packets.packets_of_payment(tx, payment_id, state))
         return sum(packet.source_amount for packet in found)
 

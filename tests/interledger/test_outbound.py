@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
+import msgspec
 import pytest
 
 from payres.amounts import Asset
@@ -51,6 +52,21 @@ async def test_packet_whose_way_changes_while_it_waits_stays(
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests
     assert packets._peer is None  # the next one looks where to go
+    assert not await node.under_way()
+
+
+@pytest.mark.parametrize("other", ["elsewhere", "far"])
+async def test_peer_of_the_payment_before_is_checked_and_forgotten(node: Node, outbound: Outbound, other: str) -> None:
+    """The route leads elsewhere now, or the peer has come to repeat no answers, so that it has fewer slots."""
+    prepare = far_prepare(node, 5, FULFILLMENT)
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        known = {name: await node.peer(name, url=far.url) for name in ("far", "elsewhere")}
+        outbound.note_peer(USD, prepare.destination, msgspec.structs.replace(known[other], repeats_answers=1))
+        outcome = await outbound.open(USD, WALLET, "a payment").pay(prepare, FULFILLMENT, lambda fulfill: 5)
+        assert isinstance(outcome, Reject)
+        assert outcome.code == Code.PEER_UNREACHABLE
+        assert not far.requests
+    assert outbound.last_peer(USD, prepare.destination) is None
     assert not await node.under_way()
 
 

@@ -78,7 +78,7 @@ class Road:
         for server in (self.a, self.b):
             server.clock.advance(seconds)
 
-    def unresolved(self, created: Json, state: str = "prepared") -> Sequence[PacketRecord]:
+    def unresolved(self, created: Json, state: packets.State = "prepared") -> Sequence[PacketRecord]:
         return self.a.read(lambda tx: packets.packets_of_payment(tx, last_segment(created["id"]), state))
 
     def wait_until_unanswered(self, created: Json) -> None:

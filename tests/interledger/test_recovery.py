@@ -211,7 +211,7 @@ async def test_packet_of_a_peer_that_cannot_ask_again_is_released_at_once(node: 
 async def test_removed_peer_is_not_asked(node: Node) -> None:
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         _, _, packet = await lose(node, far)
-        await node.write(lambda tx: peers.remove_peer(tx, packet.to_peer_id, node.clock.now()))
+        await node.write(lambda tx: peers.PEERS.update(tx, packet.to_peer_id, removed_at=node.clock.now()))
         async with recovering(node):
             await settled(node)
         assert len(far.requests) == 1

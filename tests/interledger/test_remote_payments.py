@@ -186,8 +186,11 @@ def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
     assert next(refusals, None) is None
 
 
-def test_payment_of_one_packet_takes_three_commits(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The payment; its first packet with the attempt and the receiver's figure; the packet's money with the end."""
+def test_payment_of_one_packet_takes_three_commits_and_no_other_packet(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The payment; its first packet with the attempt and the receiver's figure; the packet's money with the end. The
+    receiver keeps no state for the connection, so nothing ends it."""
     a, b = pair
     created = a.client.pay(a.wallet("alice"), bill(b, b.wallet("bob"), 100))  # reads with a grant from now on
     ended(a, created)
@@ -201,11 +204,14 @@ def test_payment_of_one_packet_takes_three_commits(pair: Pair, monkeypatch: pyte
         return await write(unit)
 
     monkeypatch.setattr(database, "write", counted)
+    before = b.context.metrics.packets.total()
     asked = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
     created = a.client.post("/outgoing-payments", asked, token).json()
     paid = ended(a, created)
     assert (paid.record.state, paid.record.attempts, paid.record.received_before) == ("completed", 1, 0)
     assert len(units) == 3
+    assert not a.context.remote_payments._closings
+    assert b.context.metrics.packets.total() == before + 1
 
 
 @pytest.mark.parametrize("blocked", ["route", "slot"])
@@ -291,7 +297,7 @@ def interrupt(instance: Instance, created: Json) -> None:
     """Stops the payment where it stands, as the end of the process does: what is in the rows is all that is left."""
     payments, payment_id = instance.context.remote_payments, last_segment(created["id"])
 
-    def packets_in(state: str) -> int:
+    def packets_in(state: packets.State) -> int:
         return len(instance.read(lambda tx: packets.packets_of_payment(tx, payment_id, state)))
 
     wait_until(lambda: packets_in("prepared") + packets_in("fulfilled") > 0)

@@ -97,7 +97,7 @@ def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Work) 
 
 def test_removed_peer_is_no_way(tx: Work) -> None:
     ids = made(tx, ROUTES)
-    peers.remove_peer(tx, ids["branch"], 1)
+    peers.PEERS.update(tx, ids["branch"], removed_at=1)
     found = next_peer(tx, "test.bank.east.alice", OWN, 0)
     assert found is not None
     assert found.name == "bank"

@@ -17,6 +17,7 @@ from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
 from payres.interledger.responses import NoReply
+from payres.interledger.sending.connection import Connection
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
 from payres.slots import Slots
@@ -188,12 +189,13 @@ def test_packets_of_every_kind_fit_into_what_a_peer_takes() -> None:
 
 
 def test_closing_that_hangs_keeps_neither_a_turn_nor_the_end_of_its_payment(
-    pair: Pair, shut: Callable[..., Gate]
+    pair: Pair, shut: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"))
     made = example(pair)
     hurried(a, close_timeout=60 * SECOND)
+    monkeypatch.setattr(Connection, "is_kept", True)
     gate = shut(receiver, money=False)
     wait_until_completed(a, begin(a, made, "alice", receiver))
     wait_until(lambda: gate.held == 1)

@@ -7,10 +7,11 @@ from payres import ledger
 from payres.clock import DAY
 from payres.events import webhooks
 from payres.limits import MIN_FREE_BYTES
-from payres.operator import assets, audit, doctor, wallets
+from payres.operator import assets, doctor, wallets
 from payres.operator.doctor import Finding, examine
 from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
+from payres.store import audit
 from payres.store.connections import connect_writer
 from payres.store.status import note_check
 from payres.store.work import Transaction, Work
@@ -126,6 +127,15 @@ def test_currencies_without_a_rate(database: tuple[Path, Transaction]) -> None:
     assert found(database)["exchange rates"].seen == "no valid rate for EUR/GBP, GBP/USD"
     assets.set_rate(work, "EUR", "GBP", "0.9")
     assets.set_rate(work, "GBP", "USD", "1.2")
+    assert broken(found(database)) == set()
+
+
+def test_rate_of_a_currency_with_a_slash_in_its_code(database: tuple[Path, Transaction]) -> None:
+    work = work_at(database[1], NOW)
+    for path, code in (("eur", "EUR"), ("share", "ACME/B")):
+        wallets.create_wallet(work, path, code, 2, None, None)
+    assert found(database)["exchange rates"].seen == "no valid rate for ACME/B/EUR"
+    assets.set_rate(work, "ACME/B", "EUR", "12.5")
     assert broken(found(database)) == set()
 
 

@@ -157,7 +157,7 @@ async def open_site(path: Path, **settings: Any) -> AsyncIterator[Site]:
         def unit(tx: Work) -> None:
             for name in ("alice", "bob"):
                 wallet = wallets.create_wallet(tx, name, "USD", 2, name.capitalize(), None)
-                wallet_store.set_password_hash(tx, wallet.id, PASSWORD_HASH)
+                wallet_store.WALLETS.update(tx, wallet.id, password_hash=PASSWORD_HASH)
 
         await site.write(unit)
         yield site

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from payres.clock import DAY, SECOND
-from payres.operator import audit
+from payres.store import audit
 from payres.store.status import note_check
 from payres.testing.instance import Instance, run_instance
 

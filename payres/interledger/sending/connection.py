@@ -97,7 +97,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """A connection to `destination` through `packets`. Its packets are numbered from 0 on."""
+    """A connection to `destination` through `packets`. Its packets are numbered from 0 on.
+
+    `is_kept` says whether an answer had frames: a receiver that keeps a state for a connection says in them what it
+    takes.
+    """
+
+    is_kept = False
 
     def __init__(
         self,
@@ -155,6 +161,8 @@ class Connection:
         answer = Answer(outcome, None if isinstance(outcome, Lost) else self._open(outcome, sequence))
         if answer.authentic:
             self._limits = ()
+        if answer.frames:
+            self.is_kept = True
         return answer
 
     def _open(self, reply: Reply, sequence: int) -> StreamPacket | None:

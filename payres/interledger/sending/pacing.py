@@ -42,8 +42,11 @@ def monotonic() -> int:
 async def wait(event: asyncio.Event, until: int | None = None) -> None:
     """Waits for the next time that `event` is set, or until the event loop's time is `until`."""
     event.clear()
+    if until is None:
+        await event.wait()
+        return
     with suppress(TimeoutError):
-        async with asyncio.timeout_at(None if until is None else until / SECOND):
+        async with asyncio.timeout_at(until / SECOND):
             await event.wait()
 
 

@@ -52,11 +52,26 @@ def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
 
     That is `amount` itself, or the smallest amount that delivers the same: the rest would be lost to rounding.
     """
-    arriving = floor(amount * low)
-    if arriving >= ceil(amount * minimum):
+    arriving = at_least(amount, low)
+    if arriving >= at_most(amount, minimum):
         return amount
     least = ceil(arriving / low) if arriving else 0
-    return least if arriving >= ceil(least * minimum) else 0
+    return least if arriving >= at_most(least, minimum) else 0
+
+
+# In integers, which take a third of the time of fractions.
+
+
+def at_least(amount: int, rate: Fraction) -> int:
+    """The amount at a rate, rounded down to whole units."""
+    units, of = rate.as_integer_ratio()
+    return amount * units // of
+
+
+def at_most(amount: int, rate: Fraction) -> int:
+    """The amount at a rate, rounded up to whole units."""
+    units, of = rate.as_integer_ratio()
+    return -(-amount * units // of)
 
 
 class Capacity:

@@ -6,7 +6,7 @@ outcome never exceeds what the sender may spend. Across runs and crashes, `payre
 
 import asyncio
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil
 
 import msgspec
 
@@ -24,7 +24,7 @@ from payres.interledger.sending.connection import (
 )
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
-from payres.interledger.sending.path import Capacity, RateBounds, sendable
+from payres.interledger.sending.path import Capacity, RateBounds, at_least, at_most, sendable
 from payres.terms import Path
 
 
@@ -85,11 +85,11 @@ class Progress:
             return None
         rate = self._plan.min_rate
         forgiving = final and not self.unit_forgiven and not self._forgiving
-        least = ceil((amount - forgiving) * rate)
-        if floor(amount * bounds.low) >= least:
+        least = at_most(amount - forgiving, rate)
+        if at_least(amount, bounds.low) >= least:
             return PacketAmounts(amount, least, _most_delivered(amount, bounds), forgiving)
         if possible := sendable(amount, bounds.low, rate):
-            return PacketAmounts(possible, ceil(possible * rate), _most_delivered(possible, bounds), forgiving=False)
+            return PacketAmounts(possible, at_most(possible, rate), _most_delivered(possible, bounds), forgiving=False)
         if self._forgiving:
             return None  # the unit is forgiven once, and is free again if that packet is rejected
         if _most_delivered(amount, bounds) >= least:
@@ -136,7 +136,7 @@ class Progress:
         self.sent += packet.amount
         self.delivered += max(arrived, packet.minimum)
         # Nothing was forgiven unless less arrived than a packet of this amount must deliver.
-        if packet.forgiving and arrived < ceil(packet.amount * self._plan.min_rate):
+        if packet.forgiving and arrived < at_most(packet.amount, self._plan.min_rate):
             self.unit_forgiven = True
 
     def rejected(self, packet: PacketAmounts) -> None:
@@ -159,7 +159,7 @@ class Progress:
 
 def _most_delivered(amount: int, bounds: RateBounds) -> int:
     """The most whole units that can arrive, as the upper bound itself is never reached."""
-    return ceil(amount * bounds.high) - 1
+    return at_most(amount, bounds.high) - 1
 
 
 class Result(msgspec.Struct, frozen=True):

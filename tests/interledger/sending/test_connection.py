@@ -28,7 +28,7 @@ from payres.interledger.sending.connection import (
     is_congested,
 )
 from payres.interledger.stream import SharedSecret
-from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, SimulatedPath, connect
+from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import START, run
 
 LIMITS = (ConnectionMaxStreamId(1), ConnectionMaxData(0))
@@ -97,6 +97,13 @@ def test_close_tells_the_receiver_and_waits_only_so_long() -> None:
     assert path.log[0].stream.frames == (*LIMITS, ConnectionClose(CloseCode.NO_ERROR, ""))
     assert path.log[0].prepare.amount == 0
     run(close(connect(SimulatedPath(delay=60))))
+
+
+@pytest.mark.parametrize("said", [(), (ConnectionMaxData(0),)])
+def test_receiver_that_speaks_of_the_connection_keeps_it(said: tuple[ConnectionMaxData, ...]) -> None:
+    connection = connect(SimulatedPath(receiver=Receiver(frames=said)))
+    run(connection.pay(1000, 990))
+    assert connection.is_kept == bool(said)
 
 
 @pytest.mark.parametrize(
