@@ -23,7 +23,7 @@ run: $(VENV)/.runtime ## Start the server on a file in ./var, with demo wallets 
 
 test: $(VENV)/.dev tests/interop/node_modules/.installed ## Run the whole test suite
 	@# With their bytecode kept, the processes of the suite need not compile everything again.
-	$(MEMORY:%=TMPDIR=% )PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --workers $(PYTEST_WORKERS) -p randomly --randomly-seed=1 $(PYTEST_FLAGS)
+	$(MEMORY:%=TMPDIR=% )PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder -p randomly --randomly-seed=1 $(PYTEST_FLAGS)
 
 torture: $(VENV)/.dev ## Kills, failing disks, lost networks, hostile input: hours of them, to the first violation
 	$(BIN)/python -m tests.torture $(TORTURE)

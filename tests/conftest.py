@@ -21,7 +21,6 @@ from payres.store import connections
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT
 from tests.openapi.conformance import Answer, check_answer
-from tests.workers import run_in_workers
 
 # The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
 # PROPERTY_EXAMPLES, and draws others from its seed. No deadline: on a busy machine it would measure the others.
@@ -32,7 +31,7 @@ settings.load_profile("explored" if PROPERTY_EXAMPLES else "repeated")
 
 Refused = Callable[..., dict[str, Any]]
 
-# What tests count and tell with `record_property`; the reports carry it, from the workers too.
+# What tests count and tell with `record_property`; the reports carry it, from the workers of xdist too.
 FIGURES = {
     "rules": "rules of the specification",
     "rows": "requests that keep or break them",
@@ -93,17 +92,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--workers", type=int, default=0, help="run the files in so many processes at a time")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    number = session.config.option.workers
-    if not number or session.testsfailed or session.config.option.collectonly:
-        return None
-    run_in_workers(session, number, [ROOT / "tests" / file for file in LONGEST])
-    return True
+@pytest.hookimpl(trylast=True)  # after they have been shuffled
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begins with the longest files in a run of several workers: none is alone with one of them at the end."""
+    if hasattr(config, "workerinput"):
+        ranks = {ROOT / "tests" / file: rank for rank, file in enumerate(LONGEST)}
+        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
