@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hypothesis import settings
 
@@ -20,6 +20,12 @@ from payres.signatures.reasons import Rejected
 from payres.signatures.verify import Verified, parse, verify
 
 Json = dict[str, Any]
+
+
+class HasPid(Protocol):
+    @property
+    def pid(self) -> int: ...
+
 
 ROOT = Path(__file__).parents[1]
 # Seconds after which whatever a test waits for counts as hanging. No test expects it to pass: a machine that does many
@@ -99,7 +105,7 @@ def child(command: Sequence[str], **options: Any) -> Iterator["subprocess.Popen[
             kill(process)
 
 
-def kill(process: "subprocess.Popen[Any]") -> None:
+def kill(process: HasPid) -> None:
     """Kills a process that leads a process group, and the group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

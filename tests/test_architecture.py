@@ -108,6 +108,12 @@ def tree(module: str) -> ast.Module:
     return ast.parse((ROOT / module).read_text(encoding="utf-8"), module)
 
 
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """All of a module's tree, which is walked again and again."""
+    return tuple(ast.walk(tree(module)))
+
+
 def room_of(name: str) -> str:
     """The room of a dotted name under payres; nothing for the package itself, which holds only its version."""
     return ([*name.split("."), ""])[1]
@@ -120,7 +126,7 @@ def room(module: str) -> str:
 def imported(module: str) -> Iterator[tuple[str, int]]:
     """The dotted names under payres that a module imports, with the line of each, also inside functions."""
     package = (ROOT / module).parent.relative_to(ROOT).parts
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((name.name, node.lineno) for name in node.names if name.name.split(".")[0] == "payres")
         elif isinstance(node, ast.ImportFrom):
@@ -132,9 +138,9 @@ def imported(module: str) -> Iterator[tuple[str, int]]:
 
 def strings(module: str) -> Iterator[tuple[str, int]]:
     """The text of every string of a module, formatted ones up to their first value, with its line; no docstrings."""
-    parts = {id(part) for node in ast.walk(tree(module)) if isinstance(node, ast.JoinedStr) for part in node.values[1:]}
-    docstrings = {id(node.value) for node in ast.walk(tree(module)) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree(module)):
+    parts = {id(part) for node in nodes(module) if isinstance(node, ast.JoinedStr) for part in node.values[1:]}
+    docstrings = {id(node.value) for node in nodes(module) if isinstance(node, ast.Expr)}
+    for node in nodes(module):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts | docstrings:
             yield node.value, node.lineno
 
@@ -148,7 +154,7 @@ def called(node: ast.AST) -> str:
 
 def calls(module: str) -> Iterator[tuple[str, int]]:
     """The last name of everything a module calls, with its line."""
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Call):
             yield called(node), node.lineno
 
@@ -201,7 +207,7 @@ def test_units_leave_their_transaction_alone() -> None:
 def test_nobody_awaits_single_statements() -> None:
     found = []
     for module in set(MODULES) - {"payres/store/lanes.py"}:
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             if isinstance(node, ast.Await) and called(node.value) in STATEMENT_METHODS:
                 found.append(place(module, node.lineno))
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -219,7 +225,7 @@ def test_money_moves_in_the_ledger_alone() -> None:
 def test_money_is_never_a_float() -> None:
     found = []
     for module in MODULES:
-        for node in ast.walk(tree(module)) if module.startswith(MONEY) else ():
+        for node in nodes(module) if module.startswith(MONEY) else ():
             literal = isinstance(node, ast.Constant) and isinstance(node.value, float | complex)
             if literal or (isinstance(node, ast.Name) and node.id in {"float", "complex"}):
                 found.append(place(module, getattr(node, "lineno", 0)))
@@ -232,7 +238,7 @@ def test_modules_and_functions_stay_short() -> None:
         length = len((ROOT / module).read_text(encoding="utf-8").splitlines())
         if length > MAX_MODULE_LINES:
             found.append(f"{module} has {length} lines")
-        for node in ast.walk(tree(module)):
+        for node in nodes(module):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > MAX_FUNCTION_LINES:

@@ -41,6 +41,11 @@ class IncomingRecord(msgspec.Struct, frozen=True):
 
 
 INCOMING = Table(IncomingRecord, "incoming_payment")
+_ADD_PART, _ADD_LAST = (
+    f"UPDATE incoming_payment SET {completing}received = received + ?, partial_event_at = ?"
+    " WHERE id = ? AND completed_at IS NULL"
+    for completing in ("", "completed_at = ?, ")
+)
 
 
 def insert_incoming(tx: Transaction, payment: IncomingRecord) -> None:
@@ -68,11 +73,10 @@ def add_received(
     tx: Transaction, payment_id: str, amount: int, completed_at: int | None, partial_event_at: int | None
 ) -> None:
     """Counts what the ledger has just credited; completed_at when that was the last of it."""
-    tx.execute(
-        "UPDATE incoming_payment SET received = received + ?, completed_at = ?, partial_event_at = ?"
-        " WHERE id = ? AND completed_at IS NULL",
-        (amount, completed_at, partial_event_at, payment_id),
-    )
+    if completed_at is None:  # and left out, so that SQLite need not look at the index of what is to expire
+        tx.execute(_ADD_PART, (amount, partial_event_at, payment_id))
+    else:
+        tx.execute(_ADD_LAST, (completed_at, amount, partial_event_at, payment_id))
 
 
 def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from random import SystemRandom
@@ -23,6 +23,8 @@ from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
 from payres.store.connections import connect_reader, connect_writer
 from payres.testing.client import Client
+from tests.crash.forked import Forked
+from tests.crash.serve import serve
 from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn
 
 SERVE = (sys.executable, "-m", "payres", "serve", "--json", "--quiet")
@@ -45,13 +47,17 @@ class CommandFailed(Exception):
 
 
 class Server:
-    """A folder with a database, and the server on it. `settings` are PAYRES_* variables; `command` is what is run."""
+    """A folder with a database, and the server on it. `settings` are PAYRES_* variables; `program` is what is run.
+
+    It is a process of its own, forked from one that has loaded payres, or started as a command where it needs
+    `variables`.
+    """
 
     def __init__(
         self,
         folder: Path,
         settings: Mapping[str, str] | None = None,
-        command: Sequence[str] = SERVE,
+        program: Callable[[], None] = serve,
         port: int | None = None,
     ) -> None:
         self.port = port or free_port()
@@ -60,8 +66,8 @@ class Server:
         self.folder = folder
         self.variables: dict[str, str] = {}  # for the server alone, besides its settings
         self._settings = {"PAYRES_DATABASE": str(self.database), "PAYRES_PORT": str(self.port), **(settings or {})}
-        self._command = command
-        self._process: subprocess.Popen[str] | None = None
+        self._program = program
+        self._process: subprocess.Popen[str] | Forked | None = None
 
     def wallet(self, path: str) -> str:
         """A wallet address of this server."""
@@ -106,16 +112,16 @@ class Server:
     def run(self) -> subprocess.CompletedProcess[str]:
         """The server, run to its end, which comes by itself."""
         return subprocess.run(
-            self._command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=TIMEOUT,
+            SERVE, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=TIMEOUT,
         )  # fmt: skip
 
     def start(self) -> None:
         """Starts the server and returns when it answers."""
-        with self.log.open("a") as log:
-            self._process = spawn(
-                self._command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log
-            )
+        if self.variables:
+            with self.log.open("a") as log:
+                self._process = spawn(SERVE, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log)
+        else:
+            self._process = Forked(self._program, self.folder, self.environment, self.log)
         STARTED.append(self)
         assert self._process.stdout is not None
         announced = any(line == "}\n" for line in self._process.stdout)  # by then it listens, and requests may queue

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.crash import load, serve_hurried
+from tests.crash import load
 from tests.crash.load import Load
+from tests.crash.serve import serve_hurried
 from tests.crash.server import UNLIMITED, Server
 from tests.crash.told import check_told
 from tests.events.endpoint import Endpoint
@@ -41,7 +42,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Serv
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         folder.mkdir()
-    a, b = (Server(folder, settings(folder.name), serve_hurried.COMMAND) for folder in folders)
+    a, b = (Server(folder, settings(folder.name), serve_hurried) for folder in folders)
     load.prepare(a)
     b.open_wallet("till", "USD", TILL_DEPOSIT)
     b.open_client("shop")

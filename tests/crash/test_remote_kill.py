@@ -19,15 +19,15 @@ import pytest
 from payres.clock import SystemClock
 from payres.limits import MAX_UNREPEATED_OF_WALLET
 from payres.store.connections import connect_writer
-from tests.crash import serve_hurried
-from tests.crash.server import SERVE, CommandFailed, Server
+from tests.crash.serve import serve, serve_hurried
+from tests.crash.server import CommandFailed, Server
 from tests.helpers import is_refused, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
 from tests.operator.test_refunds import pay_from_elsewhere
 from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
-COMMAND = SERVE if "REMOTE_KILLS" in os.environ else serve_hurried.COMMAND
+PROGRAM = serve if "REMOTE_KILLS" in os.environ else serve_hurried
 PACKETS = int(os.environ.get("REMOTE_PACKETS", "40"))
 PACKET = 5  # cents
 VALUE = PACKETS * PACKET
@@ -47,7 +47,7 @@ class Node(Server):
         self.address = f"test.{name}"
         (folder / name).mkdir()
         settings = {"PAYRES_ILP_ADDRESS": self.address, "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
-        super().__init__(folder / name, settings, COMMAND)
+        super().__init__(folder / name, settings, PROGRAM)
         self.till = self.wallet("till")
 
     def prepare(self) -> None:

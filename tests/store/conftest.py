@@ -1,11 +1,19 @@
-"""A database in a file of its own."""
+"""A database in a file of its own, whose schema is made as that of a server is."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from payres.store import connections
 from payres.store.database import Database
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_anew(ready_made: Callable[..., None]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "_prepare_writer", ready_made)
+        yield
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ const { kid, walletAddress } = settings.app
 
 const client = await connect(settings.app)
 const other = await connect(settings.other)
-const impostor = await connect({ walletAddress, kid, privateKey: generateKey() })
-const keyless = await connect({ walletAddress, kid: 'no-such-key', privateKey: generateKey() })
+const impostor = await connect({ walletAddress, kid, privateKey: generateKey() }, false)
+const keyless = await connect({ walletAddress, kid: 'no-such-key', privateKey: generateKey() }, false)
 const alice = await client.walletAddress.get({ url: settings.alice })
 const bob = await client.walletAddress.get({ url: settings.bob })
 const server = alice.resourceServer

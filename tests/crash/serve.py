@@ -1,11 +1,5 @@
-"""`payres` whose Interledger packets live for seconds, so that it soon asks about those that a kill left unanswered.
+"""What the processes run that are forked as servers."""
 
-Soon after that the receiver is asked what it has received: all clocks here are the same.
-
-Nothing else differs from the program.
-"""
-
-import sys
 from functools import partial
 from unittest.mock import patch
 
@@ -15,11 +9,19 @@ from payres.interledger import outbound, reconciliation
 from payres.interledger.sending.pacing import Timing
 
 LIFETIME = 3 * SECOND
-COMMAND = (sys.executable, __file__, "serve", "--json", "--quiet")
 
-if __name__ == "__main__":
+
+def serve() -> None:
+    main(["serve", "--json", "--quiet"])
+
+
+def serve_hurried() -> None:
+    """The same, but Interledger packets live for seconds: it soon asks about those that a kill left unanswered.
+
+    Soon after that the receiver is asked what it has received: all clocks here are the same.
+    """
     with (
         patch.object(outbound, "Timing", partial(Timing, packet_lifetime=LIFETIME)),
         patch.object(reconciliation, "MARGIN", SECOND),
     ):
-        main()
+        serve()
