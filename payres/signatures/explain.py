@@ -4,6 +4,7 @@ Verdict and rules come from the verifier's own functions. A cause is named only 
 mistake of clients undone (`variations`), the signature or the digest is right.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -16,7 +17,7 @@ from payres.signatures.fields import SignatureInput, covered_components, signatu
 from payres.signatures.jwk import JWK
 from payres.signatures.parameters import SECOND, Parameters, Policy, check_freshness, read_parameters
 from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
-from payres.signatures.variations import Signed, other_bodies, variations
+from payres.signatures.variations import Signed, Variation, other_bodies, variations
 from payres.signatures.verify import parse, required_components, signed_inputs, verify
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ T = TypeVar("T")
 MISSING_TOKEN: Final = "missing_token"  # noqa: S105 - the name of a reason
 
 _YEAR: Final = 365 * 24 * 3600
+_NAME = re.compile(r'[^\s"()]+')
 
 
 class KnownKey(msgspec.Struct, frozen=True):
@@ -146,22 +148,23 @@ class Explanation:
             self.causes.append(Cause("one_rule", f"{says} {self.verdict.sentence}"))
 
     def _explain_signature(self) -> KnownKey | None:
-        """Return the key with which the signature verifies as sent; else try variations with the key it names."""
-        if self.entry is None or self.signature is None or self.components is None:
+        """Return the key with which the signature verifies as it was sent; else try the variations with each key."""
+        if self.entry is None or self.signature is None:
             return None
-        signed = Signed(self.message, self.components, self.entry)
+        # Read leniently: the rule says why a component cannot be covered.
+        signed = Signed(self.message, tuple(_NAME.findall(self.entry.components)), self.entry)
         keyid = self.parameters.keyid if self.parameters else None
-        for key in sorted(self.keys, key=lambda key: (key.jwk.kid != keyid, key.unusable is not None)):
+        keys = sorted(self.keys, key=lambda key: (key.jwk.kid != keyid, key.unusable is not None))
+        for key in keys:
             if signed.has_signature(self.signature, key.jwk):
-                self.causes += _key_causes(key, keyid)
+                self.causes += _key_causes(key, keyid, self.verdict)
                 return key
-        if self.key is not None:
+        for key in keys:
             for variation in variations(signed):
                 self.tried += 1
-                if variation.signed.has_signature(self.signature, self.key.jwk):
-                    says = f"The signature verifies when {variation.when}, so {variation.advice}."
-                    self.causes.append(Cause(variation.cause, says))
-                    break
+                if variation.signed.has_signature(self.signature, key.jwk):
+                    self.causes.append(_variation_cause(variation, key, keyid))
+                    return None
         return None
 
 
@@ -246,18 +249,30 @@ def _check_signature(signed: Signed, signature: bytes, key: KnownKey) -> str:
 # The causes.
 
 
-def _key_causes(key: KnownKey, keyid: str | None) -> Iterator[Cause]:
+def _key_causes(key: KnownKey, keyid: str | None, verdict: Verdict) -> Iterator[Cause]:
     """Why a signature that verifies is not accepted: the key, or its keyid."""
     kid = key.jwk.kid
     if key.unusable is not None:
         says = f"The signature verifies with the key {kid}, which {key.unusable}, so sign with a valid key."
         yield Cause("unusable_key", says)
+    elif verdict.reason == Reason.MISSING_KEYID:
+        yield Cause("keyid", f'The signature verifies with the key {kid}, so send keyid="{kid}".')
     elif keyid not in (None, kid):
         yield Cause(
             "other_key",
             f'The signature verifies with the key {kid}, so send keyid="{kid}" instead of {shown(keyid)}, or sign with'
             " the private key that belongs to that name.",
         )
+
+
+def _variation_cause(variation: Variation, key: KnownKey, keyid: str | None) -> Cause:
+    when, advice, kid = variation.when, variation.advice, key.jwk.kid
+    if kid != keyid:
+        when += f" and the key is {kid}"
+        advice += f'; and send keyid="{kid}" with signatures by that key'
+    if key.unusable is not None:
+        advice += f"; and sign with a valid key: that one {key.unusable}"
+    return Cause(variation.cause, f"The signature verifies when {when}, so {advice}.")
 
 
 def _digest_causes(message: Message) -> Iterator[Cause]:
@@ -273,19 +288,24 @@ def _digest_causes(message: Message) -> Iterator[Cause]:
 def _time_causes(created: int, policy: Policy, now: int) -> Iterator[Cause]:
     """What explains a `created` too far from `now`."""
     seconds = now // SECOND
-    if abs(created // 1000 - seconds) <= _YEAR:
-        yield Cause(
-            "created_unit",
-            f"The created parameter is a time of this year when read as milliseconds ({_moment(created // 1000)}),"
-            " so divide it by 1000: it is in whole seconds.",
-        )
-    elif seconds - created > policy.max_age_seconds:
+    for unit, factor in (("milliseconds", 10**3), ("microseconds", 10**6)):
+        if created > seconds * 100 and abs(created // factor - seconds) <= _YEAR:
+            yield Cause(
+                "created_unit",
+                f"The created parameter is a time of this year when read as {unit} ({_moment(created // factor)}),"
+                f" so divide it by {factor}: it is in whole seconds.",
+            )
+            return
+    if seconds - created > policy.max_age_seconds:
         yield Cause(
             "old_capture",
             f"The signature was fresh at {_moment(created)}, so if the request was sent then, look at it with"
             f" --at {_moment(created)}; if it was sent just now, set the client's clock and sign each request when it"
             " is sent.",
         )
+    elif created - seconds > policy.max_future_seconds:
+        early = created - seconds - policy.max_future_seconds
+        yield Cause("clock", f"The signature becomes fresh in {early} s, so set the client's clock.")
 
 
 def _moment(seconds: int) -> str:

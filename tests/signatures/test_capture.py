@@ -26,15 +26,16 @@ def test_request_is_read_with_either_line_end(end: str) -> None:
     )
     assert (capture.method, capture.target, capture.body) == ("POST", "/quotes?a=1", b"{\r\n}")
     assert capture.headers == [("Host", b"pay.example"), ("X-Note", b"a b"), ("Content-Length", b"4")]
-    assert capture.remarks == ()
+    assert "LF alone" in "".join(capture.remarks) if end == "\n" else capture.remarks == ()
     message = capture.message(f"{BASE}/")
     assert (message.method, message.target_uri, message.body) == ("POST", f"{BASE}/quotes?a=1", b"{\r\n}")
     assert message.headers == [(b"host", b"pay.example"), (b"x-note", b"a b"), (b"content-length", b"4")]
 
 
-def test_repeated_headers_are_kept() -> None:
-    capture = read_capture(lines("GET /a HTTP/1.1", "X: one", "x: four", "X:"))
-    assert capture.headers == [("X", b"one"), ("x", b"four"), ("X", b"")]
+def test_folded_and_repeated_headers_are_kept() -> None:
+    capture = read_capture(lines("GET /a HTTP/1.1", "X: one", "  two", "\tthree", "x: four", "X:"))
+    assert capture.headers == [("X", b"one\r\n  two\r\n\tthree"), ("x", b"four"), ("X", b"")]
+    assert capture.remarks == ("A header is folded over several lines, which the server answers with a plain 400.",)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,11 @@ def test_target_uri_is_the_base_url_with_path_and_query(target: str, uri: str) -
         (["Content-Length: 9"], b"{}", b"{}", "says 9 bytes and 2 follow"),
         (["Content-Length: two"], b"{}", b"{}", "not a number"),
         (["Content-Length: " + "9" * 5000], b"{}", b"{}", "not a number"),
-        (["Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n", b"2\r\n{}\r\n0\r\n\r\n", "declared as chunked"),
+        (["Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n", b"{}", "in chunks"),
+        (["Transfer-Encoding: Chunked"], b"1;a=b\n{\n1\n}\n0\n\n", b"{}", "in chunks"),
+        (["Transfer-Encoding: chunked"], b"{}", b"{}", "declared as chunked and is not"),
+        (["Transfer-Encoding: chunked"], b"9\r\n{}", b"9\r\n{}", "declared as chunked and is not"),
+        (["Transfer-Encoding: chunked"], b"2\r\n{}2\r\n", b"2\r\n{}2\r\n", "declared as chunked and is not"),
     ],
 )
 def test_body_is_as_long_as_the_headers_say(headers: list[str], rest: bytes, body: bytes, remark: str) -> None:
@@ -84,18 +89,26 @@ def test_what_is_before_and_missing_after_is_forgiven() -> None:
     assert (capture.method, capture.headers, capture.body) == ("GET", [("Host", b"b")], b"")
     assert capture.remarks == ("No blank line ends the headers, so the request has no body.",)
     assert read_capture(b"GET /a\r\n\r\n").remarks == ("The first line does not end in HTTP/1.1.",)
+    assert "not in capitals" in read_capture(b"get /a HTTP/1.1\n\n").remarks[0]
     assert "not its host" in read_capture(b"GET http://a.example/ HTTP/1.1\n\n").remarks[0]
 
 
 @pytest.mark.parametrize(
     ("raw", "remark"),
     [
+        (b"GET /a HTTP/1.1\nHost: b\n\n", "Lines end in LF alone"),
+        (b"GET /a HTTP/1.1\r\nHost: b\nX: c\r\n\r\n", "Lines end in LF alone"),
+        (b"GET /a HTTP/1.1\r\nHost: b\n\r\n", "Lines end in LF alone"),
         (b"GET /a HTTP/2\r\nHost: b\r\n\r\n", "says HTTP/2; the server speaks HTTP/1.1 only"),
         (b"GET /a HTTP/2.0\r\nHost: b\r\n\r\n", "says HTTP/2.0"),
         (b"GET /a HTTP/1.2\r\nHost: b\r\n\r\n", "says HTTP/1.2"),
+        (b"GET /a HTTP/1.1\r\nHost: b\r\nX: a\0b\r\n\r\n", "control character"),
+        (b"GET /a HTTP/1.1\r\nHost: b\r\nX: a\rb\r\n\r\n", "control character"),
+        (b"GET /a\x7f HTTP/1.1\r\nHost: b\r\n\r\n", "control character"),
+        ("GET /é HTTP/1.1\r\nHost: b\r\n\r\n".encode(), "beyond ASCII"),
     ],
 )
-def test_version_that_the_server_does_not_speak_is_remarked(raw: bytes, remark: str) -> None:
+def test_what_the_server_rejects_before_it_looks_at_the_signature_is_remarked(raw: bytes, remark: str) -> None:
     [found] = read_capture(raw).remarks
     assert remark in found
     with pytest.raises(ErrorResponse) if b"HTTP/2.0" in raw else pytest.raises(httptools.HttpParserError):
@@ -145,7 +158,7 @@ def parse_as_the_server(raw: bytes) -> None:
         (b"OPTIONS * HTTP/1.1\n\n", "must begin with /"),
         (b"GET /a HTTP/1.1\nHost: b\nnonsense\n\n", "Line 3 is not a header: 'nonsense'"),
         (b"GET /a HTTP/1.1\nHost : b\n\n", "Line 2 is not a header: 'Host : b'"),
-        (b"GET /a HTTP/1.1\nX: b\n folded\n\n", "Line 3 is not a header"),
+        (b"GET /a HTTP/1.1\n folded: b\n\n", "Line 2 is not a header"),
         (b"GET /a HTTP/1.1\n: b\n\n", "Line 2 is not a header"),
         (b"GET /a HTTP/1.1\nH\xc3\xa9: b\n\n", "Line 2 is not a header"),
     ],

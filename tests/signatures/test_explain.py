@@ -212,6 +212,24 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "trailing_slash",
         "one slash before the path",
     ),
+    "scheme and slash at once": (
+        request(signs={"uri": "http://pay.example/incoming-payments/"}),
+        "signature_mismatch",
+        "other_scheme",
+        "without a slash at its end",
+    ),
+    "path alone": (
+        request(signs={"uri": "/incoming-payments"}),
+        "signature_mismatch",
+        "path_only",
+        "when the target is /incoming-payments, so sign the URL exactly as it is sent, with its scheme and host",
+    ),
+    "host and path without a scheme": (
+        request(signs={"uri": "pay.example/incoming-payments"}),
+        "signature_mismatch",
+        "host_without_scheme",
+        "with its scheme and host",
+    ),
     "query left out": (
         request(**GET, signs={"uri": SIGNED_OVER_BASE}),
         "signature_mismatch",
@@ -224,6 +242,12 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "encoding",
         "percent-encode it once",
     ),
+    "percent signs in lower case": (
+        request(**GET, signs={"uri": BASE + GET["target"].replace("%3A", "%3a").replace("%2F", "%2f")}),
+        "signature_mismatch",
+        "encoding",
+        "%3a%2f%2f",
+    ),
     # The method.
     "method in lower case": (
         request(signs={"method": "post"}),
@@ -231,6 +255,7 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "method_case",
         "when the method is post, so sign the method as it is sent, POST",
     ),
+    "another method": (request(**GET, signs={"method": "POST"}), "signature_mismatch", "other_method", "is POST"),
     # Keys.
     "another key of the wallet": (
         request(seed=2),
@@ -259,8 +284,14 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
     "no keyid": (
         request(parameters=f";created={CREATED}"),
         "missing_keyid",
-        "one_rule",
-        "with the key app, so only this has to change: Give the kid of your key",
+        "keyid",
+        'with the key app, so send keyid="app"',
+    ),
+    "another key and another host": (
+        request(seed=2, signs={"uri": "http://pay.example/incoming-payments"}),
+        "signature_mismatch",
+        "other_scheme",
+        "and the key is other",
     ),
     # The body.
     "body written again, compact": (
@@ -287,6 +318,13 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "body_newline",
         "with a line feed after it",
     ),
+    "line ends changed": (
+        request(body=b"{\n}", sent=digest_of(b"{\r\n}")),
+        "digest_mismatch",
+        "body_line_ends",
+        "CRLF for LF",
+    ),
+    "digest of nothing": (request(sent=digest_of(b"")), "digest_mismatch", "body_empty", "empty"),
     "digest in hexadecimal": (
         request(sent={"content-digest": f"sha-256={sha256(BODY).hexdigest()}"}),
         "digest_malformed",
@@ -347,14 +385,14 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
     "a clock that is fast": (
         request(parameters=f';keyid="app";created={CREATED + 112}'),
         "created_in_future",
-        "one_rule",
-        "100 s in the future; check your clock",
+        "clock",
+        "becomes fresh in 40 s",
     ),
     "local time for UTC": (
         request(parameters=f';keyid="app";created={CREATED + 7200}'),
         "created_in_future",
-        "one_rule",
-        "7188 s in the future; check your clock",
+        "clock",
+        "becomes fresh in 7128 s",
     ),
     "signed long before it was sent": (
         request(sent={"date": "Fri, 21 Nov 2025 05:40:10 GMT"}, parameters=f';keyid="app";created={CREATED - 1000}'),
@@ -408,11 +446,44 @@ BROKEN: dict[str, tuple[bytes, str, str, str]] = {
         "one_rule",
         "must cover '@target-uri'",
     ),
+    "component names in capitals": (
+        request(listed=PREFIX.replace("content-digest", "Content-Digest")),
+        "unsupported_component",
+        "component_case",
+        "in lower case",
+    ),
+    "component names in capitals, in the base too": (
+        request(
+            listed=PREFIX.replace("content-type", "Content-Type"),
+            signs={"names": (*COMPONENTS[:-1], "Content-Type"), "Content-Type": "application/json"},
+        ),
+        "unsupported_component",
+        "component_case",
+        "the base has the names as written",
+    ),
+    "lines in another order": (
+        request(**GET, signs={"names": ("@target-uri", "@method", "authorization")}),
+        "signature_mismatch",
+        "component_order",
+        "@target-uri, @method, authorization",
+    ),
+    "a line left out of the base": (
+        request(signs={"names": COMPONENTS[:-1]}),
+        "signature_mismatch",
+        "component_left_out",
+        "no line for content-type",
+    ),
     "alg not in the base": (
         request(parameters=f'{PARAMETERS};alg="ed25519"', signs={"last": PREFIX + PARAMETERS}),
         "signature_mismatch",
         "parameters_line",
         "lacks alg",
+    ),
+    "parameters in another order": (
+        request(signs={"last": f'{PREFIX};created={CREATED};keyid="app"'}),
+        "signature_mismatch",
+        "parameters_line",
+        f'comes with created={CREATED};keyid="app"',
     ),
     "label in the base": (
         request(signs={"last": f"sig1={PREFIX}{PARAMETERS}"}),
@@ -439,7 +510,7 @@ def test_broken_request_is_refused_and_its_cause_named(raw: bytes, reason: str, 
         (f'{PARAMETERS};alg="rsa"', "unsupported_algorithm", 'send alg="ed25519"'),
         (f'{PARAMETERS};nonce=""', "malformed_nonce", "The nonce must be"),
         (f'; keyid="app"; created={CREATED};nonce=1', "malformed_nonce", "The nonce must be"),
-        (f";created={CREATED}", "missing_keyid", "string parameter keyid"),
+        (f";created={CREATED}", "missing_keyid", 'send keyid="app"'),
     ],
 )
 def test_other_parameters_are_not_blamed_on_created(parameters: str, reason: str, words: str) -> None:
@@ -535,12 +606,7 @@ def test_no_cause_is_named_that_was_not_confirmed(unused: KnownKey) -> None:
     assert found.verdict.reason == "unknown_key"
     assert causes(found) == []
     assert "key" in failing(found)
-
-
-def test_variations_of_another_key_are_no_cause() -> None:
-    found = explained(request(), keys=[KnownKey(jwk("app", 2))])
-    assert (found.verdict.reason, causes(found)) == ("signature_mismatch", [])
-    assert found.tried > 20
+    assert found.tried > 50
 
 
 def test_wallet_without_keys_is_named() -> None:

@@ -49,7 +49,7 @@ def test_waiting_for_a_payment_that_does_not_end_fails(
 ) -> None:
     peer(payres, other)
     bill = other.client.create_incoming_payment(other.wallet("bob"), USD_5)
-    monkeypatch.setattr(payres.context.remote_payments, "wake", lambda: None)
+    monkeypatch.setattr(payres.context.remote_payments, "begin", lambda _: None)
     payment = payres.client.pay(payres.wallet("alice"), bill["id"])
     for seconds in (0.05, 0, -1):
         with pytest.raises(AssertionError, match=f"is still in progress after {seconds:g} s: .*'sentAmount'"):
