@@ -6,10 +6,9 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import SECOND, Clock
+from payres.clock import MILLISECOND, SECOND, Clock
 from payres.interledger import balances, responses
 from payres.interledger.link import Answered, Link, NotSent, note_failure
-from payres.interledger.oer import MILLISECOND
 from payres.interledger.packets import Code, Fulfill, Lost, Prepare, Reject, Rejected, Reply, encode, fulfills
 from payres.interledger.recovery import Recovery, fulfil_forwarded
 from payres.interledger.responses import NoReply, Request

@@ -10,11 +10,10 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import SECOND, format_time, parse_time
+from payres.clock import MILLISECOND, SECOND, format_time, parse_time
 
 MAX_UINT64: Final = 2**64 - 1
 TIMESTAMP_BYTES: Final = 17
-MILLISECOND: Final = 1000
 
 _SHORT_LENGTHS = tuple(bytes((length,)) for length in range(128))
 _SMALL_NUMBERS = tuple(bytes((1, number)) for number in range(256))

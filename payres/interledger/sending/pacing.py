@@ -6,8 +6,7 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import SECOND, Clock
-from payres.interledger.oer import MILLISECOND
+from payres.clock import MILLISECOND, SECOND, Clock
 
 SHARE_OF_ROUND_TRIP: Final = 20  # two packets are at least a twentieth of the round trip apart
 WEIGHT: Final = 10  # a new round trip counts a tenth in the average

@@ -10,8 +10,7 @@ from math import ceil
 
 import msgspec
 
-from payres.clock import SECOND
-from payres.interledger.oer import MILLISECOND
+from payres.clock import MILLISECOND, SECOND
 from payres.interledger.packets import Fulfill, Lost, Reject
 from payres.interledger.sending.connection import (
     Answer,
