@@ -1,7 +1,7 @@
 """Domain errors: why payres does not do something, in a sentence that says what the caller can do.
 
-They are independent of HTTP and ILP. Their statuses and codes are in `payres.http.error_responses.ANSWERS`; the command
-prints the sentence.
+They are independent of HTTP and ILP. Their statuses and codes are in
+`payres.http.error_responses.STATUSES_AND_CODES`; the command prints the sentence.
 """
 
 from typing import Any, TypeVar

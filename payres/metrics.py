@@ -1,4 +1,5 @@
-"""Counters since the start, for `/metrics`. Counting changes a dictionary, without a lock."""
+"""Counters since the start. Counting changes a dictionary, without a lock; `routes/metrics.py` says what `/metrics`
+shows of them and of the database."""
 
 from bisect import bisect_left
 from collections import Counter

@@ -1,7 +1,7 @@
 """OpenAPI 3.1 documents, made of the table of endpoints and of the structs that cross HTTP.
 
-There are two: `payres/routes/operations.py` makes that of the Open Payments endpoints, `payres/admin/openapi.py` that
-of the operator's API.
+There are two: `payres/routes/openapi_operations.py` makes that of the Open Payments endpoints,
+`payres/admin/openapi.py` that of the operator's API.
 """
 
 import json

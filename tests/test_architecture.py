@@ -85,7 +85,7 @@ ENTRANCES: dict[str, set[str]] = {
 }
 BEGINS_TRANSACTIONS = {
     *("payres/cli/session.py", "payres/store/connections.py", "payres/store/copies.py", "payres/store/lanes.py"),
-    "payres/store/units.py",
+    "payres/store/transactions.py",
     "payres/store/migrations/__init__.py",
 }
 MONEY = ("payres/amounts.py", "payres/ledger.py", "payres/payments/", "payres/store/")

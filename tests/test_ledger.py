@@ -20,7 +20,7 @@ from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.incoming import IncomingRecord, insert_incoming
 from payres.store.outgoing import OutgoingRecord, insert_outgoing
-from payres.store.units import savepoint
+from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples

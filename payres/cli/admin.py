@@ -4,8 +4,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from payres.cli.groups import Group
 from payres.cli.session import Resource, warn, writes
+from payres.cli.suggestions import Group
 from payres.clock import format_time
 from payres.operator import operators
 from payres.settings import Settings, local_url

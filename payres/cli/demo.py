@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from payres.admin import representations
-from payres.cli.groups import Command
 from payres.cli.session import Resource
+from payres.cli.suggestions import Command
 from payres.grants.passwords import verify_password
 from payres.operator import wallets
 from payres.store import wallets as wallet_store

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from payres.cli.groups import Command
 from payres.cli.session import Session, with_session
+from payres.cli.suggestions import Command
 from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings, local_url

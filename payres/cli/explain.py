@@ -5,10 +5,10 @@ from typing import IO
 
 import click
 
-from payres.cli.groups import Command
 from payres.cli.key import KeyInput, read_key
 from payres.cli.options import Time
 from payres.cli.session import Resource, Session, wallet_path, with_session
+from payres.cli.suggestions import Command
 from payres.clock import format_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts

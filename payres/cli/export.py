@@ -7,9 +7,9 @@ from functools import wraps
 
 import click
 
-from payres.cli.groups import Group
 from payres.cli.options import Time
 from payres.cli.session import Session, wallet_path, with_session
+from payres.cli.suggestions import Group
 from payres.clock import LATEST
 from payres.operator import exports
 from payres.operator.exports import Export, Format

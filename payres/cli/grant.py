@@ -11,9 +11,9 @@ from payres.admin import grants as endpoints
 from payres.admin.requests import GrantQuery, NewDecision
 from payres.admin.wire import Grant, GrantDecision, GrantSpending
 from payres.amounts import Asset, format_decimal
-from payres.cli.groups import Group
 from payres.cli.options import limit_option
 from payres.cli.session import Resource, labelled, lists, reads, writes
+from payres.cli.suggestions import Group
 from payres.errors import InvalidRequest
 from payres.grants import consent
 from payres.store.grants import State

@@ -10,9 +10,9 @@ from payres.admin import payments as endpoints
 from payres.admin import stories
 from payres.admin.stories import PaymentEvent, PaymentStory
 from payres.admin.wire import Payment, Refund
-from payres.cli.groups import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session
+from payres.cli.suggestions import Group
 from payres.errors import InvalidReceiver
 from payres.operator import refunds
 from payres.operator.payments import PaymentQuery

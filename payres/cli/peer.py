@@ -9,9 +9,9 @@ from payres.admin import peers as endpoints
 from payres.admin.requests import NewOutcome
 from payres.admin.wire import Peer, ResolvedPacket, UnresolvedPacket
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
-from payres.cli.groups import Group
 from payres.cli.options import movement_options, secret_option
 from payres.cli.session import labelled, lists, reads, warn, writes
+from payres.cli.suggestions import Group
 from payres.operator import assets, peers
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store.work import Work

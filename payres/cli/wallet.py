@@ -10,9 +10,9 @@ from payres.admin import representations
 from payres.admin import wallets as endpoints
 from payres.admin.requests import WalletChange
 from payres.admin.wire import Movement, Wallet
-from payres.cli.groups import Group
 from payres.cli.options import limit_option, movement_options, secret_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, warn, with_session, writes
+from payres.cli.suggestions import Group
 from payres.grants.passwords import hash_password
 from payres.operator import wallets
 from payres.operator.assets import other_scale_warning

@@ -1,7 +1,7 @@
 """Error responses: the status, code and description of every error, and what one looks like.
 
-The one place where domain errors meet HTTP: `ANSWERS` is the table of statuses and codes, `DESCRIPTIONS` has the words
-that known clients compare. `docs/errors.md` lists both.
+The one place where domain errors meet HTTP: `STATUSES_AND_CODES` is the table of statuses and codes, `DESCRIPTIONS` has
+the words that known clients compare. `docs/errors.md` lists both.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from payres.signatures.reasons import Reason
 Details = Mapping[str, Any]
 
 # The status and code of each domain error; one that is not here has those of its base class.
-ANSWERS: Mapping[type[DomainError], tuple[int, str]] = {
+STATUSES_AND_CODES: Mapping[type[DomainError], tuple[int, str]] = {
     errors.InvalidRequest: (400, "invalid_request"),
     errors.InvalidAmount: (400, "invalid_amount"),
     errors.InvalidReceiver: (400, "invalid_receiver"),
@@ -48,7 +48,7 @@ _AT_THE_EDGE: Final = (
 )
 # Every code a client can meet, with the statuses it comes with. docs/errors.md is tested against this table.
 CODES: Final[dict[str, tuple[int, ...]]] = {}
-for _status, _code in sorted({*ANSWERS.values(), *_AT_THE_EDGE}):
+for _status, _code in sorted({*STATUSES_AND_CODES.values(), *_AT_THE_EDGE}):
     CODES[_code] = (*CODES.get(_code, ()), _status)
 
 # Every word that `details.reason` can hold, by the code that it comes with. A 401 or 403 always has one.
@@ -127,7 +127,7 @@ def error_response(error: DomainError) -> ErrorResponse:
     """What the world sees of a domain error."""
     if isinstance(error, ErrorResponse):
         return error
-    status, code = next(ANSWERS[kind] for kind in type(error).__mro__ if kind in ANSWERS)
+    status, code = next(STATUSES_AND_CODES[kind] for kind in type(error).__mro__ if kind in STATUSES_AND_CODES)
     wait = getattr(error, "retry_after", None)
     headers = None if wait is None else {"Retry-After": str(wait)}
     return ErrorResponse(status, code, str(error), error.details, headers)

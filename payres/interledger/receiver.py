@@ -1,7 +1,8 @@
 """The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
 wallet in the same unit.
 
-`payres.payments.incoming.fits_as_packet` says how much more than the incoming amount may arrive because senders round.
+`payres.payments.incoming.fits_with_tolerance` says how much more than the incoming amount may arrive because senders
+round.
 """
 
 import os
@@ -32,7 +33,7 @@ from payres.interledger.responses import NoReply, Request
 from payres.interledger.routing import converted
 from payres.interledger.stream import IV_BYTES
 from payres.ledger import NotEnough, operator_account
-from payres.payments.incoming import credit, fits_as_packet
+from payres.payments.incoming import credit, fits_with_tolerance
 from payres.store import peers, wallets
 from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
@@ -158,7 +159,7 @@ def deliver(work: Work, arrival: Arrival) -> bool:
     if work.now >= arrival.expires_at:
         raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
     wallet, payment = _payee(work, arrival)
-    if payment is not None and not fits_as_packet(payment, arrival.arrived):
+    if payment is not None and not fits_with_tolerance(payment, arrival.arrived):
         return False
     try:
         _move(work, arrival, wallet, payment.id if payment else None)

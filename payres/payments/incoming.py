@@ -19,6 +19,8 @@ from payres.worker import Worker
 
 # Microseconds between two events about parts of a payment: packets come by the hundred.
 PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
+# One part in so many may arrive over Interledger beyond what is wanted: 0.5 %.
+OVERPAY_TOLERANCE: Final = 200
 # Of the worker that looks for payments that have expired; how many it takes in one unit.
 EXPIRY_SECONDS: Final = 1
 EXPIRY_RETRY_SECONDS: Final = 5
@@ -94,13 +96,13 @@ def fits(remaining: int | None, amount: int) -> bool:
     return remaining is None or amount <= remaining
 
 
-def fits_as_packet(payment: IncomingRecord, amount: int) -> bool:
+def fits_with_tolerance(payment: IncomingRecord, amount: int) -> bool:
     """Whether a packet over Interledger keeps the total within what is wanted, or within the overpay tolerance: what
     senders' rounding can explain, one unit or 0.5 %, rounded down, whichever is more."""
     if payment.incoming_value is None:
         return True
     wanted = int(payment.incoming_value)
-    return payment.received + amount <= wanted + max(1, wanted * 5 // 1000)
+    return payment.received + amount <= wanted + max(1, wanted // OVERPAY_TOLERANCE)
 
 
 def check_countable(payment: IncomingRecord, amount: int) -> None:

@@ -16,7 +16,7 @@ from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.refunds import refund_by_return_payment
-from payres.store.units import savepoint
+from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 

@@ -16,7 +16,7 @@ from payres.routes.context import context_of
 from payres.store.database import Database, answers
 from payres.store.database_file import changed_at, free_bytes, log_bytes
 from payres.store.status import last_restore
-from payres.store.units import touch
+from payres.store.transactions import touch
 
 COMMIT_SECONDS: Final = 2.0  # for a commit
 CACHE_SECONDS: Final = 1.0  # so that asking often does not make work

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the Open Payments endpoints over HTTP. `payres/routes/operations.py` makes it."""
+"""The OpenAPI document of the Open Payments endpoints over HTTP. `payres/routes/openapi_operations.py` makes it."""
 
 from functools import cache
 from pathlib import Path

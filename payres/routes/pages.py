@@ -23,7 +23,7 @@ from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.observation import observation_of
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import where_to_ask
+from payres.routes.error_rendering import where_to_ask
 from payres.routes.requests import media_type_of, read_body
 from payres.urls import canonical
 

@@ -2,7 +2,7 @@
 
 A unit of work is a plain function over one open transaction. Units for the writer queue up; all that are waiting run
 inside one SQLite transaction and share one durable commit. Nobody is answered before that commit. `payres.store.lanes`
-has the queues and says what runs on which thread, `payres.store.units` the transactions.
+has the queues and says what runs on which thread, `payres.store.transactions` the transactions.
 """
 
 from collections.abc import Callable, Collection

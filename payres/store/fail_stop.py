@@ -1,6 +1,6 @@
 """Fail-stop: what is found in storage that no retry can fix, so that nothing more may be written.
 
-A full or failing disk is none: `payres.store.units._committed` answers those whose commit failed, and goes on.
+A full or failing disk is none: `payres.store.transactions._committed` answers those whose commit failed, and goes on.
 """
 
 import re

@@ -20,7 +20,7 @@ from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import BUSY_TIMEOUT_SECONDS
 from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
-from payres.store.units import (
+from payres.store.transactions import (
     NOT_STORED,
     NotBegun,
     Raised,

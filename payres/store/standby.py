@@ -12,7 +12,7 @@ from payres.store.connections import connect_standby
 from payres.store.fail_stop import FailStop
 from payres.store.lanes import Lane, Queued
 from payres.store.migrations import UnusableDatabase
-from payres.store.units import Raised
+from payres.store.transactions import Raised
 from payres.store.work import World
 
 T = TypeVar("T")

@@ -7,7 +7,14 @@ import pytest
 
 from payres import errors
 from payres.errors import DomainError
-from payres.http.error_responses import ANSWERS, CODES, REASONS, ErrorResponse, error_response, unproven_client
+from payres.http.error_responses import (
+    CODES,
+    REASONS,
+    STATUSES_AND_CODES,
+    ErrorResponse,
+    error_response,
+    unproven_client,
+)
 
 SOURCES = Path(errors.__file__).parent
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, DomainError)]
@@ -25,7 +32,7 @@ def written_responses() -> Iterator[tuple[str, int, int, str]]:
 
 def test_every_error_response_is_in_the_table_of_codes() -> None:
     found = list(written_responses())
-    found += [("ANSWERS", 0, *answer) for answer in ANSWERS.values()]
+    found += [("STATUSES_AND_CODES", 0, *answer) for answer in STATUSES_AND_CODES.values()]
     assert len(found) > 20
     assert [response for response in found if response[2] not in CODES.get(response[3], ())] == []
 
@@ -99,7 +106,7 @@ def test_every_reason_is_written_somewhere_in_the_code() -> None:
 
 def test_every_domain_error_has_an_answer() -> None:
     for kind in KINDS:
-        assert kind is DomainError or any(base in ANSWERS for base in kind.__mro__), kind
+        assert kind is DomainError or any(base in STATUSES_AND_CODES for base in kind.__mro__), kind
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, outgoing, packets
 from payres.store.connections import connect_writer
 from payres.store.packets import PacketRecord
-from payres.store.units import savepoint
+from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms

@@ -20,7 +20,7 @@ from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OutgoingRecord
-from payres.store.units import savepoint
+from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms

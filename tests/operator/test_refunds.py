@@ -20,7 +20,7 @@ from payres.store.connections import connect_writer
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.refunds import refunds_of_incoming
-from payres.store.units import savepoint
+from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms

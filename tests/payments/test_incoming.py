@@ -1,6 +1,6 @@
 import pytest
 
-from payres.payments.incoming import fits, fits_as_packet
+from payres.payments.incoming import fits, fits_with_tolerance
 from payres.store.incoming import IncomingRecord
 
 
@@ -26,10 +26,10 @@ def wanting(value: int | None, received: int) -> IncomingRecord:
 def test_only_packets_may_exceed_what_is_wanted(value: int, received: int, local: int, packet: int) -> None:
     payment = wanting(value, received)
     assert [fits(payment.remaining, amount) for amount in (local, local + 1)] == [True, False]
-    assert [fits_as_packet(payment, amount) for amount in (packet, packet + 1)] == [True, False]
+    assert [fits_with_tolerance(payment, amount) for amount in (packet, packet + 1)] == [True, False]
 
 
 def test_everything_fits_what_names_no_amount() -> None:
     payment = wanting(None, 5)
     assert fits(payment.remaining, 2**63)
-    assert fits_as_packet(payment, 2**63)
+    assert fits_with_tolerance(payment, 2**63)

@@ -38,7 +38,7 @@ from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord, insert_grant
 from payres.store.outgoing import OutgoingRecord
-from payres.store.units import savepoint
+from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Offer, Path, Terms
 from payres.testing.client import Client

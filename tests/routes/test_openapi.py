@@ -10,17 +10,17 @@ import httpx2
 
 from payres.endpoints import ENDPOINTS, Kind
 from payres.openapi import as_text
-from payres.routes.operations import public_document
+from payres.routes.openapi_operations import public_document
 from payres.testing.instance import Instance
 from tests.openapi import documents, served
 
 OWN = {"/openapi.json", "/incoming-payments/{id}//complete"}  # itself, and another spelling
-MAKES_IT = {"payres.openapi", "payres.routes.operations"}
+MAKES_IT = {"payres.openapi", "payres.routes.openapi_operations"}
 
 
 def test_file_is_what_the_code_says() -> None:
     found = served.FILE.read_text(encoding="utf-8")
-    assert as_text(public_document()) == found, "run `python -m payres.routes.operations`"
+    assert as_text(public_document()) == found, "run `python -m payres.routes.openapi_operations`"
 
 
 def test_paths_are_those_of_the_routes() -> None:

@@ -21,7 +21,7 @@ from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import Database
 from payres.store.lanes import MAX_LEFT_WAITING, PART_OF_WAITING, READS_PER_TURN, OwnedConnection
-from payres.store.units import savepoint
+from payres.store.transactions import savepoint
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import Gate, commit_held, trace

@@ -20,7 +20,7 @@ from payres.settings import Settings
 from payres.store import accounts, wallets
 from payres.store.database import Database
 from payres.store.fail_stop import FailStop
-from payres.store.units import run_reads, run_units, touch
+from payres.store.transactions import run_reads, run_units, touch
 from payres.store.work import Transaction, world
 
 Unit = Callable[[Transaction], Any]

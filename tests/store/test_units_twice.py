@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from payres.store import lanes
-from payres.store.units import Unfinished, Unit, attempt
+from payres.store.transactions import Unfinished, Unit, attempt
 from payres.store.work import World
 from payres.testing.instance import Instance
 from payres.testing.peering import peer

@@ -1,6 +1,6 @@
 """What each Open Payments endpoint takes and answers: the OpenAPI document that `/openapi.json` shows.
 
-`python -m payres.routes.operations` writes it into openapi.json. The server does not import this.
+`python -m payres.routes.openapi_operations` writes it into openapi.json. The server does not import this.
 """
 
 import re
