@@ -170,6 +170,8 @@ MAX_PASSED_ON_OF_PEER: Final = 32
 MAX_UNREPEATED: Final = 16
 # Those among them from one wallet.
 MAX_UNREPEATED_OF_WALLET: Final = 8
+# One part in so many may arrive beyond what an incoming payment wants, or one unit if that is more: 0.5 %.
+OVERPAY_TOLERANCE: Final = 200
 # Seconds to wait for answers to packets in flight when the server stops.
 DRAIN_SECONDS: Final = 5
 

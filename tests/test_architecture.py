@@ -15,7 +15,18 @@ MAX_FUNCTION_LINES = 60
 
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
-    *("amounts", "clock", "encoding", "endpoints", "errors", "event_types", "identifiers", "limits", "logs", "metrics"),
+    *(
+        "amounts",
+        "clock",
+        "encoding",
+        "endpoints",
+        "errors",
+        "event_types",
+        "identifiers",
+        "limits",
+        "logs",
+        "counters",
+    ),
     *("rate_limiter", "requester", "settings", "slots", "terms", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
@@ -31,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     "clock": set(),
     "identifiers": set(),
     "logs": set(),
-    "metrics": set(),
+    "counters": set(),
     "requester": set(),
     "slots": set(),
     "worker": set(),
@@ -41,7 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"amounts", "errors", "limits", "member_names", "urls"},
     "event_types": {"wire"},
     "store": {
-        *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "metrics"),
+        *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "counters"),
         *("settings", "terms", "urls", "wire"),
     },
     "representations": {"amounts", "clock", "event_types", "store", "urls", "wire"},

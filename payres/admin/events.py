@@ -15,7 +15,7 @@ from payres.events.sender import EventView, event_view
 from payres.http.admission import leave
 from payres.http.streams import Stream
 from payres.limits import MAX_PAGE
-from payres.routes.requests import read_body
+from payres.routes.bodies import read_body
 from payres.routes.waiting import wait_for_change
 from payres.store import events
 from payres.store.work import EVENTS, Work

@@ -11,7 +11,7 @@ import msgspec
 
 from payres import openapi
 from payres.admin.exports import Download
-from payres.admin.operations import Operation, operations
+from payres.admin.handlers import Operation, operations
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
 from payres.operator.exports import MEDIA_TYPES

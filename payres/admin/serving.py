@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from payres.admin.call import Call
 from payres.admin.exports import Download, send_download
-from payres.admin.operations import Operation, operations
+from payres.admin.handlers import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes
@@ -22,8 +22,9 @@ from payres.http.error_responses import ErrorResponse, error_response, invalid_t
 from payres.http.responses import json_response
 from payres.operator import api_keys
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
+from payres.routes.bodies import read_json_body
 from payres.routes.context import context_of
-from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
+from payres.routes.requests import idempotency_key, other_parameters, page_query
 from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
 from payres.wire import check_members, decode, encode

@@ -7,11 +7,11 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from payres.counters import Metrics
 from payres.endpoints import SECRET_PATHS
 from payres.http.error_responses import ErrorResponse
 from payres.http.streams import CutShort
 from payres.logs import RequestLog
-from payres.metrics import Metrics
 
 OBSERVATION: Final = "payres.observation"  # in the scope of a request
 # Methods that are counted by name; anybody can send any number of others.

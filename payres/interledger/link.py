@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from payres.clock import SECOND
+from payres.counters import Metrics
 from payres.errors import Unavailable
 from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Fulfill, Lost, Reply, decode_reply
-from payres.metrics import Metrics
 from payres.store import peers
 from payres.store.database import Database
 from payres.store.peers import PeerRecord

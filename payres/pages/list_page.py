@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 
 from payres.admin.exports import attachment
-from payres.admin.operations import Operation, operations
+from payres.admin.handlers import Operation, operations
 from payres.admin.serving import PAGE_PARAMETERS, read_query
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.pages.tables import Column, as_csv, make_table

@@ -9,6 +9,7 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, WrongState
 from payres.grants.access import Caller
+from payres.limits import OVERPAY_TOLERANCE
 from payres.store import incoming, wallets
 from payres.store.database import Database
 from payres.store.incoming import IncomingRecord
@@ -19,8 +20,6 @@ from payres.worker import Worker
 
 # Microseconds between two events about parts of a payment: packets come by the hundred.
 PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
-# One part in so many may arrive over Interledger beyond what is wanted: 0.5 %.
-OVERPAY_TOLERANCE: Final = 200
 # Of the worker that looks for payments that have expired; how many it takes in one unit.
 EXPIRY_SECONDS: Final = 1
 EXPIRY_RETRY_SECONDS: Final = 5

@@ -6,6 +6,7 @@ import msgspec
 from starlette.requests import Request
 
 from payres.clock import Clock
+from payres.counters import Metrics
 from payres.events.changes import Changes
 from payres.events.sender import Sender
 from payres.federation.http import GuardedClient
@@ -19,7 +20,6 @@ from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.refunds import RemoteRefunds
 from payres.interledger.remote_payments import RemotePayments
-from payres.metrics import Metrics
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database

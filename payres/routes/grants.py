@@ -15,8 +15,8 @@ from payres.http.error_responses import unproven_client
 from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.routes.authorize import gnap_token, parse_signature, unreadable_client, verify_client
+from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
-from payres.routes.requests import read_body, read_json_body
 from payres.store import clients as client_store
 from payres.store import wallets
 from payres.store.clients import ClientRecord

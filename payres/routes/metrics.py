@@ -12,10 +12,10 @@ from starlette.responses import Response
 
 from payres import __version__
 from payres.clock import SECOND
+from payres.counters import Histogram
 from payres.errors import NotFound
 from payres.event_types import EVENT_TYPES
 from payres.http.admin_hosts import AdminHosts
-from payres.metrics import Histogram
 from payres.operator.status import Status, read_status
 from payres.routes.context import Context, context_of
 

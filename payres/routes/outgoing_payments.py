@@ -15,8 +15,8 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.payments import outgoing as rules
 from payres.routes import resources
 from payres.routes.authorize import authorize
+from payres.routes.bodies import read_body
 from payres.routes.context import Context, context_of
-from payres.routes.requests import read_body
 from payres.store import outgoing, wallets
 from payres.store.work import Work
 from payres.terms import Offer

@@ -18,8 +18,9 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.representations import page_of
 from payres.routes.authorize import authorize, authorize_reading
+from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
-from payres.routes.requests import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
+from payres.routes.requests import idempotency_key, page_query, wallet_address_of
 from payres.routes.waiting import preferred_wait, wait_for_change
 from payres.store import wallets
 from payres.store.grants import keep_grant

@@ -11,8 +11,8 @@ from payres.http.error_responses import invalid_token
 from payres.http.responses import json_response
 from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, verify_client
+from payres.routes.bodies import read_body
 from payres.routes.context import context_of
-from payres.routes.requests import read_body
 from payres.store import clients, grants, tokens
 from payres.store.clients import ClientRecord
 from payres.store.work import Work

@@ -7,9 +7,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from payres.clock import Clock, SystemClock
+from payres.counters import Metrics
 from payres.event_types import EVENT_TYPES
 from payres.identifiers import Identifiers
-from payres.metrics import Metrics
 from payres.settings import Settings
 from payres.urls import Urls
 from payres.wire import encode

@@ -18,6 +18,7 @@ from payres.admin import representations
 from payres.admin import webhooks as endpoints
 from payres.application import create_app
 from payres.clock import DAY, SECOND, MovableClock, parse_time
+from payres.counters import Metrics
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
 from payres.events import deliveries, webhooks
@@ -30,7 +31,6 @@ from payres.limits import (
     MAX_WEBHOOKS,
     ROTATION_HOURS,
 )
-from payres.metrics import Metrics
 from payres.operator import wallets
 from payres.settings import Settings
 from payres.store import events

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from payres.counters import Metrics
 from payres.http import observation
 from payres.http.streams import CutShort
 from payres.logs import RequestLog
-from payres.metrics import Metrics
 from payres.testing.instance import Instance, run_instance
 
 Line = Mapping[str, Any]

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, MovableClock
+from payres.counters import Metrics
 from payres.federation.http import GuardedClient
 from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
@@ -21,7 +22,6 @@ from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_r
 from payres.interledger.recovery import Recovery
 from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
-from payres.metrics import Metrics
 from payres.operator import invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.rate_limiter import RateLimiter

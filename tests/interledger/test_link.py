@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from payres.counters import Metrics
 from payres.errors import Unavailable
 from payres.federation.http import GuardedClient
 from payres.interledger.link import BOUNDS, Answered, Link, NotSent
 from payres.interledger.packets import Code, Fulfill, Lost, Reject, encode
-from payres.metrics import Metrics
 from payres.store import peers
 from payres.store.peers import PeerRecord
 from tests.interledger.node import (

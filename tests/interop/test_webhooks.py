@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from payres.clock import SystemClock
+from payres.counters import Metrics
 from payres.events.sender import Sender, Target
-from payres.metrics import Metrics
 from payres.store.events import EventRecord
 from payres.store.webhooks import WebhookRecord
 from tests.events.endpoint import Endpoint
