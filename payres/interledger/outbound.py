@@ -85,10 +85,14 @@ class Outbound:
         """The slots of packets with money to a peer: fewer when the peer does not repeat lost answers."""
         return self._slots if peer.repeats_answers else self._unrepeated_slots
 
-    def last_peer(self, source: Asset, destination: str) -> PeerRecord | None:
-        """Who got the last packet of an asset to the same node, if known; the unit that records a packet finds out
-        whether it is still the next hop."""
-        return self._last_peers.get((source, _node_of(destination)))
+    def last_peer(self, source: Asset, destination: str, wallet_id: int) -> PeerRecord | None:
+        """Who got the last packet of an asset to the same node, if known and its link has a slot now: nothing waits for
+        a peer that may no longer be the next hop. The unit that records a packet finds out whether it is."""
+        peer = self._last_peers.get((source, _node_of(destination)))
+        if peer is None or not self.slots_to(peer).try_take(peer.id, wallet_id):
+            return None
+        self.slots_to(peer).release(peer.id, wallet_id)
+        return peer
 
     def note_peer(self, source: Asset, destination: str, peer: PeerRecord | None) -> None:
         """Notes who got a packet; None when it is no longer known who does."""
@@ -185,7 +189,7 @@ class WalletPackets:
         try:
             peer = self._peer = (
                 self._peer
-                or self._outbound.last_peer(self._source, prepare.destination)
+                or self._outbound.last_peer(self._source, prepare.destination, self._wallet_id)
                 or await self._next_peer(prepare)
             )
             async with self._outbound.slots_to(peer).slot(peer.id, self._wallet_id):

@@ -148,10 +148,14 @@ def result_of(reply: bytes) -> str:
     return "fulfilled" if reply[:1] == _FULFILL else "rejected"
 
 
-@lru_cache(maxsize=256)  # all packets of a payment have the same
 def is_address(text: str) -> bool:
     """Whether packets can be addressed to it: a scheme, at least one segment, at most 1023 characters (RFC 15)."""
-    return len(text) <= MAX_ADDRESS and ILP_ADDRESS.fullmatch(text) is not None
+    return len(text) <= MAX_ADDRESS and _is_address(text)
+
+
+@lru_cache(maxsize=256)  # all packets of a payment have the same
+def _is_address(text: str) -> bool:
+    return ILP_ADDRESS.fullmatch(text) is not None
 
 
 def fulfills(fulfillment: bytes, condition: bytes) -> bool:

@@ -66,8 +66,24 @@ async def test_peer_of_the_payment_before_is_checked_and_forgotten(node: Node, o
         assert isinstance(outcome, Reject)
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests
-    assert outbound.last_peer(USD, prepare.destination) is None
+    assert outbound.last_peer(USD, prepare.destination, WALLET) is None
     assert not await node.under_way()
+
+
+async def test_peer_of_the_payment_before_is_not_waited_for(node: Node, outbound: Outbound) -> None:
+    """It may hang, and the operator have led the route to another: with its link full, the route is read again."""
+    destination = far_prepare(node, 5, FULFILLMENT).destination
+    peer = await node.peer("far", url="http://127.0.0.1:1")
+    outbound.note_peer(USD, destination, peer)
+    slots, key = outbound.slots_to(peer), (peer.id, WALLET)
+    taken = 0
+    while slots.try_take(*key):
+        taken += 1
+    assert outbound.last_peer(USD, destination, WALLET) is None
+    for _ in range(taken):
+        slots.release(*key)
+    assert outbound.last_peer(USD, destination, WALLET) == peer
+    assert slots.try_take(*key), "looking took none"
 
 
 async def test_stopping_waits_for_packets_that_have_left_and_lets_no_more_leave(outbound: Outbound) -> None:
