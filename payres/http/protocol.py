@@ -233,11 +233,14 @@ class HttpProtocol(HttpToolsProtocol):
         cycle = self.cycle
         try:
             await self.app(scope, receive, send)
-        except (CutShort, asyncio.CancelledError) as error:
+        except CutShort:
+            cycle.disconnected = True
+            self._close()
+        except asyncio.CancelledError:
             task = asyncio.current_task()
-            if not isinstance(error, CutShort) and (task is None or not task.cancelling()):
+            if task is None or not task.cancelling():
                 raise  # a fault of ours, of which uvicorn makes a 500
-            # Or the server stops and waits no longer. The outcome of the request is not known: no answer says it.
+            # The server stops and waits no longer. The outcome of the request is not known: no answer says it.
             cycle.disconnected = True
             self._close()
 
