@@ -36,7 +36,6 @@ from payres.interledger.link import Link
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.recovery import Recovery
-from payres.interledger.refunds import RemoteRefunds
 from payres.interledger.remote_payments import RemotePayments
 from payres.limits import (
     MAX_EXPORTS,
@@ -99,14 +98,14 @@ def create_app(
 
 
 @asynccontextmanager
-async def open_refunds(settings: Settings) -> AsyncIterator[RemoteRefunds]:
-    """Refunds to other servers for a command, which only reads the database of the server."""
+async def open_quotes(settings: Settings) -> AsyncIterator[RemoteQuotes]:
+    """Offers of payments to other servers for a command, which only reads the database of the server."""
     around = world(msgspec.structs.replace(settings, read_only=True))
     async with AsyncExitStack() as stack:
         database = await _open_storage(around, stack)
         identity = await _identity(around, database)
         node = await _open_interledger(around, database, identity, RateLimits(settings, around.clock), stack)
-        yield RemoteRefunds(database, around.urls, node.receivers, node.remote_quotes)
+        yield node.remote_quotes
 
 
 def _admin_routes() -> Sequence[Route]:
@@ -156,7 +155,6 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
         identity=identity,
         receivers=node.receivers,
         remote_quotes=node.remote_quotes,
-        remote_refunds=RemoteRefunds(database, around.urls, node.receivers, node.remote_quotes),
         remote_payments=node.remote_payments,
         connector=node.connector,
         credentials=node.credentials,

@@ -31,7 +31,7 @@ def show(work: Work, id: str) -> PaymentStory:
 async def send_back(call: Call, id: str, body: NewRefund) -> List[Refund]:
     """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address."""
     wanted = Wanted(id, body.reference, body.amount, body.to)
-    offer = await call.context.remote_refunds.find_offer(wanted)
+    offer = await call.context.remote_quotes.offer_for_refund(wanted)
     made = await call.write(lambda work: [stories.refund(work, one) for one in refund(work, wanted, offer)])
     call.context.remote_payments.wake()
     return List(result=made)

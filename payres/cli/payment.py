@@ -137,13 +137,13 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
 
 
 async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
-    from payres.application import open_refunds  # only here, for it loads much
+    from payres.application import open_quotes  # only here, for it loads much
 
     session.database()
     session.require_writable()
     try:
-        async with open_refunds(session.settings) as remote:
-            return await remote.find_offer(wanted)
+        async with open_quotes(session.settings) as quotes:
+            return await quotes.offer_for_refund(wanted)
     except InvalidReceiver as error:
         if is_served(session.settings.database):
             raise

@@ -1,13 +1,13 @@
 """Offers for receivers on other servers: reads the receiver, probes the path to it, and fixes both amounts."""
 
 from fractions import Fraction
+from functools import partial
 from math import ceil, floor
 from typing import Final
 
-import msgspec
-
+from payres import representations
 from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
-from payres.errors import DomainError, InvalidAmount, Unavailable
+from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound
@@ -16,11 +16,13 @@ from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
 from payres.interledger.sending.probe import probe
+from payres.operator import refunds
+from payres.payments.outgoing import check_funds
 from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives, rate_between, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store.database import Database
-from payres.store.wallets import active_wallet
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.urls import Urls, canonical
@@ -28,26 +30,6 @@ from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
 # How much the rate may move between the quote and the payment, or differ from ours.
 SLIPPAGE: Final = Fraction(1, 100)
-
-
-class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for an offer; `field` names the member with the receiver's URL, for errors. What `is_free` costs no
-    fee."""
-
-    wallet_address: str
-    receiver: str
-    field: str
-    debit: Amount | None
-    receive: Amount | None
-    is_free: bool = False
-
-
-class _Payer(msgspec.Struct, frozen=True):
-    wallet_id: int
-    asset_id: int
-    asset: Asset
-    fee: Fee
-    external: Fraction
 
 
 class RemoteQuotes:
@@ -67,15 +49,8 @@ class RemoteQuotes:
         if not is_remote(self._urls, request.receiver):
             return None
         check_amounts(request)
-        return await self._offer(
-            _Wanted(
-                wallet_address=request.wallet_address,
-                receiver=request.receiver,
-                field="receiver",
-                debit=request.debit_amount or None,
-                receive=request.receive_amount or None,
-            )
-        )
+        debit, receive = request.debit_amount or None, request.receive_amount or None
+        return await self._offer(request.wallet_address, request.receiver, "receiver", debit, receive)
 
     async def offer_for_payment(self, request: OutgoingPaymentRequest) -> Offer | None:
         """The offer for a payment without a quote; None when there is a quote or the receiver is here.
@@ -87,78 +62,81 @@ class RemoteQuotes:
         if not is_remote(self._urls, request.incoming_payment):
             return None
         return await self._offer(
-            _Wanted(
-                wallet_address=request.wallet_address,
-                receiver=request.incoming_payment,
-                field="incomingPayment",
-                debit=request.debit_amount,
-                receive=None,
-            )
+            request.wallet_address, request.incoming_payment, "incomingPayment", request.debit_amount
         )
 
-    async def offer_for_refund(self, wallet_address: str, receiver: str, debit: Amount) -> Offer:
-        """The offer for a refund to a receiver on another server, without a fee.
+    async def offer_for_refund(self, wanted: refunds.Wanted) -> Offer | None:
+        """The offer for a refund to a wallet address on another server, without a fee; None for any other, and for one
+        that was made. The incoming payment for it is created there, as any client does.
 
-        Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
+        Raises what `operator.refunds.refund` raises, before another server is asked; InvalidReceiver, Unavailable.
         """
-        return await self._offer(
-            _Wanted(
-                wallet_address=wallet_address, receiver=receiver, field="to", debit=debit, receive=None, is_free=True
-            )
-        )
-
-    async def _offer(self, wanted: _Wanted) -> Offer:
-        await self._database.read(lambda work: active_wallet(work, wanted.wallet_address))
+        if wanted.to is None or self._urls.is_ours(wanted.to):
+            return None
+        plan = await self._database.read(partial(_refund_plan, wanted=wanted))
+        if plan is None:
+            return None
         try:
-            receiver = await self._receivers.fetch_open(canonical(wanted.receiver))
+            receiver = await self._receivers.create(wanted.to)
         except RemoteReceiverFailed as error:
-            raise not_payable(wanted.field, error) from error
-        payer = await self._database.read(lambda work: self._payer(work, wanted, receiver.asset))
-        rate = minimum_rate(payer.external, SLIPPAGE, Scales(payer.asset.scale, receiver.asset.scale))
-        debit = value_in(wanted.debit, payer.asset, "debitAmount") if wanted.debit else None
+            raise _not_payable("to", error) from error
+        if not is_remote(self._urls, receiver):
+            raise unpayable("to", "what its server created is no incoming payment of another server", "bad_content")
+        debit = representations.amount(plan.amount, plan.receiver.asset)
+        return await self._offer(self._urls.wallet(plan.receiver.path), receiver, "to", debit, is_free=True)
+
+    async def _offer(
+        self,
+        wallet_address: str,
+        url: str,
+        field: str,
+        debit: Amount | None,
+        receive: Amount | None = None,
+        *,
+        is_free: bool = False,
+    ) -> Offer:
+        """The offer for the receiver at `url`, which member `field` of the request names. What `is_free` has no fee."""
+        wallet = await self._database.read(lambda work: active_wallet(work, wallet_address))
+        pricing = Fee() if is_free else wallet.fee
+        try:
+            receiver = await self._receivers.fetch_open(canonical(url))
+        except RemoteReceiverFailed as error:
+            raise _not_payable(field, error) from error
+        assert receiver.method is not None, "what is open can be paid"
+        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
+        external = await self._database.read(lambda work: rate_between(work, wallet.asset_code, receiver.asset.code))
+        rate = minimum_rate(external, SLIPPAGE, Scales(wallet.asset_scale, receiver.asset.scale))
+        spent = value_in(debit, wallet.asset, "debitAmount") if debit else None
         delivery = 0
-        if debit is None:
-            delivery = wanted_amount(receiver, wanted.receive)
+        if spent is None:
+            delivery = wanted_amount(receiver, receive)
             check_fits(receiver, delivery)
         try:
-            path = await self._probe(payer, receiver)
-            if debit is not None:
-                offer = _sending(debit, payer, receiver, path, rate)
+            path = await self._probe(wallet, destination)
+            if spent is not None:
+                offer = _sending(spent, wallet.asset, pricing, receiver, path, rate)
             else:
-                offer = _delivering(delivery, payer, receiver, path, rate)
+                offer = _delivering(delivery, pricing, receiver, path, rate)
         except SendingFailed as error:
-            raise unpayable(wanted.field, error.sentence, "no_path") from error
-        await self._database.read(lambda work: self._check_exchange(work, payer, receiver, offer.terms))
+            raise unpayable(field, error.sentence, "no_path") from error
+        await self._database.read(lambda work: self._check_exchange(work, wallet, destination, offer.terms))
         return offer
 
-    def _payer(self, work: Work, wanted: _Wanted, target: Asset) -> _Payer:
-        wallet = active_wallet(work, wanted.wallet_address)
-        return _Payer(
-            wallet.id,
-            wallet.asset_id,
-            wallet.asset,
-            Fee() if wanted.is_free else wallet.fee,
-            rate_between(work, wallet.asset_code, target.code),
-        )
-
-    def _check_exchange(self, work: Work, payer: _Payer, receiver: RemoteIncomingPayment, terms: Terms) -> None:
+    def _check_exchange(self, work: Work, wallet: WalletRecord, destination: Destination, terms: Terms) -> None:
         """Raises InsufficientFunds when the next peer is paid in another asset and the operator has too little of
         it."""
-        assert receiver.method is not None, "what is open can be paid"
         assert terms.path is not None, "it leads to another server"
-        peer = next_peer(work, receiver.method.ilp_address, self._outbound.ilp_address, payer.asset_id)
-        if peer is None or peer.asset_id == payer.asset_id:
+        peer = next_peer(work, destination.ilp_address, self._outbound.ilp_address, wallet.asset_id)
+        if peer is None or peer.asset_id == wallet.asset_id:
             return
         sent = terms.debit - terms.fee
         if not terms.sends_all:  # most of the slippage is not used
             sent = min(sent, ceil(terms.receive / terms.path.low))
-        rate = rate_between(work, payer.asset.code, peer.asset_code)
-        check_liquidity(work, peer.asset_id, convert(sent, rate, payer.asset.scale, peer.asset_scale))
+        rate = rate_between(work, wallet.asset_code, peer.asset_code)
+        check_liquidity(work, peer.asset_id, convert(sent, rate, wallet.asset_scale, peer.asset_scale))
 
-    async def _probe(self, payer: _Payer, receiver: RemoteIncomingPayment) -> Path:
-        assert receiver.method is not None, "what is open can be paid"
-        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
-        packets = self._outbound.open(payer.asset, payer.wallet_id)
+    async def _probe(self, wallet: WalletRecord, destination: Destination) -> Path:
+        packets = self._outbound.open(wallet.asset, wallet.id)
         try:
             return await probe(Connection(packets, destination, self._outbound.timing))
         except SendingFailed as error:
@@ -169,29 +147,42 @@ class RemoteQuotes:
             raise
 
 
-def not_payable(field: str, error: RemoteReceiverFailed) -> DomainError:
+def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
+    if refunds.find_made(work, wanted):
+        return None
+    plan = refunds.plan(work, wanted)
+    if not plan.receiver.active:
+        path = plan.receiver.path
+        raise WrongState(f"The wallet {path} is inactive and pays no other server; activate it first", path=path)
+    check_funds(work, plan.receiver, plan.amount)
+    return plan
+
+
+def _not_payable(field: str, error: RemoteReceiverFailed) -> DomainError:
     """The error for a receiver on another server that cannot be read or created."""
     return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
 
 
-def _sending(debit: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
+def _sending(
+    debit: int, asset: Asset, pricing: Fee, receiver: RemoteIncomingPayment, path: Path, rate: Fraction
+) -> Offer:
     """Sends all of `debit` less the fee. Promises what arrives at the least, less the slippage."""
-    fee = fee_on(debit, payer.fee)
+    fee = fee_on(debit, pricing)
     net, least = debit - fee, _least_to_send(path)
     if net < least:
         fixed_send(least, path, rate)  # raises where no amount would arrive
         is_taken = receiver.remaining is None or floor(least * path.low) <= receiver.remaining
-        raise nothing_arrives(_least_debit(payer.fee, least) if is_taken else None, payer.asset)
+        raise nothing_arrives(_least_debit(pricing, least) if is_taken else None, asset)
     terms = fixed_send(net, path, rate)
     # More will arrive than is promised, and the receiver must have room for it.
     check_fits(receiver, max(terms.min_delivery, floor(net * path.low)))
     return _offer(receiver, debit, fee, terms.min_delivery, path, sends_all=True)
 
 
-def _delivering(amount: int, payer: _Payer, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
+def _delivering(amount: int, pricing: Fee, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
     """Delivers `amount`. The debit amount is what that costs at most, with the slippage and the fee."""
     price = fixed_delivery(amount, path, rate).max_source
-    fee = fee_on(price, payer.fee)
+    fee = fee_on(price, pricing)
     return _offer(receiver, price + fee, fee, amount, path, sends_all=False)
 
 

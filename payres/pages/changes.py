@@ -195,7 +195,7 @@ def _wanted_refund(segments: Segments, form: Form) -> Wanted:
 
 
 async def _find_offer(visit: Visit, form: Form) -> Offer | None:
-    return await visit.context.remote_refunds.find_offer(_wanted_refund(visit.segments, form))
+    return await visit.context.remote_quotes.offer_for_refund(_wanted_refund(visit.segments, form))
 
 
 def _refund(work: Work, segments: Segments, form: Form, offer: Offer | None) -> object:

@@ -18,7 +18,6 @@ from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
-from payres.interledger.refunds import RemoteRefunds
 from payres.interledger.remote_payments import RemotePayments
 from payres.settings import Settings
 from payres.slots import Slots
@@ -41,7 +40,6 @@ class Context(msgspec.Struct, frozen=True):
     identity: OwnIdentity
     receivers: RemoteReceivers
     remote_quotes: RemoteQuotes
-    remote_refunds: RemoteRefunds
     remote_payments: RemotePayments
     connector: Connector
     credentials: CredentialSource

@@ -30,12 +30,12 @@ class Offers:
         has_copy = asyncio.Event()
         make, slot = instance.context.remote_quotes._offer, instance.context.idempotency_slots.slot
 
-        async def count_and_make(wanted: Any) -> Offer:
+        async def count_and_make(*wanted: Any) -> Offer:
             self.asked += 1
             if self.asked == 1 and refuse_first:
                 await asyncio.wait_for(has_copy.wait(), TIMEOUT)
                 raise InvalidReceiver("No way leads there", reason="no_path")
-            return await make(wanted)
+            return await make(*wanted)
 
         def count_and_wait(*key: object) -> AbstractAsyncContextManager[None]:
             nonlocal come

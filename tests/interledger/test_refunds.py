@@ -148,7 +148,7 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
     shop, to = wallet_money(a, "alice")[0], b.wallet("bob")
     change(b, "a", max_packet=1000)
     wanted = Wanted(paid, "r-1", None, to)
-    offer = a._server.call(a.context.remote_refunds.find_offer(wanted))
+    offer = a._server.call(a.context.remote_quotes.offer_for_refund(wanted))
     assert offer is not None
     receiver = last_segment(offer.terms.receiver)
     b.write(lambda work: take_at_most(work, receiver, takes))
