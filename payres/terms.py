@@ -4,30 +4,48 @@ Quotes and payments have them, and limits of grants are checked against them.
 """
 
 from fractions import Fraction
-from math import ceil, floor
 
 import msgspec
 
 from payres.amounts import Asset
 
 
-class Path(msgspec.Struct, frozen=True):
-    """The result of a probe: for each smallest unit sent, at least `low` and less than `high` arrive.
-
-    `max_packet` is the most that one packet may carry, 2^64-1 when the path has set no limit.
-    """
+class RateBounds(msgspec.Struct, frozen=True):
+    """For each smallest unit sent, at least `low` and less than `high` arrive."""
 
     low: Fraction
     high: Fraction
-    max_packet: int
+
+    @classmethod
+    def of(cls, sent: int, delivered: int) -> "RateBounds":
+        """The bounds that one packet shows: on the path its amount was rounded down to whole units."""
+        return RateBounds(Fraction(delivered, sent), Fraction(delivered + 1, sent))
+
+    def learn(self, sent: int, delivered: int) -> "RateBounds":
+        """The bounds after one more packet: narrower, or those of the packet when the rate has moved out of these."""
+        seen = RateBounds.of(sent, delivered)
+        if seen.high <= self.low or seen.low >= self.high:
+            return seen
+        return RateBounds(max(self.low, seen.low), min(self.high, seen.high))
+
+    # In integers, which take a third of the time of fractions.
 
     def least(self, amount: int) -> int:
         """The least that arrives of a packet, rounded down to whole units."""
-        return floor(amount * self.low)
+        units, of = self.low.as_integer_ratio()
+        return amount * units // of
 
     def most(self, amount: int) -> int:
         """The most that arrives of a packet, in whole units: the upper bound itself is never reached."""
-        return ceil(amount * self.high) - 1
+        units, of = self.high.as_integer_ratio()
+        return -(-amount * units // of) - 1
+
+
+class Path(RateBounds, frozen=True):
+    """The result of a probe. `max_packet` is the most that one packet may carry, 2^64-1 when the path has set no
+    limit."""
+
+    max_packet: int
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):

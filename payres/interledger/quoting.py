@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from functools import partial
-from math import ceil, floor
+from math import ceil
 from typing import Final
 
 from payres import representations
@@ -14,7 +14,7 @@ from payres.interledger.outbound import Outbound
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
-from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
+from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
 from payres.interledger.sending.probe import probe
 from payres.operator import refunds
 from payres.payments.outgoing import check_funds
@@ -170,18 +170,18 @@ def _sending(
     fee = fee_on(debit, pricing)
     net, least = debit - fee, _least_to_send(path)
     if net < least:
-        fixed_send(least, path, rate)  # raises where no amount would arrive
-        is_taken = receiver.remaining is None or floor(least * path.low) <= receiver.remaining
+        min_delivery(least, path, rate)  # raises where no amount would arrive
+        is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
         raise nothing_arrives(_least_debit(pricing, least) if is_taken else None, asset)
-    terms = fixed_send(net, path, rate)
+    promised = min_delivery(net, path, rate)
     # More will arrive than is promised, and the receiver must have room for it.
-    check_fits(receiver, max(terms.min_delivery, floor(net * path.low)))
-    return _offer(receiver, debit, fee, terms.min_delivery, path, sends_all=True)
+    check_fits(receiver, max(promised, path.least(net)))
+    return _offer(receiver, debit, fee, promised, path, sends_all=True)
 
 
 def _delivering(amount: int, pricing: Fee, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
     """Delivers `amount`. The debit amount is what that costs at most, with the slippage and the fee."""
-    price = fixed_delivery(amount, path, rate).max_source
+    price = max_source(amount, path, rate)
     fee = fee_on(price, pricing)
     return _offer(receiver, price + fee, fee, amount, path, sends_all=False)
 

@@ -3,31 +3,10 @@
 from fractions import Fraction
 from math import ceil, floor
 
-import msgspec
-
 from payres.amounts import MAX_VALUE, Scales
 from payres.interledger.packets import parse_too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.terms import Path
-
-
-class RateBounds(msgspec.Struct, frozen=True):
-    """A path delivers at least `low` (inclusive) and less than `high` for each unit sent."""
-
-    low: Fraction
-    high: Fraction
-
-    @classmethod
-    def of(cls, sent: int, delivered: int) -> "RateBounds":
-        """The bounds that one packet shows: on the path its amount was rounded down to whole units."""
-        return cls(Fraction(delivered, sent), Fraction(delivered + 1, sent))
-
-    def learn(self, sent: int, delivered: int) -> "RateBounds":
-        """The bounds after one more packet: narrower, or those of the packet when the rate has moved out of these."""
-        seen = RateBounds.of(sent, delivered)
-        if seen.high <= self.low or seen.low >= self.high:
-            return seen
-        return RateBounds(max(self.low, seen.low), min(self.high, seen.high))
 
 
 def minimum_rate(external: Fraction | None, slippage: Fraction, scales: Scales) -> Fraction:
@@ -52,20 +31,13 @@ def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
 
     That is `amount` itself, or the smallest amount that delivers the same: the rest would be lost to rounding.
     """
-    arriving = at_least(amount, low)
+    # In integers, which take a third of the time of fractions.
+    units, of = low.as_integer_ratio()
+    arriving = amount * units // of
     if arriving >= at_most(amount, minimum):
         return amount
-    least = ceil(arriving / low) if arriving else 0
+    least = -(-arriving * of // units) if arriving else 0
     return least if arriving >= at_most(least, minimum) else 0
-
-
-# In integers, which take a third of the time of fractions.
-
-
-def at_least(amount: int, rate: Fraction) -> int:
-    """The amount at a rate, rounded down to whole units."""
-    units, of = rate.as_integer_ratio()
-    return amount * units // of
 
 
 def at_most(amount: int, rate: Fraction) -> int:
@@ -129,30 +101,24 @@ class Capacity:
             self._exact = True
 
 
-class PathTerms(msgspec.Struct, frozen=True):
-    """What a payment over a path costs at most (source units), and delivers at least (destination units)."""
-
-    max_source: int
-    min_delivery: int
-
-
-def fixed_send(amount: int, path: Path, minimum: Fraction) -> PathTerms:
-    """The sender spends `amount`; one unit of it may be lost to rounding beyond the minimum rate.
+def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:
+    """The least that arrives when all of `amount` is sent; one unit of it may be lost to rounding beyond the minimum
+    rate.
 
     Raises SendingFailed when the path delivers less than that.
     """
     _check_rate(amount, path, minimum)
-    terms = PathTerms(amount, ceil((amount - 1) * minimum))
-    if floor(amount * path.low) < terms.min_delivery:
+    promised = ceil((amount - 1) * minimum)
+    if path.least(amount) < promised:
         raise SendingFailed(
             Failure.INSUFFICIENT_EXCHANGE_RATE,
             "Rounding to whole units takes more of this amount than may be lost; send more at once.",
         )
-    return terms
+    return promised
 
 
-def fixed_delivery(amount: int, path: Path, minimum: Fraction) -> PathTerms:
-    """The receiver gets `amount`; the sender spends what that costs at the minimum rate, and one unit for rounding.
+def max_source(amount: int, path: Path, minimum: Fraction) -> int:
+    """The most that delivering `amount` costs: its price at the minimum rate, and one unit for rounding.
 
     Raises SendingFailed when the path delivers less than that, or when the minimum is zero and bounds nothing.
     """
@@ -160,8 +126,9 @@ def fixed_delivery(amount: int, path: Path, minimum: Fraction) -> PathTerms:
         raise SendingFailed(
             Failure.UNENFORCEABLE_DELIVERY, "Without a minimum exchange rate, nothing bounds what delivering may cost."
         )
-    _check_rate(floor(amount / minimum) + 1, path, minimum)
-    return PathTerms(floor(amount / minimum) + 1, amount)
+    price = floor(amount / minimum) + 1
+    _check_rate(price, path, minimum)
+    return price
 
 
 def _check_rate(amount: int, path: Path, minimum: Fraction) -> None:

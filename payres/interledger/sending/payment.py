@@ -23,8 +23,8 @@ from payres.interledger.sending.connection import (
 )
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
-from payres.interledger.sending.path import Capacity, RateBounds, at_least, at_most, sendable
-from payres.terms import Path
+from payres.interledger.sending.path import Capacity, at_most, sendable
+from payres.terms import Path, RateBounds
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -85,15 +85,15 @@ class Progress:
         rate = self._plan.min_rate
         forgiving = final and not self.unit_forgiven and not self._forgiving
         least = at_most(amount - forgiving, rate)
-        if at_least(amount, bounds.low) >= least:
-            return PacketAmounts(amount, least, _most_delivered(amount, bounds), forgiving)
+        if bounds.least(amount) >= least:
+            return PacketAmounts(amount, least, bounds.most(amount), forgiving)
         if possible := sendable(amount, bounds.low, rate):
-            return PacketAmounts(possible, at_most(possible, rate), _most_delivered(possible, bounds), forgiving=False)
+            return PacketAmounts(possible, at_most(possible, rate), bounds.most(possible), forgiving=False)
         if self._forgiving:
             return None  # the unit is forgiven once, and is free again if that packet is rejected
-        if _most_delivered(amount, bounds) >= least:
+        if bounds.most(amount) >= least:
             # Trying costs nothing, and a rejection makes the bounds exact.
-            return PacketAmounts(amount, least, _most_delivered(amount, bounds), forgiving)
+            return PacketAmounts(amount, least, bounds.most(amount), forgiving)
         raise SendingFailed(
             Failure.INSUFFICIENT_EXCHANGE_RATE, "The path no longer delivers the minimum exchange rate of the payment."
         )
@@ -156,11 +156,6 @@ class Progress:
             self._forgiving = False
 
 
-def _most_delivered(amount: int, bounds: RateBounds) -> int:
-    """The most whole units that can arrive, as the upper bound itself is never reached."""
-    return at_most(amount, bounds.high) - 1
-
-
 class Result(msgspec.Struct, frozen=True):
     """The result of one run of a payment.
 
@@ -196,7 +191,7 @@ class _Run:
         self._timing = connection.timing
         self._plan = plan
         self._progress = Progress(plan)
-        self._bounds = RateBounds(plan.path.low, plan.path.high)
+        self._bounds: RateBounds = plan.path
         self._capacity = Capacity(plan.path.max_packet)
         self._pace = Pace(self._timing)
         self._idle_at = monotonic() + self._timing.idle_timeout

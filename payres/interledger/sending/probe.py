@@ -10,8 +10,8 @@ from payres.interledger.packets import Code, Reject
 from payres.interledger.sending.connection import Answer, Connection, describe, fatal, too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic, wait
-from payres.interledger.sending.path import Capacity, RateBounds
-from payres.terms import Path
+from payres.interledger.sending.path import Capacity
+from payres.terms import Path, RateBounds
 
 LARGEST: Final = 10**12
 # Larger packets show the rate more exactly; smaller ones pass sooner.

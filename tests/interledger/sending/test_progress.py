@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
 from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.path import RateBounds
 from payres.interledger.sending.payment import PacketAmounts, Plan, Progress
-from payres.terms import Path
+from payres.terms import Path, RateBounds
 
 EXACT = RateBounds(Fraction(1), Fraction(10**12 + 1, 10**12))
 PATH = Path(EXACT.low, EXACT.high, MAX_VALUE)

@@ -14,9 +14,10 @@ from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Re
 from payres.interledger.sending.connection import Connection
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic
-from payres.interledger.sending.path import RateBounds, fixed_delivery, fixed_send
+from payres.interledger.sending.path import max_source, min_delivery
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
+from payres.terms import RateBounds
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
@@ -131,8 +132,9 @@ def make_payment(weather: Weather, amount: int, slippage: Fraction, *, sends_all
 
 async def make_plan(connection: Connection, amount: int, minimum: Fraction, *, sends_all: bool) -> Plan:
     path = await probe(connection)
-    offer = (fixed_send if sends_all else fixed_delivery)(amount, path, minimum)
-    return Plan(offer.max_source, offer.min_delivery, minimum, path, sends_all)
+    if sends_all:
+        return Plan(amount, min_delivery(amount, path, minimum), minimum, path, sends_all)
+    return Plan(max_source(amount, path, minimum), amount, minimum, path, sends_all)
 
 
 @examples(80)

@@ -10,7 +10,7 @@ from payres.amounts import Asset, Scales
 from payres.interledger.packets import Fulfill, Reject
 from payres.interledger.sending.connection import Connection, close
 from payres.interledger.sending.failures import SendingFailed
-from payres.interledger.sending.path import fixed_delivery, fixed_send, minimum_rate
+from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
 from tests.interledger.sending.simulated_path import Entry, SimulatedPath, connect
@@ -22,11 +22,11 @@ Vector = dict[str, Any]
 async def quote(vector: Vector, connection: Connection) -> Plan:
     rate = minimum_rate(external_rate(vector), Fraction(str(vector["slippage"])), scales(vector))
     path = await probe(connection)
-    if sends_all := "amountToSend" in vector:
-        offer = fixed_send(int(vector["amountToSend"]), path, rate)
-    else:
-        offer = fixed_delivery(int(vector["amountToDeliver"]), path, rate)
-    return Plan(offer.max_source, offer.min_delivery, rate, path, sends_all)
+    if "amountToSend" in vector:
+        amount = int(vector["amountToSend"])
+        return Plan(amount, min_delivery(amount, path, rate), rate, path, sends_all=True)
+    amount = int(vector["amountToDeliver"])
+    return Plan(max_source(amount, path, rate), amount, rate, path, sends_all=False)
 
 
 def external_rate(vector: Vector) -> Fraction | None:
