@@ -24,7 +24,7 @@ from payres.interledger.packets import (
     encode,
     too_large_data,
 )
-from payres.interledger.receiver import Receiver
+from payres.interledger.receiver import receive
 from payres.interledger.responses import NoReply, Request
 from payres.limits import MAX_PACKETS_IN_FLIGHT
 from payres.rate_limiter import RateLimiter
@@ -60,7 +60,6 @@ class Connector:
         self._forwarder = forwarder
         self._rate_limiter = rate_limiter
         self._in_flight = Slots(None, MAX_PACKETS_IN_FLIGHT)
-        self._receiver = Receiver(database, ilp_address)
 
     async def handle(self, peer: InboundPeer, body: bytes, request_id: str | None) -> bytes | NoReply:
         """The reply to what a peer sent, which should be a Prepare; or why there is no reply."""
@@ -94,7 +93,7 @@ class Connector:
                 return _configuration(peer, prepare)
             opened = self._credentials.open(prepare.destination)
             if opened is not None:
-                return await self._receiver.receive(peer, prepare, opened, request)
+                return await receive(self._database, self._ilp_address, peer, prepare, opened, request)
             return await self._forwarder.forward(peer, prepare, request)
         finally:
             self._in_flight.release(peer.id)

@@ -44,38 +44,31 @@ from payres.store.work import Work
 CLOSE: Final = ConnectionClose(CloseCode.NO_ERROR, "")
 
 
-class Receiver:
-    """Receives for the incoming payments and wallets of this node."""
+async def receive(
+    database: Database, ilp_address: str, peer: InboundPeer, prepare: Prepare, opened: Opened, request: Request
+) -> Reply | bytes | NoReply:
+    """The reply to a packet for one of our addresses, after its money has moved. Raises Rejected, Unavailable."""
+    source = peer.asset
+    target = opened.asset or source
+    arrived = prepare.amount
+    if arrived and source != target:
+        arrived = await database.read(partial(converted, amount=arrived, source=source, target=target))
+    answer = judge(prepare, arrived, opened, ilp_address)
+    if not isinstance(answer, Payable):
+        return answer
 
-    def __init__(self, database: Database, ilp_address: str) -> None:
-        self._database = database
-        self._ilp_address = ilp_address
-
-    async def receive(
-        self, peer: InboundPeer, prepare: Prepare, opened: Opened, request: Request
-    ) -> Reply | bytes | NoReply:
-        """The reply to a packet for one of our addresses, after its money has moved. Raises Rejected, Unavailable."""
-        source = peer.asset
-        target = opened.asset or source
-        arrived = prepare.amount
-        if arrived and source != target:
-            arrived = await self._database.read(partial(converted, amount=arrived, source=source, target=target))
-        answer = judge(prepare, arrived, opened, self._ilp_address)
-        if not isinstance(answer, Payable):
-            return answer
-        arrival = Arrival(peer, opened.tag, target, prepare.amount, arrived, prepare.expires_at)
-        return await self._database.write(partial(self._deliver, arrival=arrival, request=request, payable=answer))
-
-    def _deliver(self, work: Work, arrival: "Arrival", request: Request, payable: "Payable") -> bytes | NoReply:
-        """One unit: checks that the request is new, moves the money, and caches the reply. Raises Rejected."""
+    def unit(work: Work) -> bytes | NoReply:
+        """Checks that the request is new, moves the money, and caches the reply. Raises Rejected."""
         found = responses.find(work, request)
         if found is not None:
             return found
-        if not deliver(work, arrival):
-            return encode(payable.decline())
-        reply = encode(payable.fulfill)
+        if not _deliver(work, peer, prepare, opened, arrived):
+            return encode(answer.decline())
+        reply = encode(answer.fulfill)
         responses.store(work, request, reply)
         return reply
+
+    return await database.write(unit)
 
 
 class Payable(msgspec.Struct, frozen=True):
@@ -142,66 +135,54 @@ class _Reply(msgspec.Struct, frozen=True):
         return self.opened.shared_secret.encrypt_packet(packet, self.random_bytes(IV_BYTES))
 
 
-class Arrival(msgspec.Struct, frozen=True):
-    """A packet with money for an address of ours: `sent` in the peer's asset is `arrived` in the address's."""
-
-    peer: InboundPeer
-    tag: str | None
-    asset: Asset
-    sent: int
-    arrived: int
-    expires_at: int
-
-
-def deliver(work: Work, arrival: Arrival) -> bool:
+def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, arrived: int) -> bool:
     """Moves the money and counts the packet; False, and nothing changes, when it is more than the incoming payment
-    takes. Raises Rejected."""
-    if work.now >= arrival.expires_at:
+    takes. `arrived` is in the asset that the address names. Raises Rejected."""
+    if work.now >= prepare.expires_at:
         raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
-    wallet, payment = _payee(work, arrival)
-    if payment is not None and not fits_with_tolerance(payment, arrival.arrived):
+    wallet, payment = _payee(work, opened.tag or "", opened.asset or peer.asset)
+    if payment is not None and not fits_with_tolerance(payment, arrived):
         return False
     try:
-        _move(work, arrival, wallet, payment.id if payment else None)
+        _move(work, peer, wallet, prepare.amount, arrived, payment.id if payment else None)
         if payment is not None:
-            credit(work, wallet, payment, arrival.arrived)
+            credit(work, wallet, payment, arrived)
     except NotEnough as lack:
         raise insufficient(lack, "the receiver's asset") from lack
     except InvalidAmount as error:  # a total that one figure does not hold
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
     # Checked last, since it is rare: a peer that was removed after its token was checked.
-    if not peers.count_received(work, arrival.peer.id):
+    if not peers.count_received(work, peer.id):
         raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
     return True
 
 
-def _payee(work: Work, arrival: Arrival) -> tuple[WalletRecord, IncomingRecord | None]:
+def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRecord | None]:
     """The wallet to credit, and the incoming payment to count it for. Raises Rejected."""
-    wallet_id = wallet_of(arrival.tag or "")
+    wallet_id = wallet_of(tag)
     if wallet_id is None:
-        payment, wallet = wallets.find_with_wallet(work, INCOMING, arrival.tag or "") or (None, None)
+        payment, wallet = wallets.find_with_wallet(work, INCOMING, tag) or (None, None)
         if payment is None or wallet is None or not payment.open_at(work.now):
             raise Rejected(Code.UNREACHABLE, "The incoming payment takes no more money")
     else:
         payment, wallet = None, wallets.wallet_by_id(work, wallet_id)
-    if not wallet.active or wallet.asset != arrival.asset:
+    if not wallet.active or wallet.asset != asset:
         raise Rejected(Code.UNREACHABLE, "The wallet address takes no money")
     return wallet, payment
 
 
-def _move(work: Work, arrival: Arrival, wallet: WalletRecord, payment_id: str | None) -> None:
+def _move(work: Work, peer: InboundPeer, wallet: WalletRecord, sent: int, arrived: int, payment_id: str | None) -> None:
     """Peer to wallet, through the liquidity accounts when the assets differ.
 
     Raises NotEnough, InvalidAmount, Rejected.
     """
-    peer, target = arrival.peer, wallet.account_id
+    target = wallet.account_id
     if peer.asset_id == wallet.asset_id:
-        ledger.transfer(work, peer.account_id, target, arrival.sent, "payment", incoming_payment_id=payment_id)
+        ledger.transfer(work, peer.account_id, target, sent, "payment", incoming_payment_id=payment_id)
         return
-    source_asset = peer.asset
-    if converted(work, arrival.sent, source_asset, arrival.asset) != arrival.arrived:
+    if converted(work, sent, peer.asset, wallet.asset) != arrived:
         raise Rejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
     taken = operator_account(work, peer.asset_id, "liquidity")
     given = operator_account(work, wallet.asset_id, "liquidity")
-    ledger.transfer(work, peer.account_id, taken, arrival.sent, "exchange", incoming_payment_id=payment_id)
-    ledger.transfer(work, given, target, arrival.arrived, "payment", incoming_payment_id=payment_id)
+    ledger.transfer(work, peer.account_id, taken, sent, "exchange", incoming_payment_id=payment_id)
+    ledger.transfer(work, given, target, arrived, "payment", incoming_payment_id=payment_id)
