@@ -55,15 +55,19 @@ class GuardedClient:
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
-        # Survives `aclose`: a lookup that hangs still holds its slot.
-        self._resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
         self._tls = tls
-        self._opener = opener
         limits = self._bounds
         self._shares = Shares(
             limits.per_host, limits.in_all, limits.queue_seconds, limits.untrusted_hosts, failed_reads
         )
-        self._transport: Transport | None = None
+        self._transport = Transport(
+            allow_private_hosts,
+            resolver or Lookups(limits.untrusted_hosts).resolve,
+            seconds=limits.seconds,
+            max_body_bytes=limits.max_body_bytes,
+            idle=limits.idle,
+            opener=opener,
+        )
 
     async def get_json(self, url: str) -> Any:
         """The decoded JSON at a URL. Raises FetchFailed, `bad_status` unless the answer is 200."""
@@ -103,12 +107,11 @@ class GuardedClient:
             target = self._permitted(url)
             sent = _default_headers(method, target, body) | {k.lower(): value for k, value in (headers or {}).items()}
             limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-            transport = self._opened()
             tls = self._trusted() if target.scheme == "https" else None  # before the timeout begins: it takes a while
             async with self._shares.slot(target.host, target.authority, lambda: has_left):
                 try:
                     async with asyncio.timeout(limit):
-                        response = await transport.exchange(method, target, sent, body, tls, leave)
+                        response = await self._transport.exchange(method, target, sent, body, tls, leave)
                 except TimeoutError as error:
                     raise FetchFailed("timeout", f"{target.host} did not answer within {limit:g} seconds") from error
                 if response.status >= 400:
@@ -119,10 +122,8 @@ class GuardedClient:
             raise
 
     async def aclose(self) -> None:
-        """Closes the open connections. A later request opens new ones."""
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.aclose()
+        """Closes the connections that are idle. A later request opens new ones."""
+        await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -142,19 +143,6 @@ class GuardedClient:
         if self._tls is None:
             self._tls = system_tls()
         return self._tls
-
-    def _opened(self) -> "Transport":
-        if self._transport is None:
-            bounds = self._bounds
-            self._transport = Transport(
-                self._allow_private_hosts,
-                self._resolver,
-                seconds=bounds.seconds,
-                max_body_bytes=bounds.max_body_bytes,
-                idle=bounds.idle,
-                opener=self._opener,
-            )
-        return self._transport
 
 
 def _default_headers(method: str, target: Target, body: bytes) -> dict[str, str]:

@@ -89,8 +89,7 @@ class Transport:
         return response
 
     async def aclose(self) -> None:
-        """Closes every connection that is idle, and keeps none from now on."""
-        self._most_idle = 0
+        """Closes every connection that is idle."""
         while self._idle:
             self._idle.pop().close()
         await asyncio.sleep(0)  # so that they are closed when the loop ends
