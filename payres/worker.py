@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -36,6 +36,14 @@ async def retry(
                 log.exception("%s failed; next try in %g s", name, seconds)
                 await sleep(seconds)
     return None
+
+
+async def cancel_all(tasks: Iterable["asyncio.Task[None]"]) -> None:
+    """Cancels tasks, and returns when they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 class Worker:

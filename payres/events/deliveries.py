@@ -26,7 +26,7 @@ from payres.store.database import Database
 from payres.store.events import EventRecord
 from payres.store.webhooks import WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
-from payres.worker import Worker, retry
+from payres.worker import Worker, cancel_all, retry
 
 # Pauses between the attempts; after the last attempt the delivery has failed.
 RETRY_PAUSES: Final = (
@@ -115,9 +115,7 @@ class Deliveries:
                     else:
                         await asyncio.sleep(LOOK_SECONDS)
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await cancel_all(self._tasks)
 
     async def _look(self) -> bool:
         """Begins to send to each webhook as many events as it has slots for; whether any webhook is active."""

@@ -72,15 +72,6 @@ class Outbound:
         self._draining = False
         self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_CLIENT, ASKED_AT_ONCE_OF_KEY)
 
-    def open(
-        self, source: Asset, wallet_id: int, payment_id: str | None = None, begin: Callable[[Work], None] | None = None
-    ) -> "WalletPackets":
-        """A sender for a wallet's packets, counted in `source`; with an outgoing payment they may carry its money.
-
-        `begin` runs once: in the unit that records the first packet with money, or else in `ensure_begun`.
-        """
-        return WalletPackets(self, source, wallet_id, payment_id, begin)
-
     def slots_to(self, peer: PeerRecord) -> Slots:
         """The slots of packets with money to a peer: fewer when the peer does not repeat lost answers."""
         return self._slots if peer.repeats_answers else self._unrepeated_slots
@@ -127,15 +118,19 @@ class Outbound:
 
 
 class WalletPackets:
-    """The `PacketSender` of one quote or payment. A packet first waits for a slot on its link."""
+    """The `PacketSender` of one quote or payment, for packets counted in `source`; with an outgoing payment they may
+    carry its money. A packet first waits for a slot on its link.
+
+    `begin` runs once: in the unit that records the first packet with money, or else in `ensure_begun`.
+    """
 
     def __init__(
         self,
         outbound: Outbound,
         source: Asset,
         wallet_id: int,
-        payment_id: str | None,
-        begin: Callable[[Work], None] | None,
+        payment_id: str | None = None,
+        begin: Callable[[Work], None] | None = None,
     ) -> None:
         self._outbound = outbound
         self._database = outbound.database
@@ -147,13 +142,8 @@ class WalletPackets:
         self._peer: PeerRecord | None = None  # who gets the packets with money, if known
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
         self._silent: PeerRecord | None = None
-        self._waiting = 0  # packets of `ask` that have no slot yet, or never got one
+        self.waiting = 0  # packets of `ask` that have no slot yet, or were given up before they had one
         self.ended = False  # whether the last packet has ended the payment
-
-    @property
-    def kept_waiting(self) -> bool:
-        """Whether a packet of `ask` was given up before it had a slot."""
-        return self._waiting > 0
 
     async def ask(self, prepare: Prepare) -> Outcome:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
@@ -166,9 +156,9 @@ class WalletPackets:
         number = outbound.identifiers.resource()
         # What the server sends by itself, at the end of a payment, counts for the wallet.
         requester = requested_by.get() or (self._wallet_id,)
-        self._waiting += 1
+        self.waiting += 1
         async with outbound.probe_slots.slot(hop.peer.id, *requester):
-            self._waiting -= 1
+            self.waiting -= 1
             postponed = self._postponed(prepare, asked_at)
             raw, left_at = encode(msgspec.structs.replace(postponed, amount=hop.amount)), self._clock.now()
             try:

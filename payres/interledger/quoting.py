@@ -10,7 +10,7 @@ from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minim
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.interledger.outbound import Outbound
+from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
@@ -136,12 +136,12 @@ class RemoteQuotes:
         check_liquidity(work, peer.asset_id, convert(sent, rate, wallet.asset_scale, peer.asset_scale))
 
     async def _probe(self, wallet: WalletRecord, destination: Destination) -> Path:
-        packets = self._outbound.open(wallet.asset, wallet.id)
+        packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
         try:
             return await probe(Connection(packets, destination, self._outbound.timing))
         except SendingFailed as error:
             await packets.note_silence()
-            if packets.kept_waiting:
+            if packets.waiting:
                 sentence = "The path was not probed: too many quotes are in progress; try again shortly"
                 raise Unavailable(sentence) from error
             raise

@@ -38,44 +38,36 @@ UNPROVED: Final = (
 log = logging.getLogger("payres.interledger")
 
 
-class Reconciliation:
-    """Finds the outcome of packets that no peer answers for."""
+async def reconcile(database: Database, clock: Clock, receivers: RemoteReceivers, payment_id: str) -> None:
+    """Returns when each packet of the payment has its outcome, or the payment has ended without.
 
-    def __init__(self, database: Database, clock: Clock, receivers: RemoteReceivers) -> None:
-        self._database = database
-        self._clock = clock
-        self._receivers = receivers
+    That takes until soon after the packets have expired, or an hour when the receiver cannot be read.
+    """
+    wait = FIRST_WAIT
+    while standing := await database.read(partial(find_standing, payment_id=payment_id)):
+        if clock.now() < (due := standing.own_expired_at + MARGIN):
+            await sleep_until(clock, due)
+            continue
+        received = await _received(clock, receivers, standing)
+        told = await database.write(partial(_conclude, before=standing, received=received))
+        if told is not None:
+            log.warning("%s", told)
+            return
+        await sleep_until(clock, clock.now() + wait)
+        wait = longer(wait)
 
-    async def settle(self, payment_id: str) -> None:
-        """Returns when each packet of the payment has its outcome, or the payment has ended without.
 
-        That takes until soon after the packets have expired, or an hour when the receiver cannot be read.
-        """
-        wait = FIRST_WAIT
-        while standing := await self._database.read(partial(find_standing, payment_id=payment_id)):
-            if self._clock.now() < (due := standing.own_expired_at + MARGIN):
-                await sleep_until(self._clock, due)
-                continue
-            received = await self._received(standing)
-            told = await self._database.write(partial(_conclude, before=standing, received=received))
-            if told is not None:
-                log.warning("%s", told)
-                return
-            await sleep_until(self._clock, self._clock.now() + wait)
-            wait = longer(wait)
-
-    async def _received(self, standing: Standing) -> int | None:
-        """What the receiver has received; None when that cannot be read, or may change because packets have not
-        expired."""
-        if standing.before is None or self._clock.now() < standing.expired_at + MARGIN:
-            return None
-        terms = standing.payment.terms
-        try:
-            receiver = await self._receivers.fetch(terms.receiver)
-        except RemoteReceiverFailed as error:
-            log.info("payment %s waits for what its receiver has received: %s", standing.payment.id, error.sentence)
-            return None
-        return receiver.received if receiver.asset == terms.asset else None
+async def _received(clock: Clock, receivers: RemoteReceivers, standing: Standing) -> int | None:
+    """What the receiver has received; None when that cannot be read, or may change because packets have not expired."""
+    if standing.before is None or clock.now() < standing.expired_at + MARGIN:
+        return None
+    terms = standing.payment.terms
+    try:
+        receiver = await receivers.fetch(terms.receiver)
+    except RemoteReceiverFailed as error:
+        log.info("payment %s waits for what its receiver has received: %s", standing.payment.id, error.sentence)
+        return None
+    return receiver.received if receiver.asset == terms.asset else None
 
 
 def _conclude(work: Work, before: Standing, received: int | None) -> str | None:

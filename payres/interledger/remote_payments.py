@@ -18,8 +18,8 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import DAY, Clock
 from payres.federation.failures import RemoteReceiverFailed
 from payres.federation.incoming_payments import RemoteReceivers
-from payres.interledger.outbound import Outbound
-from payres.interledger.reconciliation import Reconciliation
+from payres.interledger.outbound import Outbound, WalletPackets
+from payres.interledger.reconciliation import reconcile
 from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, close
 from payres.interledger.sending.payment import Plan, pay
@@ -31,7 +31,7 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
-from payres.worker import Worker, retry
+from payres.worker import Worker, cancel_all, retry
 
 BATCH: Final = 128
 AT_ONCE: Final = 64  # payments that send packets at the same time; the others wait for a slot
@@ -85,7 +85,6 @@ class RemotePayments:
         self._receivers = receivers
         self.outbound = outbound
         self._recovery = recovery
-        self._reconciliation = Reconciliation(database, clock, receivers)
         self.backoff = backoff or Backoff()
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
         self._slots = Slots(AT_ONCE, AT_ONCE_FROM_WALLET)
@@ -110,10 +109,7 @@ class RemotePayments:
             await self._worker.run()
         finally:
             self._is_running = False
-            tasks = [*self._sending.values(), *self._closings]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all([*self._sending.values(), *self._closings])
 
     async def _start(self) -> float:
         """Starts a task for each payment in progress that has none; seconds until it looks again. The first call takes
@@ -182,7 +178,7 @@ class RemotePayments:
         before = receiver.received - payment.delivered
         baseline = before if abs(before) <= MAX_LEDGER else None
         begin = partial(outgoing.count_attempt, payment_id=payment.id, received_before=baseline)
-        own_packets = self.outbound.open(wallet.asset, wallet.id, payment.id, begin)
+        own_packets = WalletPackets(self.outbound, wallet.asset, wallet.id, payment.id, begin)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         connection = Connection(own_packets, destination, self.outbound.timing)
         try:
@@ -223,7 +219,7 @@ class RemotePayments:
         """Finds the outcome of packets: from the peer, or else from what the receiver has received."""
         resolved = await asyncio.gather(*map(self._recovery.resolve, unresolved))
         if not all(resolved):
-            await self._reconciliation.settle(payment_id)
+            await reconcile(self._database, self._clock, self._receivers, payment_id)
 
     async def _end(self, payment_id: str, failure: str | None) -> bool:
         """Ends the payment unless its last packet has ended it. While a packet has no outcome, True and nothing is

@@ -9,7 +9,7 @@ import pytest
 from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.interledger import outbound as module
-from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound
+from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
 from payres.interledger.packets import Code, Reject, decode_prepare
 from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
 
@@ -31,8 +31,8 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
         async with AsyncExitStack() as places:
             for _ in range(ASKED_AT_ONCE_OF_CLIENT):
                 await places.enter_async_context(outbound.probe_slots.slot(peer.id, WALLET))
-            asking = asyncio.create_task(outbound.open(USD, WALLET).ask(prepare))
-            assert await outbound.open(USD, WALLET + 1).ask(prepare) == FAR_REJECT  # others go past
+            asking = asyncio.create_task(WalletPackets(outbound, USD, WALLET).ask(prepare))
+            assert await WalletPackets(outbound, USD, WALLET + 1).ask(prepare) == FAR_REJECT  # others go past
             assert len(far.requests) == 1
             node.clock.advance(30)
         assert await asking == FAR_REJECT
@@ -45,7 +45,7 @@ async def test_packet_whose_way_changes_while_it_waits_stays(
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         await node.peer("far", url=far.url)
         elsewhere = await node.peer("elsewhere", url=far.url)
-        packets = outbound.open(USD, WALLET, "a payment")
+        packets = WalletPackets(outbound, USD, WALLET, "a payment")
         monkeypatch.setattr(packets, "_peer", elsewhere)
         outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), FULFILLMENT, lambda fulfill: 5)
         assert isinstance(outcome, Reject)
@@ -62,7 +62,7 @@ async def test_peer_of_the_payment_before_is_checked_and_forgotten(node: Node, o
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         known = {name: await node.peer(name, url=far.url) for name in ("far", "elsewhere")}
         outbound.note_peer(USD, prepare.destination, msgspec.structs.replace(known[other], repeats_answers=1))
-        outcome = await outbound.open(USD, WALLET, "a payment").pay(prepare, FULFILLMENT, lambda fulfill: 5)
+        outcome = await WalletPackets(outbound, USD, WALLET, "a payment").pay(prepare, FULFILLMENT, lambda fulfill: 5)
         assert isinstance(outcome, Reject)
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests

@@ -25,6 +25,7 @@ from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
 from payres.interledger.sending.path import Capacity, at_most, sendable
 from payres.terms import Path, RateBounds
+from payres.worker import cancel_all
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -182,7 +183,7 @@ async def pay(connection: Connection, plan: Plan) -> Result:
     try:
         return await run.result()
     finally:
-        await run.stop()
+        await cancel_all(run.packets)
 
 
 class _Run:
@@ -195,7 +196,7 @@ class _Run:
         self._capacity = Capacity(plan.path.max_packet)
         self._pace = Pace(self._timing)
         self._idle_at = monotonic() + self._timing.idle_timeout
-        self._packets: set[asyncio.Task[None]] = set()
+        self.packets: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._failure: SendingFailed | None = None
         self._broken: Exception | None = None
@@ -206,22 +207,16 @@ class _Run:
             packet = self._next()
             if packet:
                 await self._send(packet)
-            elif self._packets:
+            elif self.packets:
                 await wait(self._news)
             else:
                 break
-        while self._packets:
+        while self.packets:
             await wait(self._news)
         if self._broken:
             raise self._broken
         progress = self._progress
         return Result(progress.sent, progress.delivered, progress.unresolved, self._outcome(), progress.unit_forgiven)
-
-    async def stop(self) -> None:
-        packets = list(self._packets)
-        for packet in packets:
-            packet.cancel()
-        await asyncio.gather(*packets, return_exceptions=True)
 
     def _next(self) -> PacketAmounts | None:
         try:
@@ -239,13 +234,13 @@ class _Run:
             return self._fail(
                 SendingFailed(Failure.MAX_SAFE_ENCRYPTION_LIMIT, "The shared secret has encrypted too many packets.")
             )
-        if len(self._packets) >= self._timing.in_flight:
+        if len(self.packets) >= self._timing.in_flight:
             return await wait(self._news, self._idle_at)
         if (ready_at := self._pace.ready_at(now)) >= now + MILLISECOND:  # no event loop waits for less
             return await wait(self._news, min(ready_at, self._idle_at))
         self._pace.sent(now)
         self._progress.take(packet)
-        self._packets.add(asyncio.create_task(self._carry(packet, now)))
+        self.packets.add(asyncio.create_task(self._carry(packet, now)))
         return None
 
     async def _carry(self, packet: PacketAmounts, sent_at: int) -> None:
@@ -259,7 +254,7 @@ class _Run:
         finally:
             self._post(packet, answer)
             if task := asyncio.current_task():
-                self._packets.discard(task)
+                self.packets.discard(task)
             self._news.set()
 
     def _post(self, packet: PacketAmounts, answer: Answer | None) -> None:

@@ -12,6 +12,7 @@ from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic, wait
 from payres.interledger.sending.path import Capacity
 from payres.terms import Path, RateBounds
+from payres.worker import cancel_all
 
 LARGEST: Final = 10**12
 # Larger packets show the rate more exactly; smaller ones pass sooner.
@@ -30,7 +31,7 @@ async def probe(connection: Connection) -> Path:
     try:
         return await search.run()
     finally:
-        await search.stop()
+        await cancel_all(search.asking.values())  # they move no money, so nobody needs their outcome
 
 
 class _Search:
@@ -41,7 +42,7 @@ class _Search:
         self._bounds: RateBounds | None = None
         self._largest = 0  # what has reached the receiver
         self._unfunded: set[int] = set()  # amounts for which a connector had too little credit or liquidity
-        self._asking: dict[int, asyncio.Task[None]] = {}
+        self.asking: dict[int, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
         self._last_reject: Reject | None = None
@@ -54,20 +55,13 @@ class _Search:
                 raise self._too_late()
             pause = deadline
             if (amount := self._next_amount()) is not None:
-                self._asking[amount] = asyncio.create_task(self._ask(amount))
+                self.asking[amount] = asyncio.create_task(self._ask(amount))
                 pause = min(monotonic() + timing.probe_interval, deadline)
             await self._pause(pause, until_news=amount is None)
         await self._linger(monotonic() + timing.probe_linger)
         assert self._bounds is not None, "a packet with money has reached the receiver"
         largest = self._largest if self._short_of_funds() else MAX_VALUE
         return Path(self._bounds.low, self._bounds.high, min(self._capacity.limit, largest))
-
-    async def stop(self) -> None:
-        """Stops waiting for packets in flight: they move no money, so nobody needs their outcome."""
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _found(self) -> bool:
         """Whether the search is complete. Raises what has ended it."""
@@ -92,7 +86,7 @@ class _Search:
         """The next amount to try; one that is in flight is tried again when its answer has come."""
         while self._queue:
             amount = self._queue.popleft()
-            if amount not in self._asking:
+            if amount not in self.asking:
                 return amount
         return None
 
@@ -105,7 +99,7 @@ class _Search:
 
     async def _linger(self, until: int) -> None:
         """Waits for answers that are about to arrive, which make the bounds of the rate tighter."""
-        while self._asking and not self._failure and monotonic() < until:
+        while self.asking and not self._failure and monotonic() < until:
             await wait(self._news, until)
         self._found()
 
@@ -115,7 +109,7 @@ class _Search:
         except Exception as error:  # raised again by `run`
             self._failure = self._failure or error
         finally:
-            del self._asking[amount]
+            del self.asking[amount]
             self._news.set()
 
     def _learn(self, amount: int, answer: Answer) -> None:
