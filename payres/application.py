@@ -16,7 +16,8 @@ from payres.errors import Unavailable
 from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries, purge_events
 from payres.events.sender import Sender
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.bounds import Bounds
+from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker

@@ -8,31 +8,14 @@ from typing import Any, Self
 
 import msgspec
 
+from payres.federation.bounds import Bounds
 from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed
 from payres.federation.lookups import Lookups
 from payres.federation.shares import Shares
 from payres.federation.targets import Target, parse_target
-from payres.federation.transport import Opener, Resolver, Transport, system_tls
-from payres.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
+from payres.federation.transport import Opener, Resolver, Transport, open_connection, system_tls
 from payres.rate_limiter import RateLimiter
-
-
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
-
-    `per_host` and `in_all` bound the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` says
-    that clients' requests name the hosts: these share the exchanges and the lookups fairly, and payments have as many
-    exchanges of their own.
-    """
-
-    seconds: float = 4.0
-    queue_seconds: float = 2.0
-    max_body_bytes: int = MAX_FETCHED_BYTES
-    per_host: int = 4
-    in_all: int = MAX_EXCHANGES
-    idle: int = 16
-    untrusted_hosts: bool = True
 
 
 class GuardedClient:
@@ -56,18 +39,9 @@ class GuardedClient:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
         self._tls = tls
-        limits = self._bounds
-        self._shares = Shares(
-            limits.per_host, limits.in_all, limits.queue_seconds, limits.untrusted_hosts, failed_reads
-        )
-        self._transport = Transport(
-            allow_private_hosts,
-            resolver or Lookups(limits.untrusted_hosts).resolve,
-            seconds=limits.seconds,
-            max_body_bytes=limits.max_body_bytes,
-            idle=limits.idle,
-            opener=opener,
-        )
+        self._shares = Shares(self._bounds, failed_reads)
+        resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
+        self._transport = Transport(allow_private_hosts, resolver, self._bounds, opener or open_connection)
 
     async def get_json(self, url: str) -> Any:
         """The decoded JSON at a URL. Raises FetchFailed, `bad_status` unless the answer is 200."""

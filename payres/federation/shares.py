@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from payres.federation.bounds import Bounds
 from payres.federation.failed_names import FailedNames
 from payres.federation.failures import FetchFailed
 from payres.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
@@ -20,28 +21,20 @@ WAITING_FOR_SLOT: Final = 3
 
 
 class Shares:
-    """The exchanges of an HTTP client: `in_all` for requests and as many for all else, `per_host` of each with one
-    host.
+    """The exchanges of an HTTP client: as many as its bounds permit for requests, and as many for all else.
 
-    Without `limits_requests`, requesters are not distinguished. `failed_reads` bounds how many failed requests to other
+    Without `untrusted_hosts`, requesters are not distinguished. `failed_reads` bounds how many failed requests to other
     servers one client may cause: those servers would take them for guesses by this server.
     """
 
-    def __init__(
-        self,
-        per_host: int,
-        in_all: int,
-        queue_seconds: float,
-        limits_requests: bool,
-        failed_reads: RateLimiter | None = None,
-    ) -> None:
+    def __init__(self, bounds: Bounds, failed_reads: RateLimiter | None = None) -> None:
+        self._bounds: Final = bounds
         self._failed_reads: Final = failed_reads
-        self._queue_seconds: Final = queue_seconds
-        self._limits_requests: Final = limits_requests
         # One requester may have half of a host's slots. That slot is taken first, so that waiting for it holds no other
         # slot.
+        per_host = bounds.per_host
         self._of_hosts: Final = Slots(None, None, per_host, max(per_host // 2, 1), queue=WAITING_FOR_SLOT)
-        shares = (in_all, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY)
+        shares = (bounds.in_all, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY)
         self._slots: Final = Slots(None, *shares, queue=WAITING_FOR_SLOT)
         self._failed: Final = FailedNames(FAILED_SERVER_SECONDS, lambda: asyncio.get_running_loop().time())
 
@@ -52,15 +45,15 @@ class Shares:
         `has_left` says whether the request has begun to be sent. Raises FetchFailed: `busy` when no slot becomes free
         in time, and `timeout` for a server that has just failed; and TooManyRequests.
         """
-        requester = requested_by.get() if self._limits_requests else None
+        requester = requested_by.get() if self._bounds.untrusted_hosts else None
         self._check_failures(requester)
         if requester is not None and (server in self._failed or (server, requester) in self._failed):
             raise FetchFailed("timeout", f"{host} did not answer a moment ago; try again in a few seconds")
         of_host, share = _keys(host, requester)
         try:
             async with (
-                self._of_hosts.slot(*of_host, timeout=self._queue_seconds),
-                self._slots.slot(*share, timeout=self._queue_seconds),
+                self._of_hosts.slot(*of_host, timeout=self._bounds.queue_seconds),
+                self._slots.slot(*share, timeout=self._bounds.queue_seconds),
             ):
                 try:
                     yield

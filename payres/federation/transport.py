@@ -10,6 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 from payres.federation.addresses import is_permitted
+from payres.federation.bounds import Bounds
 from payres.federation.connection import Connection, Response, Server
 from payres.federation.failures import FetchFailed
 from payres.federation.targets import Target
@@ -43,26 +44,14 @@ class Transport:
     """Exchanges over connections to permitted addresses. HTTP/1.1 only; no proxies, redirects or cookies.
 
     The check and the connection use the answer of one lookup, so it does not matter if the name has another address a
-    moment later (DNS rebinding). TLS still verifies the name. `seconds` bounds the wait for a connection, `idle` how
-    many are kept.
+    moment later (DNS rebinding). TLS still verifies the name.
     """
 
-    def __init__(
-        self,
-        allow_private_hosts: bool,
-        resolver: Resolver,
-        *,
-        seconds: float,
-        max_body_bytes: int,
-        idle: int,
-        opener: Opener | None = None,
-    ) -> None:
+    def __init__(self, allow_private_hosts: bool, resolver: Resolver, bounds: Bounds, opener: Opener) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._resolver = resolver
-        self._seconds = seconds
-        self._max_body_bytes = max_body_bytes
-        self._most_idle = idle
-        self._opener = opener or open_connection
+        self._bounds = bounds
+        self._opener = opener
         self._idle: list[Connection] = []  # the longest idle first
 
     async def exchange(
@@ -107,14 +96,14 @@ class Transport:
     def _keep(self, connection: Connection) -> None:
         connection.idle_since = asyncio.get_running_loop().time()
         self._idle.append(connection)
-        if len(self._idle) > self._most_idle:
+        if len(self._idle) > self._bounds.idle:
             self._idle.pop(0).close()
 
     async def _connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
         """A connection to the first permitted address that accepts one. Raises FetchFailed."""
         addresses = await self._permitted(server.host, server.port)
         # An address that drops packets must leave time for the next address.
-        seconds = self._seconds / min(len(addresses), 4)
+        seconds = self._bounds.seconds / min(len(addresses), 4)
         options: dict[str, Any] = {}
         if tls is not None:
             tls.set_alpn_protocols(["http/1.1"])
@@ -123,7 +112,7 @@ class Transport:
         for address in addresses:
             try:
                 async with asyncio.timeout(seconds):
-                    opened = partial(Connection, server, self._max_body_bytes)
+                    opened = partial(Connection, server, self._bounds.max_body_bytes)
                     return (await self._opener(opened, address, server.port, **options))[1]
             except (OSError, ValueError) as error:
                 failure = error

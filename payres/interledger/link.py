@@ -10,9 +10,10 @@ import msgspec
 from payres.clock import SECOND
 from payres.counters import Metrics
 from payres.errors import Unavailable
+from payres.federation.bounds import Bounds
 from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Fulfill, Lost, Reply, decode_reply
 from payres.store import peers

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from payres.federation import lookups
+from payres.federation.bounds import Bounds
 from payres.federation.failures import RemoteReceiverFailed
-from payres.federation.http import Bounds
 from payres.federation.rates import RatesWorker
 from payres.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
 from payres.testing.instance import Instance

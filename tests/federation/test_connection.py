@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from payres.federation.bounds import Bounds
 from payres.federation.connection import MAX_FRAMING_BYTES, Connection
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.transport import KEEPALIVE_SECONDS
 from tests.federation.conftest import Elapse, Serve
 

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres.federation.bounds import Bounds
 from payres.federation.connection import Connection
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.targets import parse_target
 from payres.federation.transport import open_connection, system_tls
 from payres.urls import is_http_url

@@ -13,9 +13,10 @@ from payres.amounts import Asset
 from payres.clock import DAY, SECOND, MovableClock, format_time
 from payres.federation import access_tokens
 from payres.federation.access_tokens import AccessTokens, TokenScope
+from payres.federation.bounds import Bounds
 from payres.federation.connection import Response
 from payres.federation.failures import RemoteReceiverFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
 from payres.store.work import Transaction

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from payres.federation import failed_names, lookups
+from payres.federation.bounds import Bounds
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.lookups import Lookups
 from payres.limits import (
     FAILED_LOOKUP_SECONDS,
@@ -300,7 +301,8 @@ def test_lookup_that_ends_after_its_loop_is_no_fault(
 def test_process_ends_while_lookups_hang(loop: str) -> None:
     program = f"""
 import asyncio, threading, {loop}
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.bounds import Bounds
+from payres.federation.http import GuardedClient
 from payres.federation import failed_names, lookups
 lookups.find_addresses = lambda host, port: threading.Event().wait()
 async def main():

@@ -15,8 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from payres.clock import SECOND, MovableClock
+from payres.federation.bounds import Bounds
 from payres.federation.failures import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.rates import RatesWorker, fetch_rates
 from payres.operator.assets import deposit_liquidity
 from payres.store import assets

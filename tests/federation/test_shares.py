@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from payres.federation.bounds import Bounds
 from payres.federation.failures import FetchFailed, Reason
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.shares import Shares
 from payres.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.requester import Requester, count_for_client, requested_by
@@ -27,7 +28,7 @@ def nobody() -> Iterator[None]:
 
 @pytest.fixture
 def shares() -> Shares:
-    return Shares(PER_HOST, MAX_EXCHANGES, 0, limits_requests=True)
+    return Shares(Bounds(per_host=PER_HOST, in_all=MAX_EXCHANGES, queue_seconds=0))
 
 
 class Holder:
