@@ -42,15 +42,15 @@ def _addresses(host: str, port: int, flags: int = 0) -> Sequence[str]:
 class Lookups:
     """The lookups of one HTTP client.
 
-    All who ask for a name while it is looked up share the answer. With `limits_requests`, requests may use only a part
+    All who ask for a name while it is looked up share the answer. With `untrusted_hosts`, requests may use only a part
     of the threads, and one client a few of them; names that have just failed or hang are not waited for. `clock` is
     monotonic, in seconds.
     """
 
     def __init__(
-        self, limits_requests: bool = True, find: Find | None = None, clock: Callable[[], float] = monotonic
+        self, untrusted_hosts: bool = True, find: Find | None = None, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._limits_requests = limits_requests
+        self._untrusted_hosts = untrusted_hosts
         self._find = find or find_addresses
         self._clock = clock
         self._slots = Slots(MAX_LOOKUPS, MAX_LOOKUPS_OF_REQUESTS, MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_KEY)
@@ -62,7 +62,7 @@ class Lookups:
         with suppress(socket.gaierror):  # an address, in any spelling that the system accepts, needs no name server
             return _addresses(host, port, socket.AI_NUMERICHOST)
         name = host.lower()  # without the port, which does not change the addresses
-        requester = requested_by.get() if self._limits_requests else None
+        requester = requested_by.get() if self._untrusted_hosts else None
         if requester is not None:
             self._require_answering(name)
         lookup = self._in_flight.get(name) or self._begin(name, port, requester)

@@ -25,18 +25,10 @@ from payres.store.work import Work
 HOP_TIME: Final = SECOND
 LONGEST_LIFE: Final = 30 * SECOND
 SHORTEST_LIFE: Final = SECOND
-SLOT_TIMEOUT_SECONDS: Final = (
-    2.0  # for a slot on the next link: enough for a burst; after it the rejection makes senders slow down
-)
+# For a slot on the next link: enough for a burst; after it the rejection makes senders slow down.
+SLOT_TIMEOUT_SECONDS: Final = 2.0
 
 log = logging.getLogger("payres.interledger")
-
-
-class _Departure(msgspec.Struct, frozen=True):
-    """A packet that is recorded and may leave."""
-
-    hop: Hop
-    packet: PacketRecord
 
 
 class Forwarder:
@@ -66,17 +58,17 @@ class Forwarder:
     async def _carry(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
         """A packet with money, recorded before it leaves."""
         departure = await self._database.write(partial(self._depart, peer=peer, prepare=prepare, request=request))
-        if not isinstance(departure, _Departure):
+        if not isinstance(departure, tuple):
             return departure
-        packet = departure.packet
+        hop, packet = departure
         assert packet.prepare is not None
         # A peer that cannot repeat its request gets the final outcome at once. So no fulfillment may come later: the
         # next peer gets no Request-Id to be asked about.
         number = None if request.request_id is None else packet.id
         try:
-            hop, seconds = departure.hop, self._seconds_until(packet.expires_at)
+            seconds = self._seconds_until(packet.expires_at)
             outcome = await self._link.post(hop.peer, hop.token, packet.prepare, number, seconds)
-            return await self._conclude(departure, request, outcome)
+            return await self._conclude(hop, packet, request, outcome)
         except Rejected:
             raise
         except BaseException:  # storage failed, or the server stops: the outcome is unknown
@@ -93,8 +85,9 @@ class Forwarder:
 
     def _depart(
         self, work: Work, peer: InboundPeer, prepare: Prepare, request: Request
-    ) -> _Departure | bytes | NoReply:
-        """One unit: the request is new, there is a route, and its money is held. Raises Rejected."""
+    ) -> tuple[Hop, PacketRecord] | bytes | NoReply:
+        """One unit: the request is new, there is a route, and the money of the packet that leaves is held. Raises
+        Rejected."""
         found = responses.find(work, request)
         if found is not None:
             return found
@@ -113,16 +106,15 @@ class Forwarder:
             state="prepared",
         )
         balances.prepare(work, packet, hop.peer)
-        return _Departure(hop, packet)
+        return hop, packet
 
     async def _conclude(
-        self, departure: _Departure, request: Request, outcome: Answered | NotSent | Lost
+        self, hop: Hop, packet: PacketRecord, request: Request, outcome: Answered | NotSent | Lost
     ) -> Reply | NoReply:
         """Posts or voids the money before the answer goes back. Raises Rejected, DomainError."""
-        packet = departure.packet
         if isinstance(outcome, Lost) and request.request_id is not None:
             self._recovery.lost(packet)
-            await self._note(departure.hop, outcome.why)
+            await self._note(hop, outcome.why)
             return NoReply.OUTCOME_UNKNOWN
         reply = outcome.reply if isinstance(outcome, Answered) else None
         if isinstance(reply, Fulfill) and fulfills(reply.fulfillment, request.condition):
@@ -130,7 +122,7 @@ class Forwarder:
         await self._database.write(partial(balances.reject, packet_id=packet.id))
         if isinstance(outcome, Lost):  # the peer that it came from cannot ask again, so the packet ends here
             log.warning("packet %s over %s was released unanswered", packet.id, packet.amount)
-        return await self._passed_back(outcome, request.condition, departure.hop, packet.expires_at)
+        return await self._passed_back(outcome, request.condition, hop, packet.expires_at)
 
     async def _passed_back(
         self, outcome: Answered | NotSent | Lost, condition: bytes, hop: Hop, expires_at: int

@@ -55,7 +55,6 @@ class Outbound:
         clock: Clock,
         identifiers: Identifiers,
         ilp_address: str,
-        timing: Timing | None = None,
     ) -> None:
         self.database = database
         self.link = link
@@ -63,7 +62,7 @@ class Outbound:
         self.clock = clock
         self.identifiers = identifiers
         self.ilp_address = ilp_address
-        self.timing = timing or Timing(clock)
+        self.timing = Timing(clock)
         self._slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
         self._unrepeated_slots = Slots(None, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET)
         self._last_peers: dict[tuple[Asset, str], PeerRecord] = {}

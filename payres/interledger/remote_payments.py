@@ -36,7 +36,8 @@ from payres.worker import Worker, cancel_all, retry
 BATCH: Final = 128
 AT_ONCE: Final = 64  # payments that send packets at the same time; the others wait for a slot
 AT_ONCE_FROM_WALLET: Final = 16  # so that slow receivers of one wallet's payments do not delay other wallets
-LONGEST: Final = 7 * DAY  # after it a payment ends with what it has sent
+# After it a payment ends with what it has sent: long before the 2^31 packets that one key may encrypt (RFC 29).
+LONGEST: Final = 7 * DAY
 # Seconds that a payment has its slot: a receiver may take a little only from time to time.
 LONGEST_ATTEMPT: Final = 3600.0
 MAX_ATTEMPTS: Final = 5  # without anything arriving
@@ -78,14 +79,13 @@ class RemotePayments:
         receivers: RemoteReceivers,
         outbound: Outbound,
         recovery: Recovery,
-        backoff: Backoff | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._receivers = receivers
         self.outbound = outbound
         self._recovery = recovery
-        self.backoff = backoff or Backoff()
+        self.backoff = Backoff()
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
         self._slots = Slots(AT_ONCE, AT_ONCE_FROM_WALLET)
         self._is_running = False

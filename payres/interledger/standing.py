@@ -19,9 +19,8 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.work import Work
 
-MAX_COMBINATIONS: Final = (
-    4096  # of packets that may explain an amount; beyond it only all of them or none of them are tried
-)
+# Of packets that may explain an amount; beyond it only all of them or none of them are tried.
+MAX_COMBINATIONS: Final = 4096
 
 
 class Unresolved(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from payres.clock import SECOND
@@ -128,7 +129,7 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
     a, b = pair
     quote = a.client.create_quote(a.wallet("alice"), receiver)
     shares = a.context.receivers._http._shares
-    monkeypatch.setattr(shares, "_queue_seconds", 0)
+    monkeypatch.setattr(shares, "_bounds", msgspec.structs.replace(shares._bounds, queue_seconds=0))
     slots = Slots(None, 1)
     monkeypatch.setattr(shares, "_slots", slots)
     assert slots.try_take("own")

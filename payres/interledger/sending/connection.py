@@ -31,7 +31,6 @@ from payres.interledger.sending.pacing import Timing
 from payres.interledger.stream import IV_BYTES, SharedSecret
 
 STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
-MAX_PACKETS: Final = 2**31  # under one key, or random IVs might repeat (RFC 29)
 MAX_QUOTED: Final = 100  # characters of another node's text
 
 # The receiver may neither open streams of its own nor send bytes: the connection carries money only.
@@ -119,11 +118,6 @@ class Connection:
         self._random_bytes = random_bytes
         self._sequence = 0
         self._limits = _LIMITS
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no more packets may be encrypted under this shared secret, except one that closes the connection."""
-        return self._sequence >= MAX_PACKETS - 1
 
     def begin(self) -> None:
         """Begins the probe, the payment or the close: sends the limits again, because the receiver stores nothing."""

@@ -18,7 +18,6 @@ class Failure(StrEnum):
     RECEIVER_PROTOCOL_VIOLATION = "ReceiverProtocolViolation"
     INCOMPATIBLE_RECEIVE_MAX = "IncompatibleReceiveMax"
     DESTINATION_ASSET_CONFLICT = "DestinationAssetConflict"
-    MAX_SAFE_ENCRYPTION_LIMIT = "MaxSafeEncryptionLimit"
 
 
 # What may have passed when the payment is tried again later: a fault of the path, the rate, or a busy receiver.

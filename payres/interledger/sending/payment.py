@@ -230,10 +230,6 @@ class _Run:
         now = monotonic()
         if now >= self._idle_at:
             return self._fail(self._idle())
-        if self._connection.exhausted:
-            return self._fail(
-                SendingFailed(Failure.MAX_SAFE_ENCRYPTION_LIMIT, "The shared secret has encrypted too many packets.")
-            )
         if len(self.packets) >= self._timing.in_flight:
             return await wait(self._news, self._idle_at)
         if (ready_at := self._pace.ready_at(now)) >= now + MILLISECOND:  # no event loop waits for less
