@@ -1,7 +1,7 @@
 """Packets from a peer to one incoming payment, as the bytes that go over the wire; no two are alike."""
 
 import base64
-import os
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -47,8 +47,8 @@ class PacketSource:
         for _ in range(count):
             self._sequence += 1
             money = StreamPacket(self._sequence, PacketType.PREPARE, AMOUNT, (StreamMoney(1, 1),))
-            data = self._secret.encrypt_packet(money, os.urandom(12))
-            condition = self._secret.condition(data)
+            data = self._secret.encrypt_packet(money)
+            condition = hashlib.sha256(self._secret.fulfillment(data)).digest()
             yield self._request(encode(Prepare(AMOUNT, expires_at, condition, self._destination, data)))
 
     def fulfilled(self) -> int:

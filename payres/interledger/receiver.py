@@ -5,8 +5,6 @@ wallet in the same unit.
 round.
 """
 
-import os
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -31,7 +29,6 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, encode, fulfills
 from payres.interledger.responses import NoReply, Request
 from payres.interledger.routing import converted
-from payres.interledger.stream import IV_BYTES
 from payres.ledger import NotEnough, operator_account
 from payres.payments.incoming import credit, fits_with_tolerance
 from payres.store import peers, wallets
@@ -87,11 +84,10 @@ def judge(
     arrived: int,
     opened: Opened,
     ilp_address: str,
-    random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Payable | Fulfill | Reject:
     """What to do about a packet that brings `arrived`, in the asset that its address names.
 
-    `ilp_address` is this node's; `random_bytes` gives the IV of the answer.
+    `ilp_address` is this node's.
     """
     try:
         asked = opened.shared_secret.decrypt_packet(prepare.data)
@@ -99,7 +95,7 @@ def judge(
         return Reject(Code.UNEXPECTED_PAYMENT, ilp_address)
     if asked.packet_type != PacketType.PREPARE:
         return Reject(Code.BAD_REQUEST, ilp_address)
-    reply = _Reply(ilp_address, opened, asked.sequence, arrived, random_bytes)
+    reply = _Reply(ilp_address, opened, asked.sequence, arrived)
     details: tuple[Frame, ...] = ()
     for frame in asked.frames:
         if isinstance(frame, ConnectionClose):
@@ -122,7 +118,6 @@ class _Reply(msgspec.Struct, frozen=True):
     opened: Opened
     sequence: int
     arrived: int
-    random_bytes: Callable[[int], bytes]
 
     def fulfill(self, fulfillment: bytes, *frames: Frame) -> Fulfill:
         return Fulfill(fulfillment, self._encrypted(PacketType.FULFILL, frames))
@@ -132,7 +127,7 @@ class _Reply(msgspec.Struct, frozen=True):
 
     def _encrypted(self, kind: PacketType, frames: tuple[Frame, ...]) -> bytes:
         packet = StreamPacket(self.sequence, kind, self.arrived, frames)
-        return self.opened.shared_secret.encrypt_packet(packet, self.random_bytes(IV_BYTES))
+        return self.opened.shared_secret.encrypt_packet(packet)
 
 
 def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, arrived: int) -> bool:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import os
+from collections.abc import Callable
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -21,38 +22,29 @@ _OUTER_PAD = bytes(byte ^ 0x5C for byte in range(256))
 
 
 class SharedSecret:
-    """The 32 bytes that both ends know, with the keys that follow from them."""
+    """The 32 bytes that both ends know, with the keys that follow from them.
 
-    def __init__(self, secret: bytes) -> None:
+    `random_bytes` gives the IVs, none of which may encrypt two packets.
+    """
+
+    def __init__(self, secret: bytes, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
         if len(secret) != SECRET_BYTES:
             raise ValueError(f"a shared secret has {SECRET_BYTES} bytes")
         self._cipher = AESGCM(hmac.digest(secret, b"ilp_stream_encryption", "sha256"))
-        fulfillment_key = hmac.digest(secret, b"ilp_stream_fulfillment", "sha256")
-        self._fulfillments = HmacKey(fulfillment_key)
-
-    def encrypt(self, plaintext: bytes, iv: bytes | None = None) -> bytes:
-        """The text encrypted with AES-256-GCM, under an IV of 12 bytes that is never used for another text."""
-        return encrypt(self._cipher, plaintext, os.urandom(IV_BYTES) if iv is None else iv)
-
-    def decrypt(self, data: bytes) -> bytes:
-        """The plaintext. Raises CodecError when it was not encrypted with this secret, or was changed since."""
-        return decrypt(self._cipher, data)
+        self._fulfillments = HmacKey(hmac.digest(secret, b"ilp_stream_fulfillment", "sha256"))
+        self._random_bytes = random_bytes
 
     def fulfillment(self, data: bytes) -> bytes:
         """What fulfills a Prepare with this (encrypted) data."""
         return self._fulfillments.digest(data)
 
-    def condition(self, data: bytes) -> bytes:
-        """The condition of a Prepare with this (encrypted) data that can be fulfilled."""
-        return hashlib.sha256(self.fulfillment(data)).digest()
-
-    def encrypt_packet(self, packet: StreamPacket, iv: bytes | None = None) -> bytes:
-        """A STREAM packet as the data of an ILP packet."""
-        return self.encrypt(encode_stream_packet(packet), iv)
+    def encrypt_packet(self, packet: StreamPacket) -> bytes:
+        """A STREAM packet as the data of an ILP packet, encrypted with AES-256-GCM."""
+        return encrypt(self._cipher, encode_stream_packet(packet), self._random_bytes(IV_BYTES))
 
     def decrypt_packet(self, data: bytes) -> StreamPacket:
         """The STREAM packet in the data of an ILP packet. Raises CodecError when there is none for this secret."""
-        return decode_stream_packet(self.decrypt(data))
+        return decode_stream_packet(decrypt(self._cipher, data))
 
 
 def encrypt(cipher: AESGCM, plaintext: bytes, iv: bytes) -> bytes:

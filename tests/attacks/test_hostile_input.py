@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ from payres.grants.intervals import describe, parse_interval
 from payres.http.accept import accepts
 from payres.interledger import frames, packets
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
-from payres.interledger.stream import SharedSecret
+from payres.interledger.stream import SharedSecret, encrypt
 from payres.limits import DEFAULT_BODY_BYTES, MAX_HEADER_BYTES
 from payres.routes.requests import idempotency_key
 from payres.signatures.base import Message
@@ -492,4 +493,5 @@ def test_fuzz_of_stream() -> None:
     plain, sealed = frames.encode_stream_packet(PLAIN), secret.encrypt_packet(PLAIN)
     fuzz("frames", [plain], frames.decode_stream_packet, CodecError)
     fuzz("sealed", [sealed], secret.decrypt_packet, CodecError)
-    fuzz("sealed nonsense", [plain], lambda data: secret.decrypt_packet(secret.encrypt(data)), CodecError)
+    seal = partial(encrypt, secret._cipher, iv=bytes(12))
+    fuzz("sealed nonsense", [plain], lambda data: secret.decrypt_packet(seal(data)), CodecError)

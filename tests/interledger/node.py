@@ -162,7 +162,7 @@ class Sender:
         self.sequence += 1
         packet = StreamPacket(self.sequence, kind, minimum, frames or (StreamMoney(1, 1),))
         data = self.secret.encrypt_packet(packet)
-        condition = self.secret.condition(data) if fulfillable else os.urandom(32)
+        condition = hashlib.sha256(self.secret.fulfillment(data)).digest() if fulfillable else os.urandom(32)
         return Prepare(amount, self.clock.now() + lifetime, condition, self.address, data)
 
     def read(self, reply: Reply) -> StreamPacket:

@@ -144,7 +144,7 @@ def test_source_opens_the_addresses_of_the_reference(vector: dict[str, Any]) -> 
     assert found.tag == vector["paymentTag"]
     assert found.asset == (Asset(**vector["asset"]) if vector["asset"] else None)
     theirs = SharedSecret(bytes.fromhex(vector["sharedSecret"]))
-    assert found.shared_secret.condition(b"data") == theirs.condition(b"data")
+    assert found.shared_secret.fulfillment(b"data") == theirs.fulfillment(b"data")
 
 
 def test_opened_address_leads_back_to_the_payment() -> None:
@@ -201,7 +201,7 @@ def test_wallets_credentials_are_new_at_each_call_and_all_lead_to_it() -> None:
         assert found is not None
         assert found.tag is not None
         assert (wallet_of(found.tag), found.asset) == (17, USD)
-        assert SharedSecret(decoded(one.shared_secret)).condition(b"") == found.shared_secret.condition(b"")
+        assert SharedSecret(decoded(one.shared_secret)).fulfillment(b"") == found.shared_secret.fulfillment(b"")
 
 
 def test_longest_address_of_a_wallet_is_an_ilp_address() -> None:

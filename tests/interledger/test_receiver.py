@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare, encode
 from payres.interledger.receiver import Payable
 from payres.interledger.receiver import judge as judged
+from payres.interledger.stream import SharedSecret
 from tests.interledger.node import Sender
 
 OLDER = "stream-receiver@0.3.3-alpha.3"  # whose one code for "understood, not fulfilled" every sender understands
@@ -39,7 +41,8 @@ def receive(vectors: dict[str, Any], prepare: Prepare) -> tuple[Reply, str | Non
     source = CredentialSource(bytes.fromhex(vectors["receiver"]["serverSecret"]), address)
     opened = source.open(prepare.destination)
     assert opened is not None
-    result = judged(prepare, prepare.amount, opened, address, lambda _: bytes.fromhex(vectors["iv"]))
+    secret = SharedSecret(bytes.fromhex(vectors["receiver"]["sharedSecret"]), lambda _: bytes.fromhex(vectors["iv"]))
+    result = judged(prepare, prepare.amount, msgspec.structs.replace(opened, shared_secret=secret), address)
     return (result.fulfill, opened.tag) if isinstance(result, Payable) else (result, None)
 
 

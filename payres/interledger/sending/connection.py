@@ -28,7 +28,7 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import HASH_BYTES, Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Timing
-from payres.interledger.stream import IV_BYTES, SharedSecret
+from payres.interledger.stream import SharedSecret
 
 STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
 MAX_QUOTED: Final = 100  # characters of another node's text
@@ -114,7 +114,7 @@ class Connection:
         self.destination = destination
         self.timing = timing
         self._packets = packets
-        self._secret = SharedSecret(destination.shared_secret)
+        self._secret = SharedSecret(destination.shared_secret, random_bytes)
         self._random_bytes = random_bytes
         self._sequence = 0
         self._limits = _LIMITS
@@ -145,7 +145,7 @@ class Connection:
         sequence = self._sequence
         self._sequence += 1
         packet = StreamPacket(sequence, PacketType.PREPARE, minimum, self._limits + frames)
-        return sequence, self._secret.encrypt_packet(packet, self._random_bytes(IV_BYTES))
+        return sequence, self._secret.encrypt_packet(packet)
 
     def _prepare(self, amount: int, condition: bytes, data: bytes) -> Prepare:
         expires_at = self.timing.clock.now() + self.timing.packet_lifetime
