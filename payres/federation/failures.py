@@ -12,7 +12,7 @@ Reason = Literal[
     "busy",  # too many exchanges are in flight here, with this host or in all, or too many lookups; nothing was asked
     "too_large",  # the body is too long
     "bad_response",  # the answer breaks off, is not HTTP/1.1, or has a content coding although none was accepted
-    "bad_status",  # the answer is not a 200; `status` has it
+    "bad_status",  # the answer is not a 200
     "bad_content",  # the body is not what was asked for
 ]
 ReceiverReason = Literal[
@@ -30,16 +30,14 @@ ReceiverReason = Literal[
 class FetchFailed(Exception):
     """Nothing usable was fetched from another server.
 
-    `sentence` may be shown to a client: it names the host and what to do, never an address behind the name. `status` is
-    the other server's, for `bad_status`. `unsent` is True when no byte of the request was sent, so that the other
-    server cannot have acted on it.
+    `sentence` may be shown to a client: it names the host and what to do, never an address behind the name. `unsent` is
+    True when no byte of the request was sent, so that the other server cannot have acted on it.
     """
 
-    def __init__(self, reason: Reason, sentence: str, status: int | None = None) -> None:
+    def __init__(self, reason: Reason, sentence: str) -> None:
         super().__init__(sentence)
         self.reason = reason
         self.sentence = sentence
-        self.status = status
         self.unsent = False
 
 

@@ -52,7 +52,7 @@ class GuardedClient:
         """The same, with the headers of the answer."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
-            raise FetchFailed("bad_status", f"{url} answered {response.status} instead of 200", response.status)
+            raise FetchFailed("bad_status", f"{url} answered {response.status} instead of 200")
         try:
             return msgspec.json.decode(response.body), response.headers
         except (ValueError, RecursionError) as error:

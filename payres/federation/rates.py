@@ -106,7 +106,7 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
         raise FetchFailed(error.reason, sentence) from error
     if response.status != 200:
         sentence = f"The rates service answered {response.status} instead of 200"
-        raise FetchFailed("bad_status", sentence, response.status)
+        raise FetchFailed("bad_status", sentence)
     try:
         answer = _ANSWER.decode(response.body)
     except (ValueError, RecursionError) as error:

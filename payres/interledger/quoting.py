@@ -176,19 +176,20 @@ def _sending(
     promised = min_delivery(net, path, rate)
     # More will arrive than is promised, and the receiver must have room for it.
     check_fits(receiver, max(promised, path.least(net)))
-    return _offer(receiver, debit, fee, promised, path, sends_all=True)
+    return _bounded(receiver, debit, fee, promised, path, sends_all=True)
 
 
 def _delivering(amount: int, pricing: Fee, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
     """Delivers `amount`. The debit amount is what that costs at most, with the slippage and the fee."""
     price = max_source(amount, path, rate)
     fee = fee_on(price, pricing)
-    return _offer(receiver, price + fee, fee, amount, path, sends_all=False)
+    return _bounded(receiver, price + fee, fee, amount, path, sends_all=False)
 
 
-def _offer(
+def _bounded(
     receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: Path, *, sends_all: bool
 ) -> Offer:
+    """The offer with these amounts. Raises InvalidAmount when one is no 64-bit amount."""
     if max(debit, receive) > MAX_VALUE:
         raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
     terms = Terms(

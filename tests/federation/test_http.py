@@ -134,7 +134,8 @@ async def test_request_returns_a_redirect_and_does_not_follow_it(serve: Any) -> 
         with pytest.raises(FetchFailed) as caught:
             await client.get_json(f"http://127.0.0.1:{port}/")
     assert response.status == 302
-    assert (caught.value.reason, caught.value.status) == ("bad_status", 302)
+    assert caught.value.reason == "bad_status"
+    assert "answered 302" in caught.value.sentence
     assert len(heads) == 2
 
 
@@ -588,7 +589,7 @@ async def test_get_json_does_not_tell_names_inside_from_names_that_are_not_there
     with caplog.at_level(logging.DEBUG, "payres.federation"):
         for resolver in (nothing, Lookups([]), Lookups(["10.0.0.7"]), Lookups(["127.0.0.1", "fd00::7"])):
             failure = await failure_of(GuardedClient(False, resolver=resolver), "https://wiki.corp.example/")
-            told.add((failure.reason, failure.sentence, failure.status, failure.unsent))
+            told.add((failure.reason, failure.sentence, failure.unsent))
     assert len(told) == 1
     assert "not known" in caplog.text
     assert "10.0.0.7" in caplog.text
