@@ -14,7 +14,7 @@ from payres.federation.failures import FetchFailed
 from payres.federation.lookups import Lookups
 from payres.federation.shares import Shares
 from payres.federation.targets import Target, parse_target
-from payres.federation.transport import Opener, Resolver, Transport, open_connection, system_tls
+from payres.federation.transport import Opener, Resolver, Transport, system_tls
 from payres.rate_limiter import RateLimiter
 
 
@@ -41,7 +41,7 @@ class GuardedClient:
         self._tls = tls
         self._shares = Shares(self._bounds, failed_reads)
         resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
-        self._transport = Transport(allow_private_hosts, resolver, self._bounds, opener or open_connection)
+        self._transport = Transport(allow_private_hosts, resolver, self._bounds, opener)
 
     async def get_json(self, url: str) -> Any:
         """The decoded JSON at a URL. Raises FetchFailed, `bad_status` unless the answer is 200."""

@@ -47,11 +47,13 @@ class Transport:
     moment later (DNS rebinding). TLS still verifies the name.
     """
 
-    def __init__(self, allow_private_hosts: bool, resolver: Resolver, bounds: Bounds, opener: Opener) -> None:
+    def __init__(
+        self, allow_private_hosts: bool, resolver: Resolver, bounds: Bounds, opener: Opener | None = None
+    ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._resolver = resolver
         self._bounds = bounds
-        self._opener = opener
+        self._opener = opener or open_connection
         self._idle: list[Connection] = []  # the longest idle first
 
     async def exchange(
