@@ -6,10 +6,12 @@ from unittest.mock import patch
 
 from payres.cli import main
 from payres.clock import SECOND
+from payres.events import deliveries
 from payres.interledger import outbound, reconciliation, recovery, remote_payments
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.pacing import Timing
-from payres.store import work
+from payres.routes import health
+from payres.store import lanes, work
 from tests.crash import shared_clock
 from tests.crash.shared_clock import SharedClock
 
@@ -20,8 +22,19 @@ def serve() -> None:
     main(["serve", "--json", "--quiet"])
 
 
+def serve_impatient() -> None:
+    """The same, but it soon gives up waiting for storage, looks often whether that works, and tells webhooks then."""
+    with (
+        patch.object(lanes, "BUSY_TIMEOUT_SECONDS", 2),
+        patch.object(health, "COMMIT_SECONDS", 1),
+        patch.object(health, "CACHE_SECONDS", 0.1),
+        patch.object(deliveries, "RETRY_SECONDS", 0.1),
+    ):
+        serve()
+
+
 def serve_hurried() -> None:
-    """The same, but Interledger packets live for seconds: it soon asks about those that a kill left unanswered.
+    """`serve`, but Interledger packets live for seconds: it soon asks about those that a kill left unanswered.
 
     Soon after that the receiver is asked what it has received: all clocks here are the same.
     """
