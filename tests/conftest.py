@@ -48,7 +48,6 @@ FIGURES = {
 
 # The files that take longest, waiting ones and busy ones in turn: workers take a file at a time, in this order.
 LONGEST = (
-    "crash/test_remote_kill.py",
     "browser/test_admin_pages.py",
     "interop/test_interledger_receivers.py",
     "interledger/test_two_servers.py",
@@ -68,6 +67,7 @@ LONGEST = (
     "admin/test_exports.py",
     "interledger/test_remote_payments.py",
     "routes/test_consent.py",
+    "crash/test_remote_kill.py",
     "crash/test_network_faults.py",
     "test_docs.py",
     "crash/test_load.py",
