@@ -22,6 +22,7 @@ from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, wait_until
 from tests.interledger.network import (
     Json,
+    Waits,
     amount,
     bill,
     change,
@@ -34,6 +35,7 @@ from tests.interledger.network import (
     never,
     received,
     sent,
+    skip_pauses,
     wallet_money,
 )
 
@@ -95,7 +97,7 @@ def test_payment_goes_on_a_day_later_although_its_quote_has_expired(
 
 def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(pair: Pair, receiver: str) -> None:
     a, b = pair
-    hurried(a, in_flight=1, round_trip=2 * SECOND)  # a tenth of a second between two packets
+    hurried(a, in_flight=1, start_rate=10, top_rate=10)  # a tenth of a second between two packets
     created = begin(a, receiver)
     for times in range(1, MAX_ATTEMPTS + 2):
         wait_for_money(b, receiver, 100 * times)
@@ -111,7 +113,7 @@ def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
 ) -> None:
     a, b = pair
     monkeypatch.setattr(quoting, "SLIPPAGE", Fraction(1, 2))
-    hurried(a, in_flight=1, round_trip=2 * SECOND)  # a tenth of a second between two packets
+    hurried(a, in_flight=1, start_rate=10, top_rate=10)  # a tenth of a second between two packets
     receiver = bill(b, b.wallet("bob"))
     created = a.client.pay(a.wallet("alice"), receiver, debitAmount=amount(1000))
     assert created["receiveAmount"] == amount(500)
@@ -154,6 +156,7 @@ def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, mo
 
 
 def test_payment_in_doubt_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits(monkeypatch)
     a, b = pair
     payments = a.context.remote_payments
     monkeypatch.setattr(payments, "_slots", Slots(1, 1))
@@ -162,6 +165,7 @@ def test_payment_in_doubt_keeps_no_other_waiting(pair: Pair, receiver: str, monk
     other = bill(b, b.wallet("bob"), 500)
     assert ended(a, begin(a, other)).record.state == "completed"
     assert sent(a, created).state == "sending"
+    wait_until(lambda: waits.has(a, created))
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver, spent=1500)
 
@@ -235,6 +239,7 @@ def test_attempt_counts_although_no_packet_has_left(
 def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waits = Waits(monkeypatch)
     a, _ = pair
     refusals = iter(range(2))
     all_refused = threading.Event()
@@ -249,18 +254,22 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     fulfil = balances.fulfil
     monkeypatch.setattr(balances, "fulfil", failing)
     created = begin(a, receiver)
-    assert all_refused.wait(TIMEOUT)  # before time passes: packets live 20 s from when they leave
+    assert all_refused.wait(TIMEOUT)
+    wait_until(lambda: waits.has(a, created))  # before time passes: packets live 20 s from when they leave
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
 
 
 @pytest.mark.parametrize("down", ["before the first packet", "for good"])
-def test_peer_that_is_down_for_a_while_is_tried_again(down: str, pair: Pair, receiver: str) -> None:
+def test_peer_that_is_down_for_a_while_is_tried_again(
+    down: str, pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = pair
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(a, "b", url="http://127.0.0.1:9/ilp")
     if down == "for good":
-        hurried(a)
+        skip_pauses(monkeypatch)
+        hurried(a, idle_timeout=5 * SECOND)
     created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
     if down == "before the first packet":
         change(a, "b", url=f"{b.base_url}/ilp")
