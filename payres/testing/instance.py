@@ -178,7 +178,7 @@ def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
 
 
 def _hasten(context: Context) -> None:
-    """Shortens timeouts, so that failing payments to other servers fail within two seconds, and the pauses between their
+    """Shortens timeouts, so that failing payments to other servers fail within two seconds, and the pauses between
     packets, of which no path on one machine needs any."""
     payments = context.remote_payments
     payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
