@@ -37,6 +37,7 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
+FEW_PACKETS = {"idle_timeout": 5 * SECOND, "start_rate": 1}  # five, before a payment gives up that no peer takes
 
 
 class Paid(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger import balances, quoting, remote_payments
 from payres.interledger.link import Link
@@ -21,6 +20,7 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, wait_until
 from tests.interledger.network import (
+    FEW_PACKETS,
     Json,
     Waits,
     amount,
@@ -95,16 +95,21 @@ def test_payment_goes_on_a_day_later_although_its_quote_has_expired(
     goes_on_to_the_end(pair, created, receiver)
 
 
-def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(pair: Pair, receiver: str) -> None:
+def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = pair
-    hurried(a, in_flight=1, start_rate=10, top_rate=10)  # a tenth of a second between two packets
-    created = begin(a, receiver)
-    for times in range(1, MAX_ATTEMPTS + 2):
-        wait_for_money(b, receiver, 100 * times)
-        interrupt(a, created)
-        assert sent(a, created).state == "sending"
-        let_time_pass(pair, 22)
-        a.context.remote_payments.wake()
+    hurried(a, in_flight=1)
+    times = 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 100 * times))
+        created = begin(a, receiver)
+        for times in range(1, MAX_ATTEMPTS + 2):
+            wait_for_money(b, receiver, 100 * times)
+            interrupt(a, created)
+            assert sent(a, created).state == "sending"
+            let_time_pass(pair, 22)
+            a.context.remote_payments.wake()
     goes_on_to_the_end(pair, created, receiver)
 
 
@@ -113,12 +118,14 @@ def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
 ) -> None:
     a, b = pair
     monkeypatch.setattr(quoting, "SLIPPAGE", Fraction(1, 2))
-    hurried(a, in_flight=1, start_rate=10, top_rate=10)  # a tenth of a second between two packets
+    hurried(a, in_flight=1)
     receiver = bill(b, b.wallet("bob"))
-    created = a.client.pay(a.wallet("alice"), receiver, debitAmount=amount(1000))
-    assert created["receiveAmount"] == amount(500)
-    wait_until(lambda: sent(a, created).delivered >= 500)
-    interrupt(a, created)
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 500))
+        created = a.client.pay(a.wallet("alice"), receiver, debitAmount=amount(1000))
+        assert created["receiveAmount"] == amount(500)
+        wait_until(lambda: sent(a, created).delivered >= 500)
+        interrupt(a, created)
     assert sent(a, created).sent < 1000
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
@@ -269,7 +276,7 @@ def test_peer_that_is_down_for_a_while_is_tried_again(
     change(a, "b", url="http://127.0.0.1:9/ilp")
     if down == "for good":
         skip_pauses(monkeypatch)
-        hurried(a, idle_timeout=5 * SECOND)
+        hurried(a, **FEW_PACKETS)
     created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
     if down == "before the first packet":
         change(a, "b", url=f"{b.base_url}/ilp")
@@ -300,6 +307,17 @@ def begin_and_interrupt(
         wait_until(ready)
         interrupt(instance, created)
     return created
+
+
+def holding(post: Any, is_held: Callable[[], bool]) -> Any:
+    """Posts, but not while `is_held`."""
+
+    async def post_afterwards(*arguments: Any) -> Any:
+        while is_held():  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.005)
+        return await post(*arguments)
+
+    return post_afterwards
 
 
 def interrupt(instance: Instance, created: Json) -> None:

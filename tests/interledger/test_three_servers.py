@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from payres.clock import SECOND
 from payres.operator.assets import withdraw_liquidity
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
     EUR,
+    FEW_PACKETS,
     JPY,
     RICH,
     USD,
@@ -102,7 +102,7 @@ def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(
     receiver = bill(c, c.wallet("getter"), 1472, JPY)
     quoted = a.client.create_quote(a.wallet("payer"), receiver)
     skip_pauses(monkeypatch)
-    hurried(a, idle_timeout=5 * SECOND)
+    hurried(a, **FEW_PACKETS)
     if short == "liquidity of the middle":
         b.write(lambda tx: withdraw_liquidity(tx, "EUR", 2, RICH))
     else:

@@ -15,6 +15,7 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
     EUR,
+    FEW_PACKETS,
     JPY,
     NANO_USD,
     USD,
@@ -337,7 +338,7 @@ def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back
     receiver = bill(b, b.wallet("bob"), 5000)
     token = spending_token(a)
     skip_pauses(monkeypatch)
-    hurried(a, idle_timeout=5 * SECOND)
+    hurried(a, **FEW_PACKETS)
     paid = ended(a, create(a, token, receiver).json())
     assert paid.ended["failed"]
     assert paid.record.delivered == received(b, receiver).received
@@ -357,7 +358,7 @@ def test_payment_without_any_credit_fails_with_nothing_sent(pair: Pair, monkeypa
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(b, "a", credit_limit=0)
     skip_pauses(monkeypatch)
-    hurried(a, idle_timeout=5 * SECOND)
+    hurried(a, **FEW_PACKETS)
     token = spending_token(a)
     created = a.client.post("/outgoing-payments", {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}, token)
     paid = ended(a, created.json())
@@ -419,7 +420,7 @@ def test_liquidity_that_runs_short_fails_the_payment(
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     funds.write(lambda tx: assets.withdraw_liquidity(tx, "EUR", 2, "40.00"))
     skip_pauses(monkeypatch)
-    hurried(a, idle_timeout=5 * SECOND)
+    hurried(a, **FEW_PACKETS)
     paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
     assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
     assert "T04" in (paid.record.failure or "")
