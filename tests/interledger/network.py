@@ -37,6 +37,7 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
+SLOWLY = {"start_rate": 50, "top_rate": 50}  # packets a second: a test interferes in the middle of a payment
 FEW_PACKETS = {"idle_timeout": 5 * SECOND, "start_rate": 1}  # five, before a payment gives up that no peer takes
 
 

@@ -14,6 +14,7 @@ from tests.interledger.network import (
     FEW_PACKETS,
     JPY,
     RICH,
+    SLOWLY,
     USD,
     add_liquidity,
     amount,
@@ -116,7 +117,7 @@ def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(
 def test_route_that_ends_in_the_middle_of_a_payment_fails_it_in_part(row: Row) -> None:
     a, b, c = row
     change(b, "a", max_packet=100)
-    hurried(a, in_flight=1, start_rate=10, top_rate=10)  # a tenth of a second between two packets
+    hurried(a, in_flight=1, **SLOWLY)
     receiver = bill(c, c.wallet("getter"), 29_440, JPY)
     quoted = a.client.create_quote(a.wallet("payer"), receiver)
     created = a.client.create_outgoing_payment(a.wallet("payer"), quoted["id"])
