@@ -124,7 +124,7 @@ def pay(instance: Instance, wallet: str, receiver: str, limits: Json | None = No
 
 def ended(instance: Instance, created: Json, quote: Json | None = None) -> Paid:
     """The payment at its end."""
-    shown = instance.wait_for(created)
+    shown = instance.wait_for(created, TIMEOUT)
     return Paid(quote, created, shown, sent(instance, created))
 
 
