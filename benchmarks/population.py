@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payres.clock import DAY
 from payres.grants import clients
+from payres.grants.access import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 from payres.grants.clients import Client
 from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
@@ -26,7 +27,7 @@ from payres.store.grants import GrantRecord
 from payres.store.migrations import schema
 from payres.store.work import Transaction, Work, world
 from payres.urls import Urls, canonical
-from payres.wire import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess, encode
+from payres.wire import encode
 
 WALLETS = 100
 CLIENTS = 50

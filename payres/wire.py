@@ -1,38 +1,25 @@
-"""The structs that cross HTTP, in the shapes of the Open Payments documents 1.3.0 and GNAP (RFC 9635).
+"""The structs that cross HTTP, in the shapes of the Open Payments documents 1.3.0.
 
-What a client may leave out is `UNSET` and never `null`: clients reject `null` for an absent member.
+What a client may leave out is `UNSET` and never `null`: clients reject `null` for an absent member. The bodies of GNAP
+are in `payres.grants.gnap`, access items in `payres.grants.access`.
 """
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from payres.amounts import Asset, parse_value
 from payres.errors import InvalidAmount, InvalidRequest
-from payres.limits import (
-    MAX_ACCESS_ITEMS,
-    MAX_INTERVAL_LENGTH,
-    MAX_METADATA_BYTES,
-    MAX_METADATA_DEPTH,
-    MAX_NONCE_LENGTH,
-    MAX_URL_LENGTH,
-)
+from payres.limits import MAX_METADATA_BYTES, MAX_METADATA_DEPTH, MAX_URL_LENGTH
 from payres.member_names import repeated_member
 
 T = TypeVar("T")
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 
-# The actions that an access item of each type can name (Specification 2.7). A new one needs its words
-# in `payres.grants.wording.ACTIONS`, and an -all form its pair in `payres.grants.access.INCLUDING`; tests compare them.
-# One that is no -all form is also one of `payres.grants.access.Action`.
-INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
-OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
-QUOTE_ACTIONS = Literal["create", "read", "read-all"]
 # An escaped half of a UTF-16 pair without its other half, after escapes of every other kind.
 UNPAIRED_SURROGATE = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u(?![Dd][89A-Fa-f]))*+"
@@ -180,124 +167,6 @@ class WalletAddress(Resource, frozen=True, kw_only=True):
     asset_scale: int
     auth_server: str
     resource_server: str
-
-
-# GNAP (RFC 9635), with the access types of Open Payments
-
-
-class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
-
-    An unknown limit is an error: ignoring it would grant more than was asked for.
-    """
-
-    receiver: Text | UnsetType = UNSET
-    debit_amount: Amount | UnsetType = UNSET
-    receive_amount: Amount | UnsetType = UNSET
-    interval: Annotated[str, Meta(min_length=1, max_length=MAX_INTERVAL_LENGTH)] | UnsetType = UNSET
-
-
-class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="incoming-payment"):
-    actions: Annotated[list[INCOMING_ACTIONS], Meta(min_length=1, max_length=len(get_args(INCOMING_ACTIONS)))]
-    identifier: Text | UnsetType = UNSET
-
-
-class OutgoingPaymentAccess(
-    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment", forbid_unknown_fields=True
-):
-    """Unknown members are errors: a misspelt `limits` would otherwise ask for access without limits."""
-
-    actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=len(get_args(OUTGOING_ACTIONS)))]
-    identifier: Text
-    limits: Limits | UnsetType = UNSET
-
-
-class QuoteAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="quote"):
-    actions: Annotated[list[QUOTE_ACTIONS], Meta(min_length=1, max_length=len(get_args(QUOTE_ACTIONS)))]
-    identifier: Text | UnsetType = UNSET
-
-
-Access = IncomingPaymentAccess | OutgoingPaymentAccess | QuoteAccess
-
-
-class AccessTokenRequest(msgspec.Struct, frozen=True):
-    access: Annotated[list[Access], Meta(min_length=1, max_length=MAX_ACCESS_ITEMS)]
-
-
-class ClientInstance(Body, frozen=True, kw_only=True):
-    """The object form of `client`: exactly one member."""
-
-    wallet_address: Text | UnsetType = UNSET
-    jwk: Any = UNSET
-
-
-class Finish(msgspec.Struct, frozen=True):
-    """How the client learns of the decision (RFC 9635 section 2.5.2); sha-256 is also the default of hash_method."""
-
-    method: Literal["redirect"]
-    uri: Text
-    nonce: Nonce
-    hash_method: Literal["sha-256"] | UnsetType = UNSET
-
-
-class Interact(msgspec.Struct, frozen=True):
-    start: list[Literal["redirect"]]
-    finish: Finish | UnsetType = UNSET
-
-
-class SubjectIdentifier(msgspec.Struct, frozen=True):
-    id: Text
-    format: Literal["uri"]
-
-
-class Subject(msgspec.Struct, frozen=True):
-    sub_ids: Annotated[list[SubjectIdentifier], Meta(min_length=1, max_length=1)]
-
-
-class GrantRequest(msgspec.Struct, frozen=True):
-    client: str | ClientInstance
-    access_token: AccessTokenRequest | UnsetType = UNSET
-    interact: Interact | UnsetType = UNSET
-    subject: Subject | UnsetType = UNSET
-
-
-class ContinueRequest(msgspec.Struct, frozen=True):
-    interact_ref: Nonce | UnsetType = UNSET
-
-
-class AccessToken(msgspec.Struct, frozen=True):
-    value: str
-    manage: str
-    expires_in: int
-    access: Raw
-
-
-class ContinueToken(msgspec.Struct, frozen=True):
-    value: str
-
-
-class Continue(msgspec.Struct, frozen=True):
-    access_token: ContinueToken
-    uri: str
-    wait: int | UnsetType = UNSET
-
-
-class InteractResponse(msgspec.Struct, frozen=True):
-    redirect: str
-    finish: str
-
-
-class GrantResponse(msgspec.Struct, frozen=True):
-    """An answer of the grant endpoint or a continuation (Specification 2.7); `continue` is always there."""
-
-    continue_: Continue = msgspec.field(name="continue")
-    interact: InteractResponse | UnsetType = UNSET
-    access_token: AccessToken | UnsetType = UNSET
-    subject: Subject | UnsetType = UNSET
-
-
-class TokenResponse(msgspec.Struct, frozen=True):
-    access_token: AccessToken
 
 
 encode = msgspec.json.Encoder().encode

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from payres import limits
 from payres.admin.requests import NewPassword
 from payres.errors import DomainError
+from payres.grants.gnap import AccessTokenRequest, ContinueRequest
 from payres.grants.intervals import parse_interval
 from payres.grants.passwords import hash_password
 from payres.http.accept import check_accept
@@ -25,7 +26,7 @@ from payres.signatures.parameters import read_parameters
 from payres.signatures.reasons import SignatureError
 from payres.testing.instance import Instance
 from payres.urls import is_http_url, require_wallet_path
-from payres.wire import AccessTokenRequest, ContinueRequest, decode, metadata_text
+from payres.wire import decode, metadata_text
 
 ROOT = Path(__file__).parents[1]
 NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}

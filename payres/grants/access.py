@@ -1,4 +1,4 @@
-"""Access: what the access items of a grant permit, and whose resources the caller sees.
+"""Access: the access items of a grant, what they permit, and whose resources the caller sees.
 
 Specification 5.5. `read-all` includes `read` and `list-all` includes `list`; no other action includes another. Without
 the `-all` form a client reads, lists and completes only its own resources; for others it gets the same answer as for
@@ -7,21 +7,62 @@ what does not exist.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from payres.errors import InsufficientAccess, InvalidRequest
+from payres.limits import MAX_INTERVAL_LENGTH
 from payres.store.tokens import TokenHolder
 from payres.urls import canonical
-from payres.wire import Access, Limits, OutgoingPaymentAccess
+from payres.wire import Amount, Resource, Text
 
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
-# What a request needs. `payres.wire` lists the actions that an access item can name, and what a new one needs.
+# What a request needs.
 Action = Literal["create", "complete", "read", "list"]
-
 # The form of an action that covers resources of other clients.
 INCLUDING = {"read": "read-all", "list": "list-all"}
+# The actions that an access item of each type can name (Specification 2.7). A new one is also an Action, or the -all
+# form of one, and needs its words in `payres.grants.wording.ACTIONS`; tests compare them.
+INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
+OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
+QUOTE_ACTIONS = Literal["create", "read", "read-all"]
+
+
+class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
+
+    An unknown limit is an error: ignoring it would grant more than was asked for.
+    """
+
+    receiver: Text | UnsetType = UNSET
+    debit_amount: Amount | UnsetType = UNSET
+    receive_amount: Amount | UnsetType = UNSET
+    interval: Annotated[str, Meta(min_length=1, max_length=MAX_INTERVAL_LENGTH)] | UnsetType = UNSET
+
+
+class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="incoming-payment"):
+    actions: Annotated[list[INCOMING_ACTIONS], Meta(min_length=1, max_length=len(get_args(INCOMING_ACTIONS)))]
+    identifier: Text | UnsetType = UNSET
+
+
+class OutgoingPaymentAccess(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment", forbid_unknown_fields=True
+):
+    """Unknown members are errors: a misspelt `limits` would otherwise ask for access without limits."""
+
+    actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=len(get_args(OUTGOING_ACTIONS)))]
+    identifier: Text
+    limits: Limits | UnsetType = UNSET
+
+
+class QuoteAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="quote"):
+    actions: Annotated[list[QUOTE_ACTIONS], Meta(min_length=1, max_length=len(get_args(QUOTE_ACTIONS)))]
+    identifier: Text | UnsetType = UNSET
+
+
+Access = IncomingPaymentAccess | OutgoingPaymentAccess | QuoteAccess
 
 
 class Caller(msgspec.Struct, frozen=True):

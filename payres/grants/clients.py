@@ -12,13 +12,13 @@ from msgspec import UNSET
 
 from payres.clock import SECOND
 from payres.errors import InvalidClient
+from payres.grants.gnap import ClientInstance
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, wallets
 from payres.store.clients import ClientRecord
 from payres.store.work import Work
 from payres.urls import Urls, canonical, is_http_url
-from payres.wire import ClientInstance
 
 REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again at the latest
 

@@ -7,12 +7,12 @@ import msgspec
 from payres.clock import SECOND
 from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, TooEarly
 from payres.grants.consent import has_lapsed
+from payres.grants.gnap import AccessToken, Continue, ContinueToken, GrantResponse, Subject
 from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret
 from payres.store import grants
 from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.work import Transaction, Work
-from payres.wire import AccessToken, Continue, ContinueToken, GrantResponse, Subject
 
 
 def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:

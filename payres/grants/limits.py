@@ -10,12 +10,13 @@ from msgspec import UNSET
 from payres.amounts import Asset, parse_value
 from payres.clock import format_time
 from payres.errors import InvalidRequest, LimitExceeded
+from payres.grants.access import Limits
 from payres.grants.intervals import parse_interval
 from payres.store import grants, incoming, wallets
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from payres.urls import canonical
-from payres.wire import Amount, Limits
+from payres.wire import Amount
 
 REQUESTED = "access_token.access.limits"  # the member of a grant request
 NO_INTERVAL = 0  # the window_start of grants whose limits have no interval

@@ -4,7 +4,9 @@ import msgspec
 
 from payres.clock import SECOND
 from payres.errors import InvalidClient, InvalidRequest
+from payres.grants.access import Access, OutgoingPaymentAccess
 from payres.grants.clients import Client, remember
+from payres.grants.gnap import Continue, ContinueToken, GrantRequest, GrantResponse, InteractResponse, Subject
 from payres.grants.limits import check_requested_limits
 from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
@@ -13,17 +15,7 @@ from payres.store.grants import GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.urls import Urls, app_scheme, with_ascii_host
-from payres.wire import (
-    Access,
-    Continue,
-    ContinueToken,
-    GrantRequest,
-    GrantResponse,
-    InteractResponse,
-    OutgoingPaymentAccess,
-    Subject,
-    encode,
-)
+from payres.wire import encode
 
 
 def request_grant(work: Work, request: GrantRequest, client: Client, client_name: str | None) -> GrantResponse:

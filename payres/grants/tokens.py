@@ -6,12 +6,12 @@ from payres import representations
 from payres.clock import SECOND
 from payres.errors import NotFound, RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
+from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
 from payres.store import grants, tokens, wallets
 from payres.store.grants import GrantRecord
 from payres.store.tokens import TokenRecord
 from payres.store.work import Work
-from payres.wire import AccessToken
 
 
 def issue_token(work: Work, grant: GrantRecord) -> AccessToken:

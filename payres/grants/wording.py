@@ -11,10 +11,11 @@ import msgspec
 
 from payres.amounts import Asset, describe_amount, parse_value
 from payres.clock import DAY, HOUR
-from payres.grants.access import INCLUDING, granted_access
+from payres.grants.access import INCLUDING, Access, Limits, OutgoingPaymentAccess, granted_access
+from payres.grants.gnap import Subject
 from payres.grants.intervals import Interval, describe, parse_interval
 from payres.urls import app_scheme, canonical
-from payres.wire import Access, Amount, Limits, OutgoingPaymentAccess, Subject
+from payres.wire import Amount
 
 MAX_NAME_LENGTH = 200
 # Characters that RFC 3986 allows in a URL; others are shown percent-encoded.

@@ -7,13 +7,13 @@ import msgspec
 from payres.amounts import Asset, parse_value
 from payres.errors import WrongState, require
 from payres.grants import consent, tokens
-from payres.grants.access import granted_access
+from payres.grants.access import OutgoingPaymentAccess, granted_access
 from payres.grants.consent import Decision
 from payres.grants.limits import current_window, spent_in_window
 from payres.store import audit, grants, wallets
 from payres.store.grants import GrantRecord, InteractionRecord, State
 from payres.store.work import Work
-from payres.wire import Amount, OutgoingPaymentAccess
+from payres.wire import Amount
 
 
 class Spending(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_wallet_address
 from payres.grants import clients, continuation
 from payres.grants.clients import Client
+from payres.grants.gnap import ContinueRequest, GrantRequest
 from payres.grants.requests import asks_for_consent, request_grant
 from payres.http.error_responses import unproven_client
 from payres.http.observation import observation_of
@@ -21,7 +22,7 @@ from payres.store import clients as client_store
 from payres.store import wallets
 from payres.store.clients import ClientRecord
 from payres.store.work import Transaction
-from payres.wire import ContinueRequest, GrantRequest, decode
+from payres.wire import decode
 
 GRANT_REQUEST = msgspec.json.Decoder(GrantRequest)
 CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)

@@ -12,13 +12,11 @@ import msgspec
 
 from payres import openapi
 from payres.endpoints import ENDPOINTS, Endpoint, Kind
+from payres.grants.gnap import ContinueRequest, GrantRequest, GrantResponse, TokenResponse
 from payres.http.responses import JSON
 from payres.limits import MAX_WAIT_SECONDS
 from payres.routes.wallet_addresses import SPSP_TYPE
 from payres.wire import (
-    ContinueRequest,
-    GrantRequest,
-    GrantResponse,
     GrantSpending,
     IncomingPayment,
     IncomingPaymentRequest,
@@ -28,7 +26,6 @@ from payres.wire import (
     PublicIncomingPayment,
     Quote,
     QuoteRequest,
-    TokenResponse,
     WalletAddress,
 )
 

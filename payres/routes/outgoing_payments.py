@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from payres import representations
 from payres.amounts import Asset
-from payres.grants.access import Caller
+from payres.grants.access import Caller, OutgoingPaymentAccess
 from payres.grants.limits import Spent, current_window, spent_in_window
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
@@ -20,7 +20,7 @@ from payres.routes.context import Context, context_of
 from payres.store import outgoing, wallets
 from payres.store.work import Work
 from payres.terms import Offer
-from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentAccess, OutgoingPaymentRequest
+from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest
 
 
 async def read_grant_spending(request: Request) -> Response:

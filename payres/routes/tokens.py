@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, NotFound
 from payres.grants import tokens as rules
+from payres.grants.gnap import TokenResponse
 from payres.http.error_responses import invalid_token
 from payres.http.responses import json_response
 from payres.identifiers import hash_secret
@@ -16,7 +17,6 @@ from payres.routes.context import context_of
 from payres.store import clients, grants, tokens
 from payres.store.clients import ClientRecord
 from payres.store.work import Work
-from payres.wire import TokenResponse
 
 
 async def rotate(request: Request) -> Response:

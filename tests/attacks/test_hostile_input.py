@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from payres.errors import DomainError
+from payres.grants.gnap import GrantRequest
 from payres.grants.intervals import describe, parse_interval
 from payres.http.accept import accepts
 from payres.interledger import frames, packets
@@ -32,14 +33,7 @@ from payres.signatures.reasons import Rejected
 from payres.signatures.sign import sign
 from payres.signatures.verify import Verified
 from payres.testing.instance import Instance
-from payres.wire import (
-    GrantRequest,
-    IncomingPaymentRequest,
-    OutgoingPaymentRequest,
-    QuoteRequest,
-    decode,
-    metadata_text,
-)
+from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, decode, metadata_text
 from tests.attacks.conftest import Exchange
 from tests.helpers import TIMEOUT, Json, verify_message
 

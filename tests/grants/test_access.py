@@ -4,10 +4,20 @@ from typing import Any
 import pytest
 
 from payres.errors import DomainError, InvalidRequest
-from payres.grants.access import AccessType, Action, Caller, granted_access, permit
+from payres.grants.access import (
+    Access,
+    AccessType,
+    Action,
+    Caller,
+    IncomingPaymentAccess,
+    Limits,
+    OutgoingPaymentAccess,
+    granted_access,
+    permit,
+)
 from payres.http.error_responses import error_response
 from payres.store.tokens import TokenHolder
-from payres.wire import Access, Amount, IncomingPaymentAccess, Limits, OutgoingPaymentAccess, encode
+from payres.wire import Amount, encode
 
 ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"
 MINE, OTHERS = 1, 2

@@ -24,6 +24,7 @@ from payres.federation.http import GuardedClient
 from payres.federation.keys import KeySet, fetch_keys
 from payres.grants import clients, consent
 from payres.grants.continuation import cancel_grant, continue_grant
+from payres.grants.gnap import GrantRequest
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant
 from payres.http.error_responses import error_response
@@ -39,7 +40,6 @@ from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
-from payres.wire import GrantRequest
 from tests.helpers import Json
 from tests.works import work_at
 

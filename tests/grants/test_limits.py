@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from payres.amounts import Asset
 from payres.clock import DAY, parse_time
 from payres.errors import DomainError
+from payres.grants.access import Limits
 from payres.grants.limits import NO_INTERVAL, Spent, check_limits, current_window, spent_in_window
 from payres.http.error_responses import error_response
 from payres.store.clients import ensure_client
@@ -17,7 +18,7 @@ from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord, add_spending, insert_grant
 from payres.store.work import Transaction
 from payres.terms import Terms
-from payres.wire import Amount, Limits
+from payres.wire import Amount
 from tests.works import work_at
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)

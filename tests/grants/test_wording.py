@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.grants.access import INCLUDING
+from payres.grants.access import INCLUDING, INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.grants.wording import (
     ACTIONS,
     MAX_NAME_LENGTH,
@@ -16,7 +16,7 @@ from payres.grants.wording import (
     visible_name,
     visible_url,
 )
-from payres.wire import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access, encode
+from payres.wire import encode
 
 ALICE = "https://pay.example/alice"
 MONTHLY = "R11/2026-01-01T00:00:00Z/P1M"

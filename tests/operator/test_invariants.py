@@ -9,7 +9,7 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset
 from payres.errors import InvalidReceiver
-from payres.grants.access import Caller
+from payres.grants.access import Caller, IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.operator import assets, invariants, wallets
 from payres.operator.refunds import Wanted, refund
 from payres.payments import incoming as incoming_rules
@@ -24,13 +24,7 @@ from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
-from payres.wire import (
-    Amount,
-    IncomingPaymentAccess,
-    IncomingPaymentRequest,
-    OutgoingPaymentAccess,
-    OutgoingPaymentRequest,
-)
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
 from tests.works import sending_payment, work_at
 
 NOW = 1_700_000_000_000_000

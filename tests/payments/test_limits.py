@@ -24,7 +24,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.clock import MovableClock, format_time
 from payres.errors import DomainError
-from payres.grants.access import Caller
+from payres.grants.access import Caller, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.http.error_responses import error_response
 from payres.operator import invariants, wallets
@@ -43,15 +43,7 @@ from payres.store.work import Transaction, Work
 from payres.terms import Offer, Path, Terms
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from payres.wire import (
-    Amount,
-    IncomingPaymentAccess,
-    IncomingPaymentRequest,
-    Limits,
-    OutgoingPaymentAccess,
-    OutgoingPaymentRequest,
-    QuoteRequest,
-)
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
 from tests.helpers import Json, examples
 from tests.works import work_at
 

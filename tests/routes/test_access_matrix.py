@@ -13,12 +13,12 @@ import httpx2
 import msgspec
 import pytest
 
+from payres.grants.access import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.routes import resources
 from payres.routes.routing import ROUTES
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from payres.wire import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 
 Json = dict[str, Any]
 Refused = Callable[..., Json]

@@ -21,6 +21,7 @@ from payres.errors import DomainError
 from payres.grants import consent, continuation, tokens
 from payres.grants.clients import Client
 from payres.grants.consent import Browser
+from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.passwords import hash_password
 from payres.grants.requests import request_grant
 from payres.http.error_responses import error_response
@@ -33,7 +34,6 @@ from payres.slots import Slots, SlotsBusy
 from payres.store import grants
 from payres.store import wallets as wallet_store
 from payres.store.work import Transaction, Work
-from payres.wire import GrantRequest, GrantResponse
 
 T = TypeVar("T")
 BASE = "https://pay.example"

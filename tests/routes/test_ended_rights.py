@@ -22,6 +22,7 @@ from starlette.applications import Starlette
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import clients, tokens
+from payres.grants.access import IncomingPaymentAccess
 from payres.grants.clients import Client
 from payres.identifiers import hash_secret
 from payres.operator import keys, wallets
@@ -35,7 +36,7 @@ from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.work import Work, world
 from payres.testing.instance import DEFAULTS
-from payres.wire import IncomingPaymentAccess, encode
+from payres.wire import encode
 
 BASE = "http://127.0.0.1:8000"
 TOGETHER = 50  # so many rights end beside each other in each round

@@ -16,9 +16,10 @@ from payres.cli import main
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
 from payres.grants import clients, consent
-from payres.grants.access import Caller
+from payres.grants.access import Caller, IncomingPaymentAccess
 from payres.grants.clients import Client
 from payres.grants.continuation import continue_grant
+from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.http.error_responses import error_response
@@ -35,7 +36,7 @@ from payres.store.tokens import ENDED_TOKENS_KEPT, TOKENS_PER_PURGE, TokenRecord
 from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
-from payres.wire import GrantRequest, GrantResponse, IncomingPaymentAccess, IncomingPaymentRequest
+from payres.wire import IncomingPaymentRequest
 from tests.helpers import Json
 from tests.works import work_at
 

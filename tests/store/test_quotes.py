@@ -8,7 +8,7 @@ import pytest
 from payres.clock import DAY, HOUR, SECOND
 from payres.errors import DomainError
 from payres.grants import clients
-from payres.grants.access import Caller
+from payres.grants.access import Caller, OutgoingPaymentAccess
 from payres.grants.clients import Client
 from payres.operator import wallets
 from payres.payments import incoming, outgoing, quotes
@@ -22,7 +22,7 @@ from payres.store.quotes import QUOTE_RETENTION, QUOTES_PER_PURGE, QuoteRecord, 
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
-from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentAccess, OutgoingPaymentRequest, QuoteRequest
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
 from tests.works import work_at
 
