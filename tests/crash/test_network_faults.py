@@ -16,6 +16,7 @@ from payres.testing.peering import peer
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
 from tests.helpers import TIMEOUT
 from tests.interledger.network import (
+    SLOWLY,
     Waits,
     amount,
     bill,
@@ -89,6 +90,7 @@ def test_quote_is_refused_while_the_receiver_cannot_be_asked(
 @pytest.mark.parametrize("mode", MODES if ALL else ["hang", "cut off"])
 def test_payment_ends_although_the_way_goes_wrong_in_its_middle(mode: Mode, pair: Pair, waits: Waits) -> None:
     a, b, link = pair
+    hurried(a, **SLOWLY)
     receiver = bill(b, b.wallet("bob"), VALUE)
     created = a.client.pay(a.wallet("alice"), receiver)
     wait_for_packet(a, "b")
